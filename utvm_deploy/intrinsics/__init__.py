@@ -14,6 +14,7 @@ from utvm_deploy.intrinsics.operators import (
     depthwise_conv2d,
 )
 from utvm_deploy.intrinsics.schedules import tensorize
+from utvm_deploy.intrinsics.space import intrinsics_in, sketched, space
 
 __all__ = [
     "DSP",
@@ -28,6 +29,9 @@ __all__ = [
     "dense",
     "depthwise_conv2d",
     "family_of",
+    "intrinsics_in",
     "register",
+    "sketched",
+    "space",
     "tensorize",
 ]

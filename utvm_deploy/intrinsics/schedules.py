@@ -16,7 +16,7 @@ from utvm_deploy.intrinsics.facts import MOST_DEPTH, Dot, Intrinsic, Taps, regis
 
 _REDUCED = 2
 #: Weights of a call that stay in the smallest cache, of 4 KB, while pixels go through it.
-_CACHED_BYTES = 3072
+CACHED_BYTES = 3072
 #: Columns and channels of a window are one run of bytes in the image.
 _COPIED_AXES = 2
 #: The sum is not split further for that.
@@ -129,7 +129,7 @@ def _tensorize_dot(
     loops, outside = _tile(sch, block, axes, tile)
     depth = axes.depth
     # The weights of a call are read for each two pixels: they should stay in a cache.
-    inner = _largest_divisor(depth, max(_LEAST_SPLIT, min(MOST_DEPTH, _CACHED_BYTES // columns)))
+    inner = _largest_divisor(depth, max(_LEAST_SPLIT, min(MOST_DEPTH, CACHED_BYTES // columns)))
     dot = Dot(family, tile, columns, inner)
     last = loops[axes.sums[-1]]
     others = [loops[axis] for axis in (*axes.both, *axes.rows[:-1])]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.graph.attributes import Reshape
@@ -189,6 +190,17 @@ def _extents(parameter: Any) -> tuple[int, ...] | None:
     return tuple(int(extent) for extent in extents)
 
 
+def _steps_of_sums(func: Any) -> int:
+    """How often something is added to a sum; deadlines depend on it."""
+    sch = s_tir.Schedule(func)
+    blocks = [sch.get(one) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+    return sum(
+        prod(int(axis.dom.extent) for axis in block.iter_vars)
+        for block in blocks
+        if block.init is not None
+    )
+
+
 def _task(
     name: str, func: Any, outputs: int | None, constants: Mapping[int, Array], times: int = 1
 ) -> Task:
@@ -209,7 +221,9 @@ def _task(
     written = tuple(range(first_output, len(tensors)))
     operator = Operator(_PRIM_FUNC, inputs, written, Reshape(), ())
     graph = Graph(name, tuple(tensors), (operator,), inputs, written, "")
-    kernel = KernelIdentity(f"{name}_{name_of(func)}", tensors[0].dtype, operator.kind, ())
+    kernel = KernelIdentity(
+        f"{name}_{name_of(func)}", tensors[0].dtype, operator.kind, (), macs=_steps_of_sums(func)
+    )
     arguments: tuple[Argument, ...] = tuple(
         ConstantArgument(tensor.name, constants[index])
         if index in constants

@@ -286,7 +286,7 @@ def described(trace: Any) -> tuple[str, str]:
 
 def plain(value: Any) -> Any:
     """What TVM makes of a trace, as lists, texts and numbers of Python."""
-    if isinstance(value, str | int | float):
+    if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tirx.IntImm | tirx.FloatImm):
         return value.value
