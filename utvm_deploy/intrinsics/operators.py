@@ -2,7 +2,7 @@
 
 Images are [batch, rows, columns, channels].
 
-Tune them, or write PrimFuncs of your own like them. Each has one block, named as the function. With
+Each has one block, named as the function. With
 padding there is a block "pad" before it.
 """
 

@@ -79,7 +79,7 @@ def tensorize(
 
 
 def axes_of(sch: Any, block: Any) -> Axes:
-    """What the axes of a block are for; CompileError if it is no such block."""
+    """What the axes of a block are for; CompileError if it does not sum such products."""
     one = sch.get(block)
     name = str(one.name_hint)
     left, right = _factors(one, name)
