@@ -141,6 +141,7 @@ class CallTir(OfMixedTypes):
 
     name: str
     text: str  # the PrimFunc as ``tvm.ir.save_json`` writes it
+    macs: int = 0  # multiplications whose products are summed up
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from utvm_deploy.graph.attributes import BatchMatmul
+from utvm_deploy.graph.attributes import BatchMatmul, CallTir
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import input_tensor
 
@@ -18,6 +18,8 @@ def macs(graph: Graph, operator: Operator) -> int:
     if isinstance(operator.attributes, BatchMatmul):
         left = input_tensor(graph, operator, 0).shape
         return outputs * (left[-2] if operator.attributes.left_turned else left[-1])
+    if isinstance(operator.attributes, CallTir):
+        return operator.attributes.macs
     if operator.kind == "TRANSPOSE_CONV":
         weights = input_tensor(graph, operator, 1).shape
         image = input_tensor(graph, operator, 0).shape

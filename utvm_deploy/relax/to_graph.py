@@ -25,6 +25,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.relax.check import check_tensor
 from utvm_deploy.relax.operators import PREFIX
+from utvm_deploy.relax.products import macs_of
 
 
 def graph_of(module: Any, name: str, digest: str) -> Graph:
@@ -49,7 +50,7 @@ class _Maker:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._numbers: dict[Any, tuple[int, ...]] = {}  # of each variable; several of a tuple
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, tuple[str, int]] = {}
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
 
@@ -81,7 +82,7 @@ class _Maker:
         name = call.op.name
         if name == "relax.call_tir":
             function, arguments = call.args[0], tuple(call.args[1].fields)
-            attributes: Attributes = CallTir(function.name_hint, self._text(function))
+            attributes: Attributes = CallTir(function.name_hint, *self._text(function))
             self._operator("CALL_TIR", var, arguments, attributes)
         elif name == "relax.reshape":
             self._operator("RESHAPE", var, call.args[:1], Reshape())
@@ -97,12 +98,12 @@ class _Maker:
         else:
             raise UnsupportedOperator(f"{name}, which makes '{var.name}', has no kernel")
 
-    def _text(self, function: Any) -> str:
-        """The PrimFunc as TVM's JSON; equal functions have equal texts."""
+    def _text(self, function: Any) -> tuple[str, int]:
+        """The PrimFunc as TVM's JSON, and its products; equal functions have equal texts."""
         name = function.name_hint
         if name not in self._texts:
             plain = _rooted(self._module[function].without_attr("global_symbol"))
-            self._texts[name] = str(tvm.ir.save_json(plain))
+            self._texts[name] = str(tvm.ir.save_json(plain)), macs_of(plain)
         return self._texts[name]
 
     def _operator(self, kind: str, var: Any, operands: Any, attributes: Attributes) -> None:

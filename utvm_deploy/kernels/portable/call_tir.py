@@ -12,6 +12,7 @@ from utvm_deploy.graph.attributes import CallTir
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tvm
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
+from utvm_deploy.kernels.portable.tir_schedule import schedule_tir
 
 # A kernel's name is a part of a C identifier; TVM's names of fused functions may be very long.
 _MOST_NAME = 40
@@ -33,24 +34,16 @@ class TirKernel:
         return tvm.ir.load_json(self.text)
 
     def schedule(self, sch: Any, core: str) -> str:
-        """Inline what is computed element by element, so that it needs no buffer."""
-        inlined = 0
-        for block in sch.get_child_blocks(sch.get_sblock("root")):
-            for inline in (sch.compute_inline, sch.reverse_compute_inline):
-                try:
-                    inline(block)
-                except tvm.s_tir.ScheduleError:
-                    continue
-                inlined += 1
-                break
-        return f"TVM's loops, {inlined} stages inlined" if inlined else "TVM's loops"
+        """Shape TVM's loops for the core's registers; nothing changes the bits."""
+        return schedule_tir(sch)
 
 
 def lower_call_tir(op: Operation) -> KernelCall:
     """The call of a PrimFunc; all of its inputs are passed."""
     a = op.attributes(CallTir)
     label = re.sub(r"\W", "_", a.name)[:_MOST_NAME].strip("_") or "tir"
-    return op.call(TirKernel(label, a.text), inputs=range(len(op.operator.inputs)))
+    kernel = TirKernel(label, a.text)
+    return op.call(kernel, inputs=range(len(op.operator.inputs)), macs=a.macs)
 
 
 LOWERINGS: Mapping[str, Lowering] = {"CALL_TIR": lower_call_tir}
