@@ -6,12 +6,14 @@ around it, anything goes that fits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import count
 
 from random_models.draw import Draw, Scope
 from random_models.networks import grow
 from random_models.operations import OPERATIONS
-from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit
+from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit, write
 from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTERS
 from utvm_deploy.frontend.supported_operator import MOVED
 
@@ -19,6 +21,9 @@ from utvm_deploy.frontend.supported_operator import MOVED
 _STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)
 # How often in a row nothing may fit before the model is as long as it gets.
 _ATTEMPTS = 12
+# What all tensors of a float32 model may take, so that it fits into the RAM of the boards. Other
+# limits are made for int8.
+_FLOAT_BYTES = 150_000
 # How many of all models are whole networks.
 _NETWORKS = 0.1
 
@@ -60,8 +65,18 @@ def generate(seed: int, kinds: Sequence[str] | None = None, *, of_float: bool = 
     """
     supported = float_kinds() if of_float else supported_kinds()
     kinds = supported if kinds is None else kinds
-    scope = Scope(Draw(seed), of_float=of_float)
-    draw = scope.draw
+    if of_float:
+        made = (_generated(seed, kinds, Draw((seed, attempt)), of_float) for attempt in count())
+        return next(recipe for recipe in made if _bytes(recipe) <= _FLOAT_BYTES)
+    return _generated(seed, kinds, Draw(seed), of_float)
+
+
+def _bytes(recipe: Recipe) -> int:
+    return sum(4 * math.prod(spec.shape) for spec in write(recipe).tensors)
+
+
+def _generated(seed: int, kinds: Sequence[str], draw: Draw, of_float: bool) -> Recipe:
+    scope = Scope(draw, of_float=of_float)
     first = kinds[seed % len(kinds)]
     _start(scope, first)
     if kinds == supported_kinds() and draw.chance(_NETWORKS):
