@@ -9,7 +9,11 @@ import pytest
 from float_writer import FloatWriter
 
 import utvm_deploy
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.verifying.on_board import first_difference, verify
 
 RNG = np.random.default_rng(4)
 
@@ -55,6 +59,44 @@ def test_denormals_and_infinities(name: str, tmp_path: Path) -> None:
             found = model(*sample)
             for ours, theirs in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(bits(ours), bits(theirs))
+
+
+def test_the_sign_of_what_is_not_a_number_is_no_difference() -> None:
+    """x86 and Arm make different ones; zeros of different sign differ."""
+    expected = np.array([np.nan, 0.0, 1.0], np.float32)
+    ours = np.array([-np.nan, 0.0, 1.0], np.float32)
+    assert ours.tobytes() != expected.tobytes()
+    assert first_difference(0, "y", ours, expected) is None
+    mismatch = first_difference(0, "y", np.array([np.nan, -0.0, 1.0], np.float32), expected)
+    assert mismatch is not None and mismatch.element == (1,) and mismatch.wrong_elements == 1
+    assert first_difference(0, "y", np.zeros(3, np.float32), expected) is not None
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    "name", ["pretrainedResnet_float", pytest.param("vww_96_float", marks=pytest.mark.soak)]
+)
+def test_float_models_of_the_converter(name: str, shared_models: Path) -> None:
+    """Those of MLPerf Tiny, whose operators the converter has fused; every layer is equal."""
+    path = shared_models / "float" / f"{name}.tflite"
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host"))
+        found = verify(model, path, random_samples(load_model(path), 1))
+    assert found.ok and len(found.layers) > 10
+    assert all(layer.samples == 1 for layer in found.layers)
+
+
+def test_hybrid_models_are_refused(shared_models: Path) -> None:
+    with pytest.raises(UnsupportedOperator, match="start from the float model"):
+        load_model(shared_models / "float" / "kws_ref_model_hybrid.tflite")
+
+
+def test_only_sums_of_int8_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    m = FloatWriter()
+    axes = m.constant(np.array([1], np.int32))
+    m.output(m.node("SUM", [m.input((2, 3)), axes], (2,), ("ReducerOptions", {"KeepDims": False})))
+    load_model(m.save(tmp_path / "sum.tflite"))
+    assert not caplog.records
 
 
 def bits(array: np.ndarray) -> np.ndarray:

@@ -181,13 +181,17 @@ def _equal(left: Sequence[Array], right: Sequence[Array]) -> bool:
 
 
 def first_difference(sample: int, name: str, got: Array, expected: Array) -> Mismatch | None:
-    """Where and how much two tensors differ; None if they are equal."""
+    """Where and how much two tensors differ; None if they are equal.
+
+    -0.0 and 0.0 differ. What is not a number is equal: its sign and payload depend on the core.
+    """
     expected = expected.reshape(got.shape)
-    # Compared as bytes: -0.0 and 0.0 differ, equal NaNs do not.
     as_bytes = np.dtype(f"u{got.dtype.itemsize}")
     wrong = np.ascontiguousarray(got).view(as_bytes) != np.ascontiguousarray(expected).view(
         as_bytes
     )
+    if got.dtype.kind == "f":
+        wrong &= ~(np.isnan(got) & np.isnan(expected))
     if not wrong.any():
         return None
     element = tuple(int(i) for i in np.argwhere(wrong)[0])
