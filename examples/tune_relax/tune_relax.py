@@ -2,7 +2,7 @@
 
     python tune_relax.py --board mps2_an500 --trials 96
 
-The module is a small convolutional network of float32 whose weights are random.
+The module is a block of attention in float32 whose weights are random.
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ from utvm_deploy.tuning.tvm_records import save_records
 
 
 def network() -> IRModule:
-    """Two convolutions with pools, a dense layer and a softmax."""
+    """Attention with one head over 24 tokens of 32 features."""
     rng = np.random.default_rng(0)
-
-    def random(*shape: int) -> Any:
-        return relax.const((rng.standard_normal(shape) * 0.2).astype(np.float32))
-
-    layout = {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": (1, 1)}
-    x = relax.Var("x", relax.TensorType((1, 16, 16, 3), "float32"))
+    x = relax.Var("x", relax.TensorType((1, 24, 32), "float32"))
     builder = relax.BlockBuilder()
+
+    def projected() -> Any:
+        weights = (rng.standard_normal((32, 32)) * 0.2).astype(np.float32)
+        return builder.emit(relax.op.matmul(x, relax.const(weights)))
+
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = x
-            for inputs, outputs in ((3, 8), (8, 16)):
-                y = builder.emit(relax.op.nn.conv2d(y, random(3, 3, inputs, outputs), **layout))
-                y = builder.emit(relax.op.nn.relu(relax.op.add(y, random(outputs))))
-                y = builder.emit(relax.op.nn.max_pool2d(y, (2, 2), (2, 2), layout="NHWC"))
-            y = builder.emit(relax.op.matmul(relax.op.reshape(y, (1, 256)), random(256, 10)))
-            y = builder.emit_output(relax.op.nn.softmax(y))
+            query, key, value = projected(), projected(), projected()
+            scores = relax.op.matmul(query, relax.op.permute_dims(key, [0, 2, 1]))
+            y = relax.op.matmul(builder.emit(relax.op.nn.softmax(scores)), value)
+            y = builder.emit_output(relax.op.add(x, y))
         builder.emit_func_output(y)
     return builder.finalize()
 

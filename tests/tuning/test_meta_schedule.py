@@ -42,7 +42,7 @@ def test_every_block_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for database in databases:
         times = [float(r.run_secs[0]) for r in database.get_all_tuning_records()]
         assert len(set(times)) > 1 and min(times) > 0 and max(times) < 1
-    assert {task.task_name for task in names["tasks"]} == {"conv2d", "max_pool2d"}
+    assert {task.task_name for task in names["tasks"]} >= {"matmul", "matmul1"}
     assert names["run"].after < names["run"].before
     assert any(layer.origin == RECORD for layer in names["model"].layers)
 
