@@ -17,8 +17,8 @@ from utvm_deploy.kernels.isa.dsp import CONDITION
 
 DSP, MVE = "dsp", "mve"
 FAMILIES = (DSP, MVE)
-#: The least depth that a routine takes, and the most. DSP keeps widened rows on the stack.
-LEAST_DEPTH, MOST_DEPTH = 4, 768
+#: The least depth that a routine takes, and the most: DSP keeps two widened rows on the stack.
+LEAST_DEPTH, MOST_DEPTH = 4, 192
 _DOT = (
     *("const int8_t *a", "const int8_t *b", "int32_t *c", "int32_t a_pitch"),
     *("int32_t b_pitch", "int32_t c_pitch", "int32_t rows", "int32_t columns"),
