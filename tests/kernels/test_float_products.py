@@ -109,6 +109,32 @@ def test_default_schedules_and_plain_loops_agree(tmp_path: Path) -> None:
     assert check(every_product(), tmp_path, samples=1, scheduled=False) > 30
 
 
+@pytest.mark.tools
+def test_passes_change_no_bit(tmp_path: Path) -> None:
+    """PAD, RELU and the blocks of a dilated convolution become parts of the convolution."""
+    m = FloatWriter()
+    x = m.input((1, 6, 6, 2))
+    padded = m.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]])
+    m.output(m.relu6(m.conv2d(padded, drawn(4, 3, 3, 2), drawn(4), padding="VALID")))
+    m.output(m.relu(m.depthwise_conv2d(x, drawn(1, 3, 3, 2), drawn(2), activation="RELU6")))
+    block = m.constant(np.array([2, 2], np.int32))
+    margins = m.constant(np.array([[2, 2], [2, 2]], np.int32))
+    none = m.constant(np.zeros((2, 2), np.int32))
+    cut = m.node(
+        "SPACE_TO_BATCH_ND", [x, block, margins], (4, 5, 5, 2), ("SpaceToBatchNDOptions", {})
+    )
+    convolved = m.conv2d(cut, drawn(3, 3, 3, 2), drawn(3), padding="VALID", activation="RELU")
+    m.output(
+        m.node(
+            "BATCH_TO_SPACE_ND",
+            [convolved, block, none],
+            (1, 6, 6, 3),
+            ("BatchToSpaceNDOptions", {}),
+        )
+    )
+    assert check(m, tmp_path, simplified=True) == 3  # one operator for each output
+
+
 def test_a_tile_reads_its_weights_in_one_sequence(tmp_path: Path) -> None:
     m = FloatWriter()
     weights = drawn(8, 3, 3, 4)

@@ -50,7 +50,7 @@ def widen_constants(source: ModelFile) -> ModelFile:
 def _stored(
     source: ModelFile, op: SourceOperator, readers: Mapping[int, Sequence[SourceOperator]]
 ) -> Tensor | None:
-    """The constant that an operator makes float32 of; None if it is to stay."""
+    """The constant that an operator makes float32 of; None if it stays."""
     if op.kind != "DEQUANTIZE" or len(op.inputs) != 1 or len(op.outputs) != 1:
         return None
     stored, out = op.input(0), op.output()
