@@ -70,6 +70,7 @@ def compile(
     records: str | Path | None = None,
     optimize: str = "time",
     check_needs: CheckNeeds | None = None,
+    allow_float: bool = True,
 ) -> CompiledModel:
     """Compile a model for a board; ``name`` prefixes every C symbol.
 
@@ -85,7 +86,8 @@ def compile(
     the two on the board. ``optimize`` is "time", "size" or "balanced". ``records`` is a file that
     ``utvm tune`` wrote; each layer is compiled with its best record. ``check_needs`` is called
     early with the memory that the model needs.
-    ``project.check_fits`` refuses there what does not fit the board. Raises ModelError if the file
+    ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
+    model that computes in float32 is refused. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
     """
     import contextlib
@@ -116,6 +118,7 @@ def compile(
             records=None if records is None else read_records(Path(records)),
             level=optimize,
             check_needs=check_needs,
+            allow_float=allow_float,
         )
 
 

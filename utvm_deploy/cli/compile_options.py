@@ -42,6 +42,11 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         help="where layers have their scratch: in the arena, on the stack, or (auto) on the "
         "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
+    group.add_argument(
+        "--no-float",
+        action="store_true",
+        help="refuse a model with operators that compute in float32",
+    )
 
 
 def add_optimize(parser: Any) -> None:
@@ -75,6 +80,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "scratch": args.scratch,
         "records": args.records,
         "optimize": args.optimize,
+        "allow_float": not args.no_float,
     }
 
 
@@ -138,6 +144,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--records", args.records is not None),
             ("--optimize", args.optimize != TIME),
             ("--scratch", args.scratch != AUTO),
+            ("--no-float", args.no_float),
         )
         if is_given
     ]

@@ -21,6 +21,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.oracle.origin import difference
 from utvm_deploy.oracle.samples import load_golden, random_samples
@@ -87,6 +88,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _report(found: Verification, out: Output) -> None:
+    if found.ok and not found.bound.is_exact:
+        _report_bounds(found, out)
+        return
     if found.ok:
         out.line(
             f"{found.model} on {found.board}: {found.samples_run} samples ({found.samples}): "
@@ -127,8 +131,30 @@ def _report(found: Verification, out: Output) -> None:
     )
 
 
+def _report_bounds(found: Verification, out: Output) -> None:
+    """What was compared within bounds, and with which ones."""
+    inexact: dict[str, str] = {}
+    for check in found.layers:
+        if not check.bound.is_exact:
+            inexact[check.layer.kind] = check.bound.text
+    equal = sum(check.bound.is_exact for check in found.layers)
+    out.line(
+        f"{found.model} on {found.board}: {found.samples_run} samples ({found.samples}): float32 "
+        f"outputs within {found.bound.text} of {found.reference}"
+    )
+    bounds = ", ".join(f"{kind} {text}" for kind, text in sorted(inexact.items()))
+    out.line(
+        f"given the reference's inputs, {equal} of {len(found.layers)} layers have equal bits; "
+        f"the others are within their bounds: {bounds}"
+    )
+
+
 def _where(mismatch: Mismatch) -> str:
     return f"{list(mismatch.element)} is {mismatch.got:g}, expected {mismatch.expected:g}"
+
+
+def _bound_facts(bound: Bound) -> dict[str, float]:
+    return {"ulps": bound.ulps, "relative": bound.relative}
 
 
 def _summary(found: Verification) -> dict[str, object]:
@@ -140,6 +166,7 @@ def _summary(found: Verification) -> dict[str, object]:
         "samples_from": found.samples,
         "output_bytes": found.output_bytes,
         "layer_bytes": found.layer_bytes,
+        "bound": _bound_facts(found.bound),
         "golden_differs": found.golden_differs,
         "mismatches": [asdict(mismatch) for mismatch in found.mismatches],
         "layers": [
@@ -148,6 +175,7 @@ def _summary(found: Verification) -> dict[str, object]:
                 "operator": check.layer.kind,
                 "engine": check.layer.engine,
                 "name": check.layer.name,
+                "bound": _bound_facts(check.bound),
                 "samples": check.samples,
                 "mismatch": asdict(check.mismatch) if check.mismatch else None,
             }

@@ -43,6 +43,7 @@ from utvm_deploy.compiler.dump import (
     sources_text,
 )
 from utvm_deploy.compiler.emit import emit
+from utvm_deploy.compiler.floats import refuse_float, warn_without_fpu
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
@@ -99,6 +100,7 @@ def compile_model(
     picks: Picks | None = None,
     decided: Callable[[Decision], None] | None = None,
     check_needs: CheckNeeds | None = None,
+    allow_float: bool = True,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -110,7 +112,8 @@ def compile_model(
     compiled with. Without a record there, the records of the package decide. ``level``
     is one of ``options.LEVELS``. ``picks`` replace the choices of records, and
     ``decided`` gets the choices. ``check_needs`` gets the memory that the model needs as soon as
-    it is known, first before kernels are made, and may refuse it.
+    it is known, first before kernels are made, and may refuse it. Without ``allow_float``, a model
+    that computes in float32 is a ModelError.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
@@ -119,6 +122,9 @@ def compile_model(
     family = GENERIC if kernels == GENERIC else core
     stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model, library), graph_text)
+    if not allow_float:
+        refuse_float(graph)
+    warn_without_fpu(graph, board)
     prefix = prefix_from_path(graph.name) if name is None else check_prefix(name)
     known = known_records(board, records)
     chains = None

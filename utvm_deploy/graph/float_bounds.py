@@ -45,10 +45,11 @@ _OF_ROWS = Bound(relative=1e-5)
 #: Kind -> the bound of one operator, given the reference's inputs.
 FLOAT_BOUNDS: Mapping[str, Bound] = {
     **dict.fromkeys(("COS", "EXP", "LOG", "LOGISTIC", "POW", "SIN", "TANH"), _FUNCTION),
-    # Their results are small differences of numbers near 1.
-    **dict.fromkeys(("ELU", "GELU"), _CANCELLING),
+    # By tanh, its results are small differences of numbers near 1.
+    "GELU": _CANCELLING,
     **dict.fromkeys(("LOCAL_RESPONSE_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"), _OF_ROWS),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": _OF_ROWS,
+    # Functions of TVM's, compared with its LLVM build, which has functions and orders of its own.
+    "CALL_TIR": _OF_ROWS,
 }
 
 
