@@ -17,7 +17,7 @@ from utvm_deploy.graph.model import Array
 
 @dataclass(frozen=True)
 class Bound:
-    """The largest difference that is no error; 0 in both fields asks for equal bits."""
+    """The largest difference that is allowed; 0 in both fields asks for equal bits."""
 
     ulps: int = 0  # units in the last place of a float32
     relative: float = 0.0  # of the largest finite magnitude in the tensor
@@ -48,7 +48,7 @@ FLOAT_BOUNDS: Mapping[str, Bound] = {
     # By tanh, its results are small differences of numbers near 1.
     "GELU": _CANCELLING,
     **dict.fromkeys(("LOCAL_RESPONSE_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"), _OF_ROWS),
-    # Functions of TVM's, compared with its LLVM build, which has functions and orders of its own.
+    # Functions of TVM's, compared with its LLVM build, which calls other functions.
     "CALL_TIR": _OF_ROWS,
 }
 

@@ -1,6 +1,6 @@
 """Reductions of float32: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, ARG_MAX and ARG_MIN.
 
-Elements are added in the order in which they lie in memory, as in LiteRT's reference kernels.
+Elements are added in the order of their addresses, as in LiteRT's reference kernels.
 """
 
 from __future__ import annotations
