@@ -87,6 +87,19 @@ def test_each_layer_is_verified_within_its_bound(made, host: Device, tmp_path: P
     assert not other.ok
     wrong = [check.layer.index for check in other.layers if check.mismatch]
     assert wrong[0] == inexact.index
+
+    # So is a wrong layer that must be exact.
+    exact = found.layers[0].layer
+    assert found.layers[0].bound == EXACT
+    tensors = [dict(sample) for sample in reference.tensors]
+    for sample in tensors:
+        array = sample[exact.outputs[0].source].copy()
+        array.reshape(-1)[7] += 1
+        sample[exact.outputs[0].source] = array
+    other = verify(model, path, samples, reference=replace(reference, tensors=tuple(tensors)))
+    (first, *_) = [check for check in other.layers if check.mismatch]
+    assert first.layer.index == exact.index and first.mismatch is not None
+    assert first.mismatch.wrong_elements == 1
     model.unload()
 
 
