@@ -1,6 +1,6 @@
 """Measures the chains of a backend in their model: each as one call, and its operators apart.
 
-A chain has no kernel of ours to be compared with alone. So the whole model runs twice. The records
+We have no kernel to compare a chain with alone. So the whole model runs twice. The records
 get the ticks of the layers concerned, and a compile with them takes what is faster.
 """
 
