@@ -25,7 +25,7 @@ _DOT = (
 )
 _TAPS = (
     *("const int8_t *a", "const int8_t *b", "int32_t *c", "int32_t a_row", "int32_t a_pixel"),
-    *("int32_t b_row", "int32_t b_pixel", "int32_t height", "int32_t width", "int32_t channels"),
+    *("int32_t b_row", "int32_t b_pixel", "int32_t channels"),
 )
 
 
@@ -137,8 +137,8 @@ class Taps:
 
     @property
     def function(self) -> str:
-        """The C routine. All tiles share it."""
-        return f"utvm_{self.family}_taps"
+        """The C routine. Tiles of other channels share it."""
+        return f"utvm_{self.family}_taps_{self.height}x{self.width}"
 
     @property
     def tiles(self) -> tuple[Tile, Tile, Tile]:
@@ -168,8 +168,7 @@ class Taps:
             a, b, c = self.tiles
             pitches = (one.pitch(o, axis) for one in (a, b) for axis in (0, 1))
             starts = a.start(o), b.start(o), c.start(o)
-            sizes = self.height, self.width, self.channels
-            return tirx.call_extern("int32", self.function, *starts, *pitches, *sizes)
+            return tirx.call_extern("int32", self.function, *starts, *pitches, self.channels)
 
         *reads, output = self.tiles
         return implementation_of(reads, output, call, self.text)
@@ -177,9 +176,12 @@ class Taps:
     @property
     def text(self) -> str:
         """The C of the routine."""
-        body = _c(f"{self.family}_taps_body")
+        body, portable = (
+            _c(name).replace("HEIGHT", str(self.height)).replace("WIDTH", str(self.width))
+            for name in (f"{self.family}_taps_body", "taps")
+        )
         helpers = _once("dsp_taps") if self.family == DSP else _MVE_HEADER
-        return helpers + _static(self.function, _TAPS, self.family, body, _c("taps"))
+        return helpers + _static(self.function, _TAPS, self.family, body, portable)
 
 
 Intrinsic = Dot | Taps

@@ -3,12 +3,12 @@ for (int32_t n = 0; n < channels; n += 4) {
     int32_t sum1 = c[n + 1];
     int32_t sum2 = c[n + 2];
     int32_t sum3 = c[n + 3];
-    for (int32_t y = 0; y < height; y++) {
+    for (int32_t y = 0; y < HEIGHT; y++) {
         const int8_t *value = a + y * a_row + n;
         const int8_t *weight = b + y * b_row + n;
         int32_t x = 0;
         // Two taps of four channels. SMLAD would need its operands packed first.
-        for (; x + 2 <= width; x += 2) {
+        for (; x + 2 <= WIDTH; x += 2) {
             uint32_t v0 = utvm_dsp_taps_word(value);
             uint32_t v1 = utvm_dsp_taps_word(value + a_pixel);
             uint32_t w0 = utvm_dsp_taps_word(weight);
@@ -24,7 +24,7 @@ for (int32_t n = 0; n < channels; n += 4) {
             value += 2 * a_pixel;
             weight += 2 * b_pixel;
         }
-        if (x < width) {
+        if (x < WIDTH) {
             uint32_t v0 = utvm_dsp_taps_word(value);
             uint32_t w0 = utvm_dsp_taps_word(weight);
             int32_t ve0 = __sxtb16(v0), we0 = __sxtb16(w0);
