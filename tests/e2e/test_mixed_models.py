@@ -181,3 +181,10 @@ def test_a_core_without_fpu_gets_a_warning(
     caplog.clear()
     utvm_deploy.compile(path, "mps2_an386")
     assert "floating-point unit" not in caplog.text
+
+
+def test_inspect_names_the_float_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(mixed_model().save(tmp_path / "model.tflite"))]) == 0
+    assert "float32: 2 of 6 operators: 2 (SIN), 3 (MUL)" in capsys.readouterr().out

@@ -20,6 +20,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.inspecting.facts import (
     Inspection,
+    OperatorFacts,
     TensorFacts,
     graph_svg,
     inspect_model,
@@ -30,6 +31,8 @@ from utvm_deploy.inspecting.supported import supported_operators
 
 #: Outputs of one operator that the table names where the model cannot be compiled.
 _MOST_OUTPUTS = 2
+#: Operators that compute in float32 and are named.
+_MOST_NAMED = 8
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -132,6 +135,7 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
             for operator in found.operators
         ],
     )
+    _report_floats(found, out)
     assert found.peak_operator is not None
     overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
@@ -139,6 +143,26 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
+
+
+def _report_floats(found: Inspection, out: Output) -> None:
+    """Which operators compute in float32, and what that costs without a floating-point unit."""
+    floats = [operator for operator in found.operators if _works_in_float(operator)]
+    if not floats:
+        return
+    named = ", ".join(f"{one.index} ({one.kind})" for one in floats[:_MOST_NAMED])
+    more = f" and {len(floats) - _MOST_NAMED} more" if len(floats) > _MOST_NAMED else ""
+    out.line(
+        f"float32: {len(floats)} of {len(found.operators)} operators: {named}{more}; cores without "
+        "a floating-point unit compute them in software (docs/guides/float.md)"
+    )
+
+
+def _works_in_float(operator: OperatorFacts) -> bool:
+    """As ``graph.check.works_in_float``."""
+    tensors = (*operator.inputs, *operator.outputs)
+    conversions = ("QUANTIZE", "DEQUANTIZE")
+    return operator.kind not in conversions and any(one.dtype == "float32" for one in tensors)
 
 
 def _report_problems(found: Inspection, out: Output) -> None:
