@@ -19,8 +19,9 @@ Array = NDArray[Any]
 op = relax.op
 
 #: Bounds of the difference from TVM's LLVM build: bytes are equal; two units in the last place;
-#: relative to the largest element, for sums.
-EXACT, ULP, SUM = "equal bytes", "2 ULP", "1e-5 relative"
+#: relative to the largest element, for sums and for whole models.
+EXACT, ULP, SUM, WHOLE = "equal bytes", "2 ULP", "1e-5 relative", "1e-4 relative"
+_RELATIVE = {SUM: 1e-5, WHOLE: 1e-4}
 
 
 @dataclass(frozen=True)
@@ -309,6 +310,6 @@ def problem(bound: str, made: Array, wanted: Array) -> str:
     scale = (
         2 * np.spacing(np.abs(wanted[finite]))
         if bound == ULP
-        else 1e-5 * max(np.abs(wanted[finite]).max(initial=0.0), 1e-30)
+        else _RELATIVE[bound] * max(np.abs(wanted[finite]).max(initial=0.0), 1e-30)
     )
     return f"{np.max(difference / scale):.3g} times the bound" if (difference > scale).any() else ""

@@ -21,7 +21,11 @@ from utvm_deploy.relax.sorting import SORTS_AND_SCANS
 
 MAIN = "main"
 #: Convolutions read images by rows, columns and channels, as all of our kernels do.
-LAYOUTS = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+LAYOUTS = {
+    "relax.nn.conv2d": ["NHWC", "OHWI"],
+    # TVM has kernels for this layout only.
+    "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
+}
 
 _PREPARE = (
     t.CanonicalizeBindings(),

@@ -37,8 +37,10 @@ _CHEAP = ("tirx.if_then_else", "tirx.likely")
 def schedule_tir(sch: Any) -> str:
     """Shape the loops; what was done, for the report."""
     inlined = sum(_inline(sch, block) for block in _blocks(sch))
-    tiled = sum(_tile(sch, block) for block in _blocks(sch))
+    tiled = sum(_tile_if_possible(sch, block) for block in _blocks(sch))
     joined = sum(_join(sch, block) for block in reversed(_blocks(sch)))
+    for block in _blocks(sch):
+        _begin(sch, block)
     done = [
         f"{count} {what}"
         for count, what in (
@@ -55,7 +57,7 @@ def _blocks(sch: Any) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
-def _attempt(sch: Any, step: Callable[..., object], *arguments: Any) -> bool:
+def _attempt(step: Callable[..., object], *arguments: Any) -> bool:
     """Whether TVM's step was possible; one that is not changes nothing."""
     try:
         step(*arguments)
@@ -69,9 +71,7 @@ def _inline(sch: Any, block: Any) -> bool:
     consumers = sch.get_consumers(block)
     if _is_costly(sch, block) and (len(consumers) > 1 or _is_repeated(sch, block, consumers)):
         return False
-    return _attempt(sch, sch.compute_inline, block) or _attempt(
-        sch, sch.reverse_compute_inline, block
-    )
+    return _attempt(sch.compute_inline, block) or _attempt(sch.reverse_compute_inline, block)
 
 
 def _is_costly(sch: Any, block: Any) -> bool:
@@ -97,6 +97,11 @@ def _steps(sch: Any, block: Any) -> int:
     for loop in sch.get_loops(block):
         product *= int(sch.get(loop).extent)
     return product
+
+
+def _tile_if_possible(sch: Any, block: Any) -> bool:
+    """Tile a reduction, unless a step of it fails, which would leave the others behind."""
+    return _attempt(_tile, sch.copy(), block) and _tile(sch, block)
 
 
 def _tile(sch: Any, block: Any) -> bool:
@@ -130,9 +135,22 @@ def _tile(sch: Any, block: Any) -> bool:
             inner.append(within)
     sch.reorder(*outer, *loops[spatial:], *inner)
     for consumer in consumers:
-        _attempt(sch, sch.reverse_compute_at, consumer, outer[-1])
+        if all(int(one.iter_type) == _SPATIAL for one in sch.get(consumer).iter_vars):
+            _attempt(sch.reverse_compute_at, consumer, outer[-1])
     schedule_accumulation(sch, block, loops[spatial:], inner)
     return True
+
+
+def _begin(sch: Any, block: Any) -> None:
+    """Set the sums of a reduction to zero before its loops, not in their first step.
+
+    C compilers do not see that the first step comes first, and warn.
+    """
+    if sch.get(block).init is None:
+        return
+    for loop in reversed(sch.get_loops(block)):
+        if _attempt(sch.decompose_reduction, block, loop):
+            return
 
 
 def _sources(sch: Any, block: Any) -> set[Any]:
@@ -151,7 +169,7 @@ def _join(sch: Any, block: Any) -> bool:
     # The deepest loop first: its buffers are the smallest.
     for loop in reversed(loops):
         trial = sch.copy()
-        if _attempt(trial, trial.compute_at, block, loop) and (
+        if _attempt(trial.compute_at, block, loop) and (
             _all_steps(trial) <= before * _MOST_REPEATED
         ):
             sch.compute_at(block, loop)
