@@ -130,3 +130,14 @@ def test_nan_leads_a_sort_nowhere_else(tmp_path: Path) -> None:
     compiled = utvm_deploy.compile(module_of([case]), "host", name="order")
     (made,) = HostModel(compiled, tmp_path).run([x])
     assert made.min() >= 0 and made.max() < x.size
+
+
+def test_a_split_behind_a_product() -> None:
+    """It makes several tensors, so no product absorbs it."""
+    case = Case(
+        "parts",
+        (Given((3, 7)),),
+        lambda x: relax.TupleGetItem(op.split(op.matmul(x, constant(7, 4)), [2], axis=1), 1),
+    )
+    graph = utvm_deploy.from_relax(module_of([case]))
+    assert [operator.kind for operator in graph.operators] == ["FULLY_CONNECTED", "CALL_TIR"]

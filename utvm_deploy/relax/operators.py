@@ -60,6 +60,8 @@ class Chain:
 def with_our_operators(module: Any, main: str) -> Any:
     """The module with each chain replaced by one call."""
     function = module[main]
+    if not function.body.blocks:
+        return module  # it only hands out constants or inputs
     (block,) = function.body.blocks
     bindings = list(_rewritten(block.bindings, function.body.body))
     sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
@@ -203,7 +205,7 @@ def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
     """The chain with an operator behind it folded in; None if it cannot be."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None
-    if shape_of(value) != chain.shape:
+    if not isinstance(value.ty, relax.TensorType) or shape_of(value) != chain.shape:
         return None
     name = value.op.name
     if name == "relax.nn.relu":

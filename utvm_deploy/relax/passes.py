@@ -78,5 +78,10 @@ def _run(passes: tuple[Any, ...], module: Any) -> Any:
             raise
         except Exception as exc:  # TVM raises RuntimeError and its subclasses of many names
             said = " ".join(str(exc).split())[-300:]
+            if isinstance(exc, MemoryError) or "bad_alloc" in said:
+                raise ModelError(
+                    f"TVM's pass {one.info.name} needs more memory than an import may take; "
+                    "choose a model for microcontrollers"
+                ) from exc
             raise ModelError(f"TVM's pass {one.info.name} fails on the module: {said}") from exc
     return module
