@@ -17,7 +17,9 @@ from utvm_deploy.relax.facts import loaded
 from utvm_deploy.relax.road import relax_graph
 
 
-def value(name: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT) -> object:
+def value(
+    name: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT
+) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -28,8 +30,8 @@ K = numpy_helper.from_array(np.array([1, 2, 3], np.float32), "k")
 def saved(
     path: Path,
     nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[object] = (X,),
-    outputs: Sequence[object] = (Y,),
+    inputs: Sequence[onnx.ValueInfoProto] = (X,),
+    outputs: Sequence[onnx.ValueInfoProto] = (Y,),
     constants: Sequence[onnx.TensorProto] = (),
 ) -> Path:
     graph = helper.make_graph(nodes, "odd", inputs, outputs, constants)

@@ -14,6 +14,7 @@ from relax_operators import (
     OPERATORS,
     Case,
     Given,
+    constant,
     expected,
     inputs_of,
     module_of,
