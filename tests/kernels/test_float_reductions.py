@@ -51,6 +51,22 @@ def test_reductions_along_any_axes(tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
+def test_extrema_over_all_axes_begin_with_the_first_element(tmp_path: Path) -> None:
+    """Which counts where that is not a number, and where all elements are infinite."""
+    m = FloatWriter()
+    x = m.input((1, 3, 1))
+    for kind in ("REDUCE_MAX", "REDUCE_MIN"):
+        for axes in ((0, 1, 2), (1,)):
+            shape = [1 if axis in axes else extent for axis, extent in enumerate((1, 3, 1))]
+            operands = [x, m.constant(np.array(axes, np.int32))]
+            m.output(m.node(kind, operands, shape, ("ReducerOptions", {"KeepDims": True})))
+    nan, inf = np.nan, np.inf
+    rows = [(nan, 1, 2), (1, nan, 2), (nan,) * 3, (-inf,) * 3, (inf,) * 3, (-0.0, 0, 0)]
+    samples = [[np.array(row, np.float32).reshape(1, 3, 1)] for row in rows]
+    assert check_model(m.save(tmp_path / "model.tflite"), samples, tmp_path) == 4
+
+
+@pytest.mark.tools
 def test_positions_of_extrema(tmp_path: Path) -> None:
     m = FloatWriter()
     x = m.input((4, 7, 3))

@@ -42,6 +42,9 @@ _REDUCERS: Mapping[str, Callable[[], Any]] = {
     "sum": lambda: te.sum,
 }
 
+#: Extrema over all axes, which begin with the first element.
+_OF_ALL = ("reduce_max_all", "reduce_min_all")
+
 
 @dataclass(frozen=True)
 class FloatReduction(Reduction, DefaultLoops):
@@ -56,6 +59,8 @@ class FloatReduction(Reduction, DefaultLoops):
 
     def prim_func(self) -> Any:
         source = te.placeholder(self.extents, "float32", "input")
+        if self.function in _OF_ALL:
+            return self._extremum_of_all(source)
         reduce = _REDUCERS[self.function]()
         reduced = self.reduced("reduce", reduce, lambda i: source[i])
         if self.function != "mean":
@@ -65,8 +70,26 @@ class FloatReduction(Reduction, DefaultLoops):
         output = te.compute(self.kept, lambda *i: reduced[i] / number(count), "output")
         return te.create_prim_func([source, output])
 
+    def _extremum_of_all(self, source: Any) -> Any:
+        """An extremum that begins with the first element, as the reference does over all axes.
+
+        So the result is not a number if that element is not; later such elements are ignored. To
+        begin with infinity, and to compare with the first element afterwards, is the same.
+        """
+        is_max = self.function == "reduce_max_all"
+        reduce = largest(-math.inf) if is_max else smallest(math.inf)
+        reduced = self.reduced("reduce", reduce, lambda i: source[i])
+        first = source[(0,) * len(self.extents)]
+
+        def element(*i: Any) -> Any:
+            is_beyond = reduced[i] >= first if is_max else reduced[i] <= first
+            return tirx.Select(is_beyond, reduced[i], first)
+
+        output = te.compute(self.kept, element, "output")
+        return te.create_prim_func([source, output])
+
     def schedule(self, sch: Any, core: str) -> str:
-        if self.function == "mean":
+        if self.function in ("mean", *_OF_ALL):
             *_, last = sch.get_loops(sch.get_sblock("output"))
             sch.compute_at(sch.get_sblock("reduce"), last)
         initialize_apart(sch, "reduce", loops=sum(self.is_reduced))
@@ -115,7 +138,10 @@ def lower_reduction(op: Operation) -> KernelCall:
     """MEAN, SUM and the reductions to an extremum or a product."""
     a = op.operator.attributes
     assert isinstance(a, Mean | Sum | Reduce)
-    return op.call(FloatReduction(*merged_axes(op.source.shape, a.axes), op.kind.lower()))
+    function = op.kind.lower()
+    if f"{function}_all" in _OF_ALL and len(a.axes) == len(op.source.shape):
+        function += "_all"
+    return op.call(FloatReduction(*merged_axes(op.source.shape, a.axes), function))
 
 
 def lower_arg_extremum(op: Operation) -> KernelCall:

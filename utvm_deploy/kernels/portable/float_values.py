@@ -32,20 +32,20 @@ def limited(value: Any, limits: Limits) -> Any:
     return tirx.Let(found, value, result)
 
 
-def largest() -> Any:
+def largest(least: float = -FLOAT_MAX) -> Any:
     """The maximum as ``std::max(found, value)`` has it, which ignores what is not a number."""
     return te.comm_reducer(
         lambda found, value: tirx.Select(found < value, value, found),
-        lambda dtype: tirx.const(-FLOAT_MAX, dtype),
+        lambda dtype: tirx.const(least, dtype),
         name="largest",
     )
 
 
-def smallest() -> Any:
+def smallest(most: float = FLOAT_MAX) -> Any:
     """The minimum as ``std::min(found, value)`` has it, which ignores what is not a number."""
     return te.comm_reducer(
         lambda found, value: tirx.Select(value < found, value, found),
-        lambda dtype: tirx.const(FLOAT_MAX, dtype),
+        lambda dtype: tirx.const(most, dtype),
         name="smallest",
     )
 
