@@ -100,9 +100,10 @@ def test_the_example(tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=300
     )
-    (numbers,) = re.findall(r"whole model: (\d+) -> (\d+) modelled cycles", done.stdout)
-    before, after = map(int, numbers)
-    assert 0 < after < before
+    numbers = re.findall(r"whole model: (\d+) -> (\d+) modelled cycles", done.stdout)
+    # So few trials may find nothing faster.
+    assert bool(numbers) != ("no schedule is faster than the default" in done.stdout)
+    assert all(0 < int(after) <= int(before) for before, after in numbers)
     assert (tmp_path / "records.jsonl").is_file()
 
 
