@@ -35,6 +35,11 @@ def test_random_graphs(tmp_path: Path) -> None:
     assert list(wrong_graphs(range(50), tmp_path)) == []
 
 
+def test_a_stage_that_tvm_fails_to_inline() -> None:
+    """TVM raises InternalError, not ScheduleError, where this graph repeats a tensor."""
+    utvm_deploy.compile(module_of([random_graph(198)]), "host", name="graph")
+
+
 @pytest.mark.soak
 @pytest.mark.tools
 def test_five_hundred_random_graphs(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kernels for Relax operators that TVM leaves to functions of its own runtime: sorts and scans.
+"""Kernels for Relax operators that TVM leaves to its own runtime: sorts and scans.
 
 An element's rank is the number of elements that come before it. So a sort takes as many steps as
 the square of the sorted axis, but no stack and no branches. Equal elements keep their order.

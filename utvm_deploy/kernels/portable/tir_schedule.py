@@ -5,7 +5,7 @@
 - Stages that are computed element by element are computed where they are read, if that repeats no
   costly function.
 - Products of two tensors, and pools, compute a tile of outputs at once. So a loaded value is used
-  several times. What follows is computed on the tile, not in a pass of its own.
+  several times. What follows is computed on the tile, too, not in another pass.
 - Stages of a softmax or a normalization are computed for one row after another, so that their
   buffers have one row.
 
@@ -61,7 +61,7 @@ def _attempt(step: Callable[..., object], *arguments: Any) -> bool:
     """Whether TVM's step was possible; one that is not changes nothing."""
     try:
         step(*arguments)
-    except tvm.s_tir.ScheduleError:
+    except (tvm.s_tir.ScheduleError, tvm.error.InternalError):
         return False
     return True
 
@@ -71,7 +71,11 @@ def _inline(sch: Any, block: Any) -> bool:
     consumers = sch.get_consumers(block)
     if _is_costly(sch, block) and (len(consumers) > 1 or _is_repeated(sch, block, consumers)):
         return False
-    return _attempt(sch.compute_inline, block) or _attempt(sch.reverse_compute_inline, block)
+    if _attempt(sch.compute_inline, block):
+        return True
+    # On a copy first: TVM fails inside of this step for some stages, which may leave it half done.
+    is_possible = _attempt(sch.copy().reverse_compute_inline, block)
+    return is_possible and _attempt(sch.reverse_compute_inline, block)
 
 
 def _is_costly(sch: Any, block: Any) -> bool:
