@@ -69,6 +69,7 @@ def compile(
     scratch: str = "arena",
     records: str | Path | None = None,
     optimize: str = "time",
+    float_math: str = "exact",
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
 ) -> CompiledModel:
@@ -83,9 +84,10 @@ def compile(
     it has a function. ``plugin`` is a Python file with a backend of yours, the name of an installed
     one, or what ``project.load_backend`` gave; its code runs with your rights. ``scratch`` says
     where layers have their scratch: "arena", "stack" (that of the caller), or "auto": the faster of
-    the two on the board. ``optimize`` is "time", "size" or "balanced". ``records`` is a file that
-    ``utvm tune`` wrote; each layer is compiled with its best record. ``check_needs`` is called
-    early with the memory that the model needs.
+    the two on the board. ``optimize`` is "time", "size" or "balanced". ``float_math`` is
+    "exact" or "fast": then a product and a sum of float32 may be rounded at once. ``records`` is a
+    file that ``utvm tune`` wrote; each layer is compiled with its best record.
+    ``check_needs`` is called early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
     model that computes in float32 is refused. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
@@ -117,6 +119,7 @@ def compile(
             scratch=scratch,
             records=None if records is None else read_records(Path(records)),
             level=optimize,
+            float_math=float_math,
             check_needs=check_needs,
             allow_float=allow_float,
         )

@@ -22,6 +22,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, is_native
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.tuning.build import kernel_text
@@ -52,6 +53,19 @@ def write_float_layers(path: Path) -> FloatWriter:
     m = every_layer()
     m.save(path)
     return m
+
+
+def test_the_c_of_a_tile_is_not_fused(tmp_path: Path) -> None:
+    """Its function has the attribute that forbids it, whatever options the compiler gets."""
+    m = every_layer()
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    for operator in graph.operators:
+        kernel = lower(graph, operator, CORE).kernel
+        assert is_native(kernel)
+        function = lower_kernel(kernel, "kernel", CORE).function
+        assert function.imports[0] == shared_text("utvm_exact_float")
+        tiles = [text for text in function.imports if "UTVM_NAKED" in text]
+        assert tiles and all("#else\nUTVM_EXACT_FLOAT static void" in text for text in tiles)
 
 
 @pytest.mark.tools

@@ -12,7 +12,15 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.compiler.options import AUTO, KERNELS, LEVELS, SCRATCH_PLACES, TIME
+from utvm_deploy.compiler.options import (
+    AUTO,
+    EXACT,
+    FLOAT_MATHS,
+    KERNELS,
+    LEVELS,
+    SCRATCH_PLACES,
+    TIME,
+)
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 
@@ -35,6 +43,13 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
     add_plugin(group)
     add_records(group)
     add_optimize(group)
+    group.add_argument(
+        "--float-math",
+        choices=FLOAT_MATHS,
+        default=EXACT,
+        help="exact: sums and products of float32 are rounded as by the reference; fast: a product "
+        "and a sum may be rounded at once, where the core can; default: %(default)s",
+    )
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
@@ -81,6 +96,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "records": args.records,
         "optimize": args.optimize,
         "allow_float": not args.no_float,
+        "float_math": args.float_math,
     }
 
 
@@ -143,6 +159,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
             ("--records", args.records is not None),
             ("--optimize", args.optimize != TIME),
+            ("--float-math", args.float_math != EXACT),
             ("--scratch", args.scratch != AUTO),
             ("--no-float", args.no_float),
         )

@@ -30,6 +30,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "arena_bytes": compiled.arena_bytes,
         "stack_bytes": compiled.stack_bytes,
         "optimize": compiled.optimize,
+        "float_math": compiled.float_math,
         "inputs": [buffer_summary(buffer) for buffer in compiled.inputs],
         "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
         "layers": [

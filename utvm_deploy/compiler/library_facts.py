@@ -14,7 +14,7 @@ import numpy as np
 
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span
-from utvm_deploy.compiler.options import LEVELS
+from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, ExternalLibrary, is_window
 
@@ -50,6 +50,9 @@ def check_facts(compiled: CompiledModel) -> None:
     _matches("model_digest", compiled.model_digest, _DIGEST)
     if compiled.optimize not in LEVELS:
         raise ValueError(f"optimize {_short(compiled.optimize)} is none of {', '.join(LEVELS)}")
+    if compiled.float_math not in FLOAT_MATHS:
+        known = ", ".join(FLOAT_MATHS)
+        raise ValueError(f"float_math {_short(compiled.float_math)} is none of {known}")
     check_buffers(compiled.inputs, compiled.outputs, compiled.arena_bytes)
     for state in compiled.states:
         _check_buffer("state", state, compiled.arena_bytes)

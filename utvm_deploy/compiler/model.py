@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
 
@@ -116,6 +116,8 @@ class CompiledModel:
     memory: tuple[ArenaUse, ...] = field(default=(), compare=False)
     # One of ``options.LEVELS``; an archive stores it under this name.
     optimize: str = TIME
+    # One of ``options.FLOAT_MATHS``.
+    float_math: str = EXACT
 
     @property
     def optimization_flag(self) -> str:

@@ -52,6 +52,11 @@ MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {TIME: 0.003, BALANCED: MAX_SHA
 MAX_LEVELLING_LOSS = 0.02
 
 
+#: How sums of products of float32 are rounded: as by the reference, or once for both operations.
+EXACT, FAST = "exact", "fast"
+FLOAT_MATHS = (EXACT, FAST)
+
+
 def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:
     """CompileError unless ``value`` is one of ``choices``."""
     if value not in choices:

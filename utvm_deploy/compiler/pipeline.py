@@ -50,6 +50,9 @@ from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
     COMPACT_OF_LEVEL,
+    EXACT,
+    FAST,
+    FLOAT_MATHS,
     KERNELS,
     LEVELS,
     OPTIMIZATION_FLAGS,
@@ -80,7 +83,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
-from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, with_fused_sums
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
 
@@ -97,6 +100,7 @@ def compile_model(
     scratch: str = ARENA,
     records: Records | None = None,
     level: str = TIME,
+    float_math: str = EXACT,
     picks: Picks | None = None,
     decided: Callable[[Decision], None] | None = None,
     check_needs: CheckNeeds | None = None,
@@ -110,15 +114,17 @@ def compile_model(
     ``scratch`` is one of ``options.SCRATCH_PLACES``. Raises ModelError if the model cannot be used
     and CompileError if it cannot be compiled. ``records`` say which candidate each layer is
     compiled with. Without a record there, the records of the package decide. ``level``
-    is one of ``options.LEVELS``. ``picks`` replace the choices of records, and
-    ``decided`` gets the choices. ``check_needs`` gets the memory that the model needs as soon as
-    it is known, first before kernels are made, and may refuse it. Without ``allow_float``, a model
-    that computes in float32 is a ModelError.
+    is one of ``options.LEVELS``, and ``float_math`` one of ``options.FLOAT_MATHS``.
+    ``picks`` replace the choices of records, and ``decided`` gets the choices. ``check_needs``
+    gets the memory that the model needs as soon as it is known, first before kernels are made, and
+    may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
     place = scratch_place(board, scratch)
     check_option("level", level, LEVELS)
+    check_option("float math", float_math, FLOAT_MATHS)
+    rounded = with_fused_sums if float_math == FAST else _as_it_is
     family = GENERIC if kernels == GENERIC else core
     stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model, library), graph_text)
@@ -138,6 +144,9 @@ def compile_model(
     spare = NO_SPARE if level == SIZE else SPARE_FOR_TIME
     smaller = _smaller(graph, family, scheduler.scratch_of, COMPACT_OF_LEVEL[level])
 
+    def rounded_smaller(step: Step, most_bytes: int) -> KernelCall:
+        return rounded(smaller(step, most_bytes))
+
     def choose(known: Known) -> Chosen:
         decision = decide(graph, board, family, known, level, place)
         if picks is not None:
@@ -150,10 +159,12 @@ def compile_model(
                 flag = OPTIMIZATION_FLAGS[level]
                 choose = Either(graph, library, choose, core, known.own, flag)
             with part_of("lower"):
-                wanted = _lower(graph, family, choose)
+                wanted = _lower(graph, family, lambda operator: rounded(choose(operator)))
             lowered.append(wanted)
             with part_of("memory"):
-                fitting = within_memory(graph, wanted, smaller, scheduler.scratch_of, spare, stack)
+                fitting = within_memory(
+                    graph, wanted, rounded_smaller, scheduler.scratch_of, spare, stack
+                )
             return wanted, fitting
 
         sequence, decision = settled(graph, decision, fitted)
@@ -176,9 +187,10 @@ def compile_model(
         check_needs(planned_needs(prefix, graph, sequence, plan))
     calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
     called = library.called(calls) if library else None
-    program = Program(prefix, board.name, core, graph, layers, plan, called)
+    is_fused = float_math == FAST
+    program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
-    return replace(compiled, seconds=stage.seconds, optimize=level)
+    return replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
 
 
 def least_activation_bytes(graph: Graph) -> int:
@@ -213,6 +225,10 @@ def lowering_problems(graph: Graph) -> dict[int, str]:
             names = (tensor.name for tensor in simpler.tensors)
             found[operator.sources[0]] = with_short_names(str(error), names)
     return found
+
+
+def _as_it_is(call: KernelCall) -> KernelCall:
+    return call
 
 
 def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:

@@ -44,6 +44,8 @@ class Program:
     plan: ArenaPlan
     # The library that kernels with ``calls`` belong to.
     library: ExternalLibrary | None = None
+    # Whether compilers may fuse a product and a sum of float32.
+    is_fused: bool = False
 
     def kernels(self) -> list[ScheduledKernel]:
         """Every kernel once, in the order of first use."""

@@ -7,7 +7,7 @@ part of the kernel: weights, multipliers, zero points, clamps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from utvm_deploy.graph.model import Array
@@ -152,3 +152,12 @@ class KernelCall:
     candidate: Candidate | None = None
     # The least value of ``Wish.compact`` for which it has a smaller form; 0: it has none.
     heeds_compact: int = 0
+
+
+def with_fused_sums(call: KernelCall) -> KernelCall:
+    """The call of the kernel that rounds a product and a sum at once, if there is one.
+
+    Native kernels of float32 have it as the property ``fused``. In C, the compiler does it.
+    """
+    kernel = getattr(call.kernel, "fused", None)
+    return call if kernel is None else replace(call, kernel=kernel)

@@ -373,9 +373,12 @@ class Assembler:
                 found.append(one.text)
         return found
 
-    def c_function(self, name: str, portable: str, condition: str) -> str:
-        """The static C function ``name``; ``portable`` is its body where there is no assembly."""
-        return naked_function(name, self.parameters, self.lines, portable, condition)
+    def c_function(self, name: str, portable: str, condition: str, attribute: str = "") -> str:
+        """The static C function ``name``; ``portable`` is its body where there is no assembly.
+
+        That C function has ``attribute``.
+        """
+        return naked_function(name, self.parameters, self.lines, portable, condition, attribute)
 
 
 def _low_and_high(saved: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -21,11 +21,17 @@ _ATTRIBUTES = """\
 
 
 def naked_function(
-    name: str, parameters: Sequence[str], lines: Sequence[str], portable: str, condition: str
+    name: str,
+    parameters: Sequence[str],
+    lines: Sequence[str],
+    portable: str,
+    condition: str,
+    attribute: str = "",
 ) -> str:
     """The static function ``name``: its assembly where ``condition`` holds, else its C.
 
-    ``portable`` is the body in C; the parameters are C declarations.
+    ``portable`` is the body in C, and ``attribute`` that of its function; the parameters are C
+    declarations.
     """
     declared = ",\n    ".join(parameters)
     naked = ",\n    ".join(f"{parameter} UTVM_UNUSED" for parameter in parameters)
@@ -34,5 +40,5 @@ def naked_function(
     return (
         f"{_ATTRIBUTES}\n#if {condition}\n"
         f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{body});\n}}\n"
-        f"#else\nstatic void {name}(\n    {declared}) {{\n{portable}}}\n#endif\n"
+        f"#else\n{attribute}static void {name}(\n    {declared}) {{\n{portable}}}\n#endif\n"
     )

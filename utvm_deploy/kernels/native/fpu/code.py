@@ -15,6 +15,8 @@ from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FP) && (__ARM_FP & 4) && defined(__thumb2__) && defined(__GNUC__)"
+#: The attribute of that C, which ``c/utvm_exact_float.h`` defines.
+ATTRIBUTE = "UTVM_EXACT_FLOAT "
 #: Registers of single precision.
 REGISTERS = 32
 #: Registers that ``finish`` needs in addition to the sums.
@@ -63,9 +65,11 @@ def has_extremes(core: str) -> bool:
 def finish(a: Assembler, pixels: int, channels: int, *, extremes: bool) -> None:
     """Limit the sums of a tile and store them.
 
-    Sum (p, c) is in s(p channels + c). r2 points at the limits. r3 points at the first pixel's
-    output, and r7 has the bytes from pixel to pixel. r4 has the number of pixels to store. r11 has
-    the mode. r10, r12, lr and the registers behind the sums are free.
+    The sum of pixel P and channel C is in register P * channels + C.
+
+    r2 points at the limits, and r3 at the output of the first pixel. From pixel to pixel are r7
+    bytes. r4 pixels are stored. The mode is in r11. r10, r12, lr and the registers behind the sums
+    are free.
 
     VMAXNM and VMINNM are not std::max and std::min for NaN. So sums are limited in registers only
     if all are finite: the sum of all products with 0 shows that. If not, and on cores without

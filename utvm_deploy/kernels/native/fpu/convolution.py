@@ -61,6 +61,11 @@ class FpuConv2D:
         return f"conv2d_float_{self.window.label}_{end}"
 
     @property
+    def fused(self) -> FpuConv2D:
+        """The same with VFMA."""
+        return replace(self, tile=replace(self.tile, fused=True))
+
+    @property
     def why(self) -> str:
         rounded = "rounded once (VFMA)" if self.tile.fused else "rounded as by the reference (VMLA)"
         pixels, channels = self.tile.pixels, self.tile.channels

@@ -1,6 +1,6 @@
 """DEPTHWISE_CONV_2D of float32, row by row.
 
-The rows under a row of outputs lie in a ring in scratch, with zeros where there is no image. Each
+The rows under a row of outputs are in a ring in scratch, with zeros where there is no image. Each
 row of the image is copied once.
 """
 
@@ -44,6 +44,11 @@ class FpuDepthwise:
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
         return f"depthwise_float_{self.window.label}_{self.channels}_fpu{fused}"
+
+    @property
+    def fused(self) -> FpuDepthwise:
+        """The same with VFMA."""
+        return replace(self, tile=replace(self.tile, fused=True))
 
     @property
     def why(self) -> str:

@@ -15,6 +15,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.fpu.code import (
+    ATTRIBUTE,
     CONDITION,
     LEAST_FREE,
     REGISTERS,
@@ -87,7 +88,9 @@ def depthwise_text(tile: DepthwiseTile, core: str) -> str:
         ("COLUMNS", str(tile.columns), 4),
         ("STRIDE", str(tile.stride), 1),
     )
-    return _routine(tile, extremes=has_extremes(core)).c_function(tile.function, body, CONDITION)
+    return _routine(tile, extremes=has_extremes(core)).c_function(
+        tile.function, body, CONDITION, ATTRIBUTE
+    )
 
 
 def _row(a: Assembler, tile: DepthwiseTile) -> None:

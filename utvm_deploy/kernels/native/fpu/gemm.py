@@ -21,6 +21,7 @@ from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot
 from utvm_deploy.kernels.native.fpu.code import (
+    ATTRIBUTE,
     CONDITION,
     LEAST_FREE,
     REGISTERS,
@@ -116,7 +117,9 @@ def gemm_text(tile: FpuTile, core: str) -> str:
         ("PIXELS", str(tile.pixels), 4),
         ("CHANNELS", str(tile.channels), 5),
     )
-    return _routine(tile, extremes=has_extremes(core)).c_function(tile.function, body, CONDITION)
+    return _routine(tile, extremes=has_extremes(core)).c_function(
+        tile.function, body, CONDITION, ATTRIBUTE
+    )
 
 
 def _turn(a: Assembler, tile: FpuTile, steps: int) -> None:

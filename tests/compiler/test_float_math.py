@@ -1,0 +1,68 @@
+"""--float-math exact, fast: products and sums of float32 that are rounded together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float_writer import FloatWriter
+
+import utvm_deploy
+from utvm_deploy import connect
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.device import INSTRUCTIONS
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.float_bounds import EXACT, OF_MODELS
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.verifying.on_board import first_difference, verify
+
+BOARD = "mps2_an500"
+
+
+def model(path: Path) -> Path:
+    """A layer of assembly, and one that TVM writes as C."""
+    rng = np.random.default_rng(4)
+    m = FloatWriter()
+    weights = rng.normal(size=(6, 3, 3, 4)).astype(np.float32)
+    y = m.conv2d(m.input((1, 6, 6, 4)), weights, np.ones(6, np.float32))
+    right = rng.normal(size=(36, 8)).astype(np.float32)
+    m.output(m.batch_matmul(m.reshape(y, (1, 6, 36)), m.constant(right)))
+    return m.save(path)
+
+
+def test_only_fast_fuses(tmp_path: Path) -> None:
+    path = model(tmp_path / "model.tflite")
+    made = {math: utvm_deploy.compile(path, BOARD, float_math=math) for math in ("exact", "fast")}
+    texts = {math: "".join(one.sources.values()) for math, one in made.items()}
+    assert "vmla.f32" in texts["exact"] and "vfma.f32" not in texts["exact"]
+    assert "vfma.f32" in texts["fast"] and "vmla.f32" in texts["fast"]  # that of the check
+    assert "fp-contract=off" in texts["exact"] and "fp-contract=off" not in texts["fast"]
+    assert "fp-contract=fast" in texts["fast"]
+    archive = tmp_path / "model.tar"
+    write_library(made["fast"], archive)
+    assert read_library(archive).float_math == "fast"
+
+
+def test_another_word_is_refused(tmp_path: Path) -> None:
+    path = model(tmp_path / "model.tflite")
+    with pytest.raises(CompileError, match="no float math 'fats'; choose one of exact, fast"):
+        utvm_deploy.compile(path, BOARD, float_math="fats")
+
+
+@pytest.mark.emulator
+def test_fast_is_verified_within_its_bound(tmp_path: Path) -> None:
+    path = model(tmp_path / "model.tflite")
+    samples = random_samples(load_model(path), 2)
+    with connect(BOARD, timing=INSTRUCTIONS) as device:
+        outputs = []
+        for math, bound in (("exact", EXACT), ("fast", OF_MODELS)):
+            compiled = utvm_deploy.compile(path, device.board, float_math=math)
+            loaded = device.load(compiled, into="ram")
+            found = verify(loaded, path, samples)
+            assert found.ok and found.bound == bound
+            outputs.append(loaded.run(samples.inputs[0])[0][0])
+            loaded.unload()
+    assert first_difference(0, "output", outputs[1], outputs[0]) is not None
+    assert first_difference(0, "output", outputs[1], outputs[0], OF_MODELS) is None
