@@ -25,6 +25,7 @@ from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, is_native
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import kernel_text
 
 CORE = "cortex-m7"
@@ -74,9 +75,23 @@ def test_plain_c_has_the_bits_of_the_reference(core: str, tmp_path: Path) -> Non
     m = every_layer()
     path = m.save(tmp_path / "model.tflite")
     graph = load_model(path)
-    assert {lower(graph, one, core).family for one in graph.operators} == {"fpu"}
+    families = {lower(graph, one, core, Candidate("fpu")).family for one in graph.operators}
+    assert families == {"fpu"}
     samples = [[fill(*m.tensors[i].shape) for i in m.inputs] for fill in (drawn, odd, odd)]
-    assert check_model(path, samples, tmp_path, core) == len(graph.operators)
+    assert check_model(path, samples, tmp_path, core, family="fpu") == len(graph.operators)
+
+
+def test_a_cortex_m4_leaves_outputs_of_few_products_to_plain_c(tmp_path: Path) -> None:
+    """It limits outputs one by one, and that takes longer than a tile saves."""
+    m = FloatWriter()
+    x = m.input((1, 4, 4, 32))
+    m.output(m.conv2d(x, drawn(4, 1, 1, 32), drawn(4)), m.conv2d(x, drawn(4, 3, 3, 32), drawn(4)))
+    m.output(m.depthwise_conv2d(x, drawn(1, 3, 3, 32), drawn(32)))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    for core, families in (("cortex-m4", ["generic", "fpu", "generic"]), (CORE, ["fpu"] * 3)):
+        calls = [lower(graph, operator, core) for operator in graph.operators]
+        assert [call.family for call in calls] == families
+    assert "plain C does faster" in lower(graph, graph.operators[0], "cortex-m4").why_not
 
 
 @pytest.fixture(scope="module", params=["mps2_an500", "mps2_an386", "mps3_an547"])

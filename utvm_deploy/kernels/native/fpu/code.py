@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from utvm_deploy.cores.core import CORES
+from utvm_deploy.cores.timing import Kind
 from utvm_deploy.graph.attributes import Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
 
 #: Where the assembly can be used; everywhere else the C does the work.
@@ -28,6 +30,42 @@ CHECKED, LIMITED_BELOW, LIMITED_ABOVE = 1, 2, 4
 def run(first: int, count: int) -> tuple[str, ...]:
     """The operand of VLDM and VSTM: ``count`` registers from number ``first`` on."""
     return (f"s{first}",) if count == 1 else (f"s{first}-s{first + count - 1}",)
+
+
+class Products:
+    """How a core adds products to sums.
+
+    VMLA takes longer than VMUL and VADD on a Cortex-M4, and as long as one of them on an M7. Where
+    it takes longer, so does VFMA, which then replaces neither.
+    """
+
+    def __init__(self, core: str, *, fused: bool) -> None:
+        timing = timing_of(core)
+        chained, product, total = (
+            timing.row(kind).cycles for kind in (Kind.FP_CHAINED, Kind.FP_MULTIPLY, Kind.FP_ADD)
+        )
+        self._is_split = chained > product + total
+        self._is_fused = fused
+        #: Registers that are left to sums, weights and pixels.
+        self.registers = REGISTERS - 2 if self._is_split else REGISTERS
+
+    def add(self, a: Assembler, products: Sequence[tuple[str, str, str]]) -> None:
+        """Add products to sums, in this order: sum, one factor, the other."""
+        if not self._is_split:
+            multiply = a.vfma_f32 if self._is_fused else a.vmla_f32
+            for one in products:
+                multiply(*one)
+            return
+        # Two at a time: a sum would wait for its product.
+        for first in range(0, len(products), 2):
+            some = [
+                (f"s{self.registers + at}", one)
+                for at, one in enumerate(products[first : first + 2])
+            ]
+            for product, (_, left, right) in some:
+                a.vmul_f32(product, left, right)
+            for product, (total, _, _) in some:
+                a.vadd_f32(total, total, product)
 
 
 def clear(a: Assembler, count: int) -> None:

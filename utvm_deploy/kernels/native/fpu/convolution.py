@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.code import limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.gemm import MOST_CHANNELS, TILES, FpuTile, gemm_text, pack
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
@@ -28,6 +28,9 @@ from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 _FLOAT_BYTES = 4
 #: Bytes of the tiles that are copied at a time, unless one takes more.
 _TILES_BYTES = 16 * 1024
+#: Without VMAXNM and VMINNM, outputs of fewer products cost more to limit than a tile saves
+#: (docs/internals/float-kernels.md).
+_LEAST_DEPTH = 64
 #: Weights of a group that a small data cache keeps from tile to tile.
 _KEPT_BYTES = 3 * 1024
 _GEOMETRY_WORDS = 12
@@ -62,12 +65,12 @@ class FpuConv2D:
 
     @property
     def fused(self) -> FpuConv2D:
-        """The same with VFMA."""
+        """The same with products and sums that may be rounded at once."""
         return replace(self, tile=replace(self.tile, fused=True))
 
     @property
     def why(self) -> str:
-        rounded = "rounded once (VFMA)" if self.tile.fused else "rounded as by the reference (VMLA)"
+        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
         pixels, channels = self.tile.pixels, self.tile.channels
         return (
             f"FPU assembly, {pixels} pixels x {channels} channels in registers, products {rounded}"
@@ -210,6 +213,8 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
             return found
         window, weights, limits = found
     flat = weights.reshape(len(weights), -1)
+    if wish.candidate is None and flat.shape[1] < _LEAST_DEPTH and not has_extremes(layer.core):
+        return f"outputs of {flat.shape[1]} products, which plain C does faster"
     sizes = weights.shape[-1], len(weights)
     is_dense = layer.kind == "FULLY_CONNECTED"
     kernels = [

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Wish
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.code import limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.depthwise_code import (
     PIXELS,
     DepthwiseTile,
@@ -47,12 +47,12 @@ class FpuDepthwise:
 
     @property
     def fused(self) -> FpuDepthwise:
-        """The same with VFMA."""
+        """The same with products and sums that may be rounded at once."""
         return replace(self, tile=replace(self.tile, fused=True))
 
     @property
     def why(self) -> str:
-        rounded = "rounded once (VFMA)" if self.tile.fused else "rounded as by the reference (VMLA)"
+        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
         tile = f"{PIXELS} pixels x {self.tile.channels} channels"
         return f"FPU assembly, {tile} in registers, products {rounded}"
 
@@ -149,13 +149,15 @@ def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
     """DEPTHWISE_CONV_2D of several channels with one output each."""
     if isinstance(refused := NoChoices.read(wish.candidate), str):
         return refused
+    if wish.candidate is None and not has_extremes(layer.core):
+        return "outputs of few products, which plain C does faster"
     weights, channels = layer.constant(1), layer.source.shape[3]
     if weights.shape[3] != channels:
         return "a channel has several outputs"
     window = window_of_layer(layer, (weights.shape[1], weights.shape[2]))
     if window.dilations != (1, 1):
         return "it is dilated"
-    if not (group := channels_of(window.kernel[1])):
+    if not (group := channels_of(window.kernel[1], layer.core)):
         return f"its kernel has {window.kernel[1]} columns, which do not fit the registers"
     if refused_text := refused_weights(window, weights):
         return refused_text

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.native.fpu.code import (
     ATTRIBUTE,
     CONDITION,
     LEAST_FREE,
-    REGISTERS,
+    Products,
     clear,
     finish,
     has_extremes,
@@ -70,11 +70,11 @@ class DepthwiseTile:
         return (PIXELS - 1) * self.stride + self.columns
 
 
-def channels_of(columns: int) -> int:
+def channels_of(columns: int, core: str) -> int:
     """The channels of a tile for a kernel with that many columns; 0 if none fits."""
     for channels in (4, 2):
         needed = max(LEAST_FREE, (columns + 1) * channels)
-        if PIXELS * channels + needed <= REGISTERS:
+        if PIXELS * channels + needed <= Products(core, fused=False).registers:
             return channels
     return 0
 
@@ -88,14 +88,11 @@ def depthwise_text(tile: DepthwiseTile, core: str) -> str:
         ("COLUMNS", str(tile.columns), 4),
         ("STRIDE", str(tile.stride), 1),
     )
-    return _routine(tile, extremes=has_extremes(core)).c_function(
-        tile.function, body, CONDITION, ATTRIBUTE
-    )
+    return _routine(tile, core).c_function(tile.function, body, CONDITION, ATTRIBUTE)
 
 
-def _row(a: Assembler, tile: DepthwiseTile) -> None:
+def _row(a: Assembler, tile: DepthwiseTile, products: Products) -> None:
     """The products of a row of the kernel; r0 points at the first column, r1 at weights."""
-    multiply = a.vfma_f32 if tile.fused else a.vmla_f32
     channels = tile.channels
     weights = PIXELS * channels
     values = weights + tile.columns * channels
@@ -104,15 +101,19 @@ def _row(a: Assembler, tile: DepthwiseTile) -> None:
         a.vldmia("r0", run(values, channels))
         if column + 1 < tile.width:
             a.add("r0", "r7")
-        for pixel in range(PIXELS):
-            tap = column - pixel * tile.stride
-            if 0 <= tap < tile.columns:
-                for c in range(channels):
-                    weight = f"s{weights + tap * channels + c}"
-                    multiply(f"s{pixel * channels + c}", f"s{values + c}", weight)
+        taps = {pixel: column - pixel * tile.stride for pixel in range(PIXELS)}
+        products.add(
+            a,
+            [
+                (f"s{pixel * channels + c}", f"s{values + c}", f"s{weights + tap * channels + c}")
+                for pixel, tap in taps.items()
+                if 0 <= tap < tile.columns
+                for c in range(channels)
+            ],
+        )
 
 
-def _routine(tile: DepthwiseTile, *, extremes: bool) -> Assembler:
+def _routine(tile: DepthwiseTile, core: str) -> Assembler:
     a = Assembler(parameters=PARAMETERS)
     outputs = PIXELS * tile.channels
     a.enter(frame=_Slots, vectors=("d8-d15",))
@@ -136,7 +137,7 @@ def _routine(tile: DepthwiseTile, *, extremes: bool) -> Assembler:
             a.sub("r9", "r6", "r9")  # rows until the ring begins again
             with a.loop("ne"):
                 a.mov("r0", "r5")
-                _row(a, tile)
+                _row(a, tile, Products(core, fused=tile.fused))
                 a.add("r5", "r8")
                 a.subs("r9", 1)
                 with a.when("eq"):
@@ -151,7 +152,7 @@ def _routine(tile: DepthwiseTile, *, extremes: bool) -> Assembler:
             with a.when("gt"):
                 a.mov("r4", PIXELS)
             # The next panel begins where this one ends; finish() keeps r1.
-            finish(a, PIXELS, tile.channels, extremes=extremes)
+            finish(a, PIXELS, tile.channels, extremes=has_extremes(core))
             a.add("r3", "r3", "r7", _PIXELS_SHIFT)
             a.load(r5=_Slots.column, r4=_Slots.left)
             a.mov("r12", PIXELS * tile.stride)

@@ -25,6 +25,7 @@ from utvm_deploy.kernels.native.fpu.code import (
     CONDITION,
     LEAST_FREE,
     REGISTERS,
+    Products,
     clear,
     finish,
     has_extremes,
@@ -56,7 +57,7 @@ class FpuTile:
 
     pixels: int
     channels: int
-    fused: bool = False  # VFMA, which rounds once, instead of VMLA
+    fused: bool = False  # products and sums may be rounded at once
     step: int = 4
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ MOST_CHANNELS = 16
 def _turn_cycles(tile: FpuTile, core: str) -> int:
     timing = timing_of(core)
     a = Assembler(timing)
-    _turn(a, tile, tile.step)
+    _turn(a, tile, tile.step, Products(core, fused=tile.fused))
     return cycles_of(a.code, timing, repeat=4) // 4
 
 
@@ -117,42 +118,48 @@ def gemm_text(tile: FpuTile, core: str) -> str:
         ("PIXELS", str(tile.pixels), 4),
         ("CHANNELS", str(tile.channels), 5),
     )
-    return _routine(tile, extremes=has_extremes(core)).c_function(
-        tile.function, body, CONDITION, ATTRIBUTE
-    )
+    return _routine(tile, core).c_function(tile.function, body, CONDITION, ATTRIBUTE)
 
 
-def _turn(a: Assembler, tile: FpuTile, steps: int) -> None:
+def _turn(a: Assembler, tile: FpuTile, steps: int, products: Products) -> None:
     """The products of ``steps`` steps of the depth; r0 points at pixels, r1 at weights."""
-    multiply = a.vfma_f32 if tile.fused else a.vmla_f32
     first = tile.pixels * tile.channels
     if tile.pixels == 1:
         a.vldmia("r0!", run(first, steps))
-        chunk = min(REGISTERS - first - tile.step, tile.channels)
+        chunk = min(products.registers - first - tile.step, tile.channels)
         for step in range(steps):
             for start in range(0, tile.channels, chunk):
                 some = range(start, min(start + chunk, tile.channels))
                 weights = first + tile.step
                 a.vldmia("r1!", run(weights, len(some)))
-                for at, channel in enumerate(some):
-                    multiply(f"s{channel}", f"s{first + step}", f"s{weights + at}")
+                products.add(
+                    a,
+                    [
+                        (f"s{channel}", f"s{first + step}", f"s{weights + at}")
+                        for at, channel in enumerate(some)
+                    ],
+                )
         return
     pixels = first + tile.channels
     # An even number is as fast to load on a core that loads two in a cycle.
-    chunk = min(REGISTERS - pixels, tile.pixels)
+    chunk = min(products.registers - pixels, tile.pixels)
     chunk -= chunk % 2 if chunk < tile.pixels else 0
     for _ in range(steps):
         a.vldmia("r1!", run(first, tile.channels))
         for start in range(0, tile.pixels, max(chunk, 1)):
             some = range(start, min(start + max(chunk, 1), tile.pixels))
             a.vldmia("r0!", run(pixels, len(some)))
-            for at, pixel in enumerate(some):
-                for channel in range(tile.channels):
-                    total = f"s{pixel * tile.channels + channel}"
-                    multiply(total, f"s{pixels + at}", f"s{first + channel}")
+            products.add(
+                a,
+                [
+                    (f"s{pixel * tile.channels + c}", f"s{pixels + at}", f"s{first + c}")
+                    for at, pixel in enumerate(some)
+                    for c in range(tile.channels)
+                ],
+            )
 
 
-def _routine(tile: FpuTile, *, extremes: bool) -> Assembler:
+def _routine(tile: FpuTile, core: str) -> Assembler:
     a = Assembler(parameters=PARAMETERS)
     a.enter(frame=_Slots, vectors=("d8-d15",))
     a.store(r0=_Slots.pixels, r1=_Slots.panel, r3=_Slots.output)
@@ -165,14 +172,14 @@ def _routine(tile: FpuTile, *, extremes: bool) -> Assembler:
             clear(a, tile.pixels * tile.channels)
             a.mov("r0", "r8")
             a.load(r1=_Slots.panel)
-            _sum_up(a, tile)
+            _sum_up(a, tile, Products(core, fused=tile.fused))
             _add_bias(a, tile)
             a.mov("r8", "r0")  # the next tile begins where this one ends
             a.mov("r4", "r5")
             a.cmp("r4", tile.pixels)
             with a.when("gt"):
                 a.mov("r4", tile.pixels)
-            finish(a, tile.pixels, tile.channels, extremes=extremes)
+            finish(a, tile.pixels, tile.channels, extremes=has_extremes(core))
             a.mov("r12", tile.pixels)
             a.mla("r3", "r12", "r7", "r3")
             a.subs("r5", tile.pixels)
@@ -184,19 +191,19 @@ def _routine(tile: FpuTile, *, extremes: bool) -> Assembler:
     return a
 
 
-def _sum_up(a: Assembler, tile: FpuTile) -> None:
+def _sum_up(a: Assembler, tile: FpuTile, products: Products) -> None:
     """Add the products of the whole depth to the sums."""
     rest, done = Label(), Label()
     a.subs("r9", "r6", tile.step)
     a.b(rest, "lt")
     with a.loop("ge", aligned=True):
-        _turn(a, tile, tile.step)
+        _turn(a, tile, tile.step, products)
         a.subs("r9", tile.step)
     a.place(rest)
     a.adds("r9", tile.step)
     a.b(done, "eq")
     with a.loop("ne"):
-        _turn(a, tile, 1)
+        _turn(a, tile, 1, products)
         a.subs("r9", 1)
     a.place(done)
 
