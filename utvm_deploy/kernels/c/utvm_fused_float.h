@@ -1,5 +1,5 @@
-// --float-math fast: compilers may fuse a product and a sum of float32, where the core can. Helium's
-// instructions replace denormals by 0, so GCC still makes none of them from loops.
+// --float-math fast: compilers may fuse a product and a sum of float32, where the core can.
+// Helium's instructions replace denormals by 0, so GCC still makes none of them from loops.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT ON
 #define UTVM_EXACT_FLOAT
