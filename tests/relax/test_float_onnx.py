@@ -87,3 +87,40 @@ def test_a_symbolic_shape_is_named(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(ModelError, match="'x' has the symbolic shape"):
         load_model(path)
+
+
+def single(path: Path, nodes: list[onnx.NodeProto], *constants: onnx.TensorProto) -> Path:
+    """Operators between ``x``, an image of four channels and four columns, and ``y``."""
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 4, 4]) for name in ("x", "y")
+    ]
+    graph = helper.make_graph(nodes, "single", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return path
+
+
+def equals_onnxruntime(path: Path) -> bool:
+    """Whether the reference computes what onnxruntime does."""
+    x = RNG.standard_normal((1, 4, 4, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {"x": x})
+    return np.allclose(run_reference(path, [x]).outputs[0][0], theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.tools
+def test_slopes_of_prelu_are_along_their_dimension(tmp_path: Path) -> None:
+    """TVM's importer takes them along the last one, which here has the same extent."""
+    node = helper.make_node("PRelu", ["x", "slopes"], ["y"])
+    assert equals_onnxruntime(single(tmp_path / "p.onnx", [node], constant("slopes", 4, 1, 1)))
+
+
+@pytest.mark.tools
+def test_operators_without_a_layout_keep_that_of_the_file(tmp_path: Path) -> None:
+    """TVM's importer makes a stack of Max, whose layout TVM cannot convert."""
+    nodes = [
+        helper.make_node("Conv", ["x", "weights"], ["c"], kernel_shape=[1, 1]),
+        helper.make_node("Max", ["c", "x"], ["y"]),
+    ]
+    assert equals_onnxruntime(single(tmp_path / "m.onnx", nodes, constant("weights", 4, 4, 1, 1)))

@@ -19,6 +19,7 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     """
     from tvm.relax.frontend.onnx import from_onnx
 
+    _replace_prelu(proto)
     try:
         module = from_onnx(proto, keep_params_in_input=False)
     except Exception as exc:  # of many classes
@@ -26,3 +27,33 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
         raise ModelError(f"TVM cannot import the model: {said}") from exc
     names = tuple(value.name for value in proto.graph.output)
     return replace(relax_model(module), notes=notes, outputs=names)
+
+
+def _replace_prelu(proto: Any) -> None:
+    """Write each PRelu as max(x, 0) + slope * min(x, 0).
+
+    TVM's importer always takes the slopes to be along the last dimension.
+    """
+    nodes: list[Any] = []
+    for number, node in enumerate(proto.graph.node):
+        if node.op_type != "PRelu" or node.domain not in ("", "ai.onnx"):
+            nodes.append(node)
+            continue
+        x, slope = node.input
+        made = [f"{node.output[0]}/prelu{number}/{step}" for step in range(5)]
+        steps = (
+            ("Relu", [x], made[0]),
+            ("Neg", [x], made[1]),
+            ("Relu", [made[1]], made[2]),
+            ("Neg", [made[2]], made[3]),
+            ("Mul", [slope, made[3]], made[4]),
+            ("Add", [made[0], made[4]], node.output[0]),
+        )
+        for kind, inputs, output in steps:
+            step = type(node)(op_type=kind, name=f"{node.name}/{kind}")
+            step.input.extend(inputs)
+            step.output.append(output)
+            nodes.append(step)
+    if len(nodes) != len(proto.graph.node):
+        del proto.graph.node[:]
+        proto.graph.node.extend(nodes)

@@ -8,6 +8,7 @@ TVM's passes leave it alone. Everything else becomes ``call_tir`` of a fused Pri
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import tvm
@@ -18,6 +19,8 @@ from utvm_deploy.relax.check import check_computed, check_lowered
 from utvm_deploy.relax.operators import with_our_operators
 from utvm_deploy.relax.rewrites import with_rewrites
 from utvm_deploy.relax.sorting import SORTS_AND_SCANS
+
+_log = logging.getLogger(__name__)
 
 MAIN = "main"
 #: Convolutions read images by rows, columns and channels, as all of our kernels do.
@@ -62,12 +65,29 @@ def lowered_module(module: Any) -> Any:
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = _run(_PREPARE, module)
         module = with_rewrites(module, MAIN)
-        module = _run(_LAYOUT, module)
+        module = _with_layout(module)
         check_computed(module)
         module = with_our_operators(module, MAIN)
         module = _run(_LOWER, module)
     check_lowered(module)
     return module
+
+
+def _with_layout(module: Any) -> Any:
+    """The module with the layout of our convolutions, if it has any.
+
+    TVM's ConvertLayout fails on some operators, such as ``stack``. Such a module keeps its layout:
+    its convolutions become ``call_tir``, which is slower.
+    """
+    calls = (binding.value for block in module[MAIN].body.blocks for binding in block.bindings)
+    operators = {getattr(getattr(call, "op", None), "name", "") for call in calls}
+    if not operators & LAYOUTS.keys():
+        return module
+    try:
+        return _run(_LAYOUT, module)
+    except ModelError as error:
+        _log.info("%s; convolutions keep their layout", error)
+        return module
 
 
 def _run(passes: tuple[Any, ...], module: Any) -> Any:
