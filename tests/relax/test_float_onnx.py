@@ -124,3 +124,19 @@ def test_operators_without_a_layout_keep_that_of_the_file(tmp_path: Path) -> Non
         helper.make_node("Max", ["c", "x"], ["y"]),
     ]
     assert equals_onnxruntime(single(tmp_path / "m.onnx", nodes, constant("weights", 4, 4, 1, 1)))
+
+
+def test_further_outputs_of_a_normalization_are_refused(tmp_path: Path) -> None:
+    """TVM's importer makes zeros of them."""
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "scale"], ["n", "mean"]),
+        helper.make_node("Add", ["n", "mean"], ["y"]),
+    ]
+    path = single(tmp_path / "n.onnx", nodes, constant("scale", 4))
+    with pytest.raises(ModelError, match=r"operator 0 \(LayerNormalization\) makes 'mean'"):
+        load_model(path)
+
+
+def test_a_model_without_operators(tmp_path: Path) -> None:
+    path = single(tmp_path / "i.onnx", [helper.make_node("Identity", ["x"], ["y"])])
+    assert [operator.kind for operator in load_model(path).operators] == ["RESHAPE"]

@@ -9,7 +9,7 @@ arena. The text is the same on every run.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -46,8 +46,8 @@ def lower_to_c(
     The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
     says that an output may lie exactly on an input, which forbids ``restrict``.
     """
-    lowered = _lowering_passes(core)(tvm.IRModule({name: func.with_attr("global_symbol", name)}))
-    flat = lowered[name]
+    module = tvm.IRModule({name: func.with_attr("global_symbol", name)})
+    flat = _by_tvm(name, lambda: _lowering_passes(core)(module))[name]
     buffers = [p for p in flat.params if _is_buffer(p)]
     extracted = _Extractor(buffers[: len(buffers) - outputs])
     body = with_own_functions(extracted.visit(flat.body), name)
@@ -69,11 +69,20 @@ def lower_to_c(
     plain = tirx.PrimFunc(
         parameters, tir.SeqStmt([*declarations, with_marks(body)]), flat.ret_type, flat.attrs
     )
-    text = _generate(tvm.IRModule({name: plain}), name)
+    text = _by_tvm(name, lambda: _generate(tvm.IRModule({name: plain}), name))
     signature, text = _finish(text, name, writable, may_alias)
     functions = math_texts("".join([*extracted.imports, text]))
     imports = (*exact_float_texts(text), *functions, *extracted.imports)
     return CFunction(name, imports, signature, text, tuple(extracted.scratch))
+
+
+def _by_tvm(name: str, step: Callable[[], Any]) -> Any:
+    """What a step of TVM makes; CompileError if TVM fails on the function."""
+    try:
+        return step()
+    except tvm.error.InternalError as exc:
+        said = " ".join(str(exc).split())[-200:]
+        raise CompileError(f"TVM cannot make C of the function {name}: {said}") from exc
 
 
 @lru_cache(maxsize=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.relax.facts import RelaxModel
 from utvm_deploy.relax.road import relax_model
 
@@ -19,6 +19,7 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     """
     from tvm.relax.frontend.onnx import from_onnx
 
+    _check_meanings(proto)
     _replace_prelu(proto)
     try:
         module = from_onnx(proto, keep_params_in_input=False)
@@ -27,6 +28,28 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
         raise ModelError(f"TVM cannot import the model: {said}") from exc
     names = tuple(value.name for value in proto.graph.output)
     return replace(relax_model(module), notes=notes, outputs=names)
+
+
+#: Operators whose further outputs TVM's importer makes wrong: they are zeros.
+_ONE_OUTPUT = ("LayerNormalization",)
+
+
+def _check_meanings(proto: Any) -> None:
+    """Raise UnsupportedOperator if a model uses what TVM's importer makes wrong."""
+    used = {name for node in proto.graph.node for name in node.input}
+    used |= {value.name for value in proto.graph.output}
+    for index, node in enumerate(proto.graph.node):
+        more = [name for name in node.output[1:] if name in used]
+        if node.op_type in _ONE_OUTPUT and more:
+            raise UnsupportedOperator(
+                f"operator {index} ({node.op_type}) makes '{more[0]}', but only its first output "
+                "is supported; compute the other from the input"
+            )
+        modes = [one.s for one in node.attribute if one.name == "mode"]
+        if node.op_type == "RoiAlign" and b"max" in modes:
+            raise UnsupportedOperator(
+                f"operator {index} (RoiAlign) has the mode 'max'; only 'avg' is supported"
+            )
 
 
 def _replace_prelu(proto: Any) -> None:

@@ -36,7 +36,11 @@ def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) 
     check_main(module)
     bound, notes = with_shapes(module, shapes or {})
     check_given(bound)
-    lowered = lowered_module(bound)
+    try:
+        lowered = lowered_module(bound)
+    except tvm.error.InternalError as exc:
+        said = " ".join(str(exc).split())[-200:]
+        raise ModelError(f"TVM cannot lower the module: {said}") from exc
     given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
     return RelaxModel(given, text, notes)
 
