@@ -146,6 +146,9 @@ LIBRARY = {
     "built_with": "GCC",
     "functions": ["arm_softmax_s8"],
     "zephyr_config": ["CMSIS_NN"],
+    "initialize": "",
+    "state_bytes": 0,
+    "registers": [],
 }
 
 

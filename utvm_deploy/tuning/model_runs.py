@@ -137,7 +137,7 @@ class _ModelRunner:
         core = device.board.cpu.kernel_core
         self._defaults = default_candidates(graph, core)
         if library is not None:
-            # What a backend's chains become has kernels of its own.
+            # What a backend's chains become has other kernels.
             self._defaults |= default_candidates(with_chains(graph, library, core), core)
         # What a compile with them follows says nothing of a library's layers, nor of code size.
         self._is_recorded = library is None and level != SIZE
