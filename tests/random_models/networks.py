@@ -23,7 +23,9 @@ MOST_WEIGHTS = 100_000
 def grow(scope: Scope, x: Ref) -> Ref:
     """A network on the image ``x``, or on a new one where that is none; its last value."""
     draw = scope.draw
-    if len(scope.spec(x).shape) != 4 or scope.spec(x).dtype != "int8":
+    spec = scope.spec(x)
+    # A result of CAST is int8 without a scale.
+    if len(spec.shape) != 4 or spec.dtype != "int8" or not spec.scales:
         side = draw.between(6, 20)
         x = scope.input((1, side, draw.one((side, draw.between(1, 20))), draw.one((1, 3, 3, 8))))
     return draw.one(_KINDS)(scope, x)
