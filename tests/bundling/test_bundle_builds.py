@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundle_cases import Case, make_case, make_float_case, make_state_case, write
+from float_writer import FloatWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.cli.main import main
 
 #: Builds take seconds and self-tests milliseconds, but the machine may be busy.
 TIMEOUT_S = 120
@@ -117,6 +119,17 @@ def test_a_tolerance_of_float_outputs(tmp_path: Path) -> None:
             assert done.stdout == passed
         else:
             assert done.stdout.startswith("FAIL net: sample 0, output 0, element 7: ")
+
+
+@pytest.mark.tools
+def test_the_verb_allows_inexact_functions_their_bound(tmp_path: Path) -> None:
+    m = FloatWriter()
+    m.output(m.softmax(m.input((2, 7))))
+    model = m.save(tmp_path / "net.tflite")
+    bundle = tmp_path / "bundle"
+    assert main(["bundle", str(model), "--board", "host", "--samples", "2", "-o", str(bundle)]) == 0
+    said = run(build(bundle, tmp_path / "build") / "net_selftest").stdout
+    assert said == "PASS net: 2 sample(s), every output within 0.0001 of the largest magnitude\n"
 
 
 def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:

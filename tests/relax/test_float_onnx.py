@@ -14,6 +14,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.relax.from_onnx import relax_of_onnx
 
 RNG = np.random.default_rng(15)
 
@@ -135,6 +136,29 @@ def test_further_outputs_of_a_normalization_are_refused(tmp_path: Path) -> None:
     path = single(tmp_path / "n.onnx", nodes, constant("scale", 4))
     with pytest.raises(ModelError, match=r"operator 0 \(LayerNormalization\) makes 'mean'"):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (
+            helper.make_node("ConvTranspose", ["x", "weights"], ["y"], output_shape=[4, 4]),
+            "has an output_shape",
+        ),
+        (helper.make_node("Dropout", ["x", "", "weights"], ["y"]), "may be for training"),
+        (helper.make_node("BitShift", ["x", "x"], ["y"], direction="RIGHT"), "shifts by numbers"),
+        (
+            helper.make_node("RoiAlign", ["x", "weights", "weights"], ["y"], mode="max"),
+            "has the mode 'max'",
+        ),
+    ],
+    ids=lambda value: getattr(value, "op_type", ""),
+)
+def test_what_the_importer_of_tvm_makes_wrong_is_refused(node: onnx.NodeProto, said: str) -> None:
+    """Each makes wrong values or shapes without an error of TVM's."""
+    graph = helper.make_graph([node], "wrong", [], [helper.make_empty_tensor_value_info("y")])
+    with pytest.raises(ModelError, match=rf"operator 0 \({node.op_type}\) {said}"):
+        relax_of_onnx(helper.make_model(graph))
 
 
 def test_a_model_without_operators(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from utvm_deploy.oracle.samples import Samples, load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits_alone
+from utvm_deploy.verifying.bounds import bounds_of, whole_bound
 
 #: Of every sample, every output.
 Outputs = Sequence[Sequence[Array]]
@@ -117,6 +118,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
         reference = run_oracle(args.model, samples.inputs, custom_of(args, board))
         expected: Outputs = reference.outputs
         oracle = reference.reference
+        bound = whole_bound(bounds_of(compiled, oracle))
         latency = _latency(args, board, compiled, samples, out, progress)
         if compiled.external is not None:
             expected, oracle = _as_library(args, board, compiled, samples, expected, out, progress)
@@ -130,6 +132,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             inputs=samples.inputs,
             expected=expected,
             oracle=oracle,
+            tolerance=bound.relative,
             report=latency,
         )
     out.line(f"wrote {path}; check it with: utvm bundle --check {shlex.quote(str(path))}")

@@ -45,10 +45,21 @@ def _check_meanings(proto: Any) -> None:
                 f"operator {index} ({node.op_type}) makes '{more[0]}', but only its first output "
                 "is supported; compute the other from the input"
             )
-        modes = [one.s for one in node.attribute if one.name == "mode"]
-        if node.op_type == "RoiAlign" and b"max" in modes:
+        attributes = {one.name: one for one in node.attribute}
+        where = f"operator {index} ({node.op_type})"
+        if node.op_type == "RoiAlign" and "mode" in attributes and attributes["mode"].s == b"max":
+            raise UnsupportedOperator(f"{where} has the mode 'max'; only 'avg' is supported")
+        if node.op_type == "ConvTranspose" and "output_shape" in attributes:
+            raise UnsupportedOperator(f"{where} has an output_shape; give it pads instead")
+        if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
             raise UnsupportedOperator(
-                f"operator {index} (RoiAlign) has the mode 'max'; only 'avg' is supported"
+                f"{where} may be for training; export the model for inference, without its input "
+                "training_mode"
+            )
+        if node.op_type == "BitShift":
+            raise UnsupportedOperator(
+                f"{where} shifts by numbers for which C may be undefined; multiply or divide by "
+                "powers of 2 instead"
             )
 
 
