@@ -16,7 +16,8 @@ from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.float_values import largest, limited, limits_label
-from utvm_deploy.kernels.portable.tiling import choose_tile, schedule_accumulation
+from utvm_deploy.kernels.portable.pool import schedule_pool
+from utvm_deploy.kernels.portable.tiling import choose_tile
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,7 @@ class FloatPool2D:
 
     def schedule(self, sch: Any, core: str) -> str:
         channels = choose_tile(1, self.channels).channels
-        _, y, _, c = sch.get_loops(sch.get_sblock("output"))
-        co, ci = sch.split(c, [None, channels])
-        reduced = sch.get_sblock("pool")
-        sch.compute_at(reduced, co, preserve_unit_loops=True)
-        *_, channel, ky, kx = sch.get_loops(reduced)
-        schedule_accumulation(sch, reduced, [ky, kx], [channel])
-        sch.unroll(ci)
-        if self.window.is_padded:
-            self.window.schedule_pad(sch, y)
-        return f"generic C, {channels} channels in registers"
+        return schedule_pool(sch, self.window, channels, "output")
 
 
 def lower_pool(op: Operation) -> KernelCall:

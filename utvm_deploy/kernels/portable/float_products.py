@@ -16,14 +16,11 @@ import numpy as np
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.portable.float_values import float_bias, limited, limits_label
+from utvm_deploy.kernels.portable.matrix_products import ProductShapes
 from utvm_deploy.kernels.portable.skeletons import (
-    Flags,
-    followed_extents,
-    followed_index,
     merged_shapes,
 )
 from utvm_deploy.kernels.portable.tiling import (
@@ -88,44 +85,16 @@ class FloatDense:
 
 
 @dataclass(frozen=True)
-class FloatProducts:
-    """BATCH_MATMUL: ``output[b, i, j]`` sums ``left[b, i, k] * right[b, k, j]``."""
-
-    batches: tuple[int, ...]
-    left_follows: Flags
-    right_follows: Flags
-    rows: int
-    depth: int
-    columns: int
-    left_turned: bool  # left is stored [k, i]
-    right_turned: bool  # right is stored [j, k]
+class FloatProducts(ProductShapes):
+    """BATCH_MATMUL."""
 
     @property
     def name(self) -> str:
-        sides = f"{flags_label(self.left_follows)}_{flags_label(self.right_follows)}"
-        turned = f"{'nt'[self.left_turned]}{'nt'[self.right_turned]}"
-        shape = label((self.rows, self.depth, self.columns))
-        return f"matmul_float_{label(self.batches)}_{sides}_{shape}_{turned}"
+        return f"matmul_float_{self.shapes_label}"
 
     def prim_func(self) -> Any:
-        m, depth, n = self.rows, self.depth, self.columns
-        left_shape = (depth, m) if self.left_turned else (m, depth)
-        right_shape = (n, depth) if self.right_turned else (depth, n)
-        batches = followed_extents(self.batches, self.left_follows)
-        left = te.placeholder((*batches, *left_shape), "float32", "left")
-        batches = followed_extents(self.batches, self.right_follows)
-        right = te.placeholder((*batches, *right_shape), "float32", "right")
-        k = te.reduce_axis((0, depth), "k")
-
-        def total(*index: Any) -> Any:
-            *batch, i, j = index
-            in_left = (k, i) if self.left_turned else (i, k)
-            in_right = (j, k) if self.right_turned else (k, j)
-            a = left[followed_index(batch, self.left_follows) + in_left]
-            b = right[followed_index(batch, self.right_follows) + in_right]
-            return te.sum(a * b, axis=k)
-
-        sums = te.compute((*self.batches, m, n), total, name="sums")
+        left, right = self.sides("float32", "float32")
+        sums = self.sums(left, right, lambda a, b: a * b, "sums")
         output = te.compute(sums.shape, lambda *i: sums[i], name="output")
         return te.create_prim_func([left, right, output])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ SCALARS = (
 
 
 @dataclass(frozen=True)
-class Products:
+class ProductShapes:
     """``output[b, i, j]`` sums ``left[b, i, k] * right[b, k, j]``; batches may repeat an input."""
 
     batches: tuple[int, ...]
@@ -38,29 +39,27 @@ class Products:
     left_turned: bool  # left is stored [k, i]
     right_turned: bool  # right is stored [j, k]
 
-    #: The type of left and of the output, and the type of sums.
-    dtype: ClassVar[str] = "int8"
-    sum_type: ClassVar[str] = "int32"
-
     @property
-    def name(self) -> str:
+    def shapes_label(self) -> str:
+        """The shapes as the end of a kernel's name."""
         sides = f"{flags_label(self.left_follows)}_{flags_label(self.right_follows)}"
         turned = f"{'nt'[self.left_turned]}{'nt'[self.right_turned]}"
         shape = label((self.rows, self.depth, self.columns))
-        return f"matmul_{label(self.batches)}_{sides}_{shape}_{turned}"
+        return f"{label(self.batches)}_{sides}_{shape}_{turned}"
 
-    def prim_func(self) -> Any:
-        """The PrimFunc that a search may reorder, also of subclasses that are C routines."""
+    def sides(self, left_type: str, right_type: str) -> tuple[Any, Any]:
+        """The two inputs."""
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
         right_shape = (n, depth) if self.right_turned else (depth, n)
         batches = followed_extents(self.batches, self.left_follows)
-        left = te.placeholder((*batches, *left_shape), self.dtype, "left")
+        left = te.placeholder((*batches, *left_shape), left_type, "left")
         batches = followed_extents(self.batches, self.right_follows)
-        right = te.placeholder((*batches, *right_shape), self.right_type, "right")
-        scalars = list(int32s(SCALARS).values())
-        left_zero_point, right_zero_point, multiplier, shift, zero_point, low, high = scalars
-        k = te.reduce_axis((0, depth), "k")
+        return left, te.placeholder((*batches, *right_shape), right_type, "right")
+
+    def sums(self, left: Any, right: Any, product: Callable[[Any, Any], Any], name: str) -> Any:
+        """The stage ``name``, which sums ``product`` of each two elements."""
+        k = te.reduce_axis((0, self.depth), "k")
 
         def total(*index: Any) -> Any:
             *batch, i, j = index
@@ -68,10 +67,34 @@ class Products:
             in_right = (j, k) if self.right_turned else (k, j)
             a = left[followed_index(batch, self.left_follows) + in_left]
             b = right[followed_index(batch, self.right_follows) + in_right]
-            product = (a.astype("int32") - left_zero_point) * (b.astype("int32") - right_zero_point)
-            return te.sum(product.astype(self.sum_type), axis=k)
+            return te.sum(product(a, b), axis=k)
 
-        totals = te.compute((*self.batches, m, n), total, name="matmul")
+        return te.compute((*self.batches, self.rows, self.columns), total, name=name)
+
+
+@dataclass(frozen=True)
+class Products(ProductShapes):
+    """Products of integers."""
+
+    #: The type of left and of the output, and the type of sums.
+    dtype: ClassVar[str] = "int8"
+    sum_type: ClassVar[str] = "int32"
+
+    @property
+    def name(self) -> str:
+        return f"matmul_{self.shapes_label}"
+
+    def prim_func(self) -> Any:
+        """The PrimFunc that a search may reorder, also of subclasses that are C routines."""
+        left, right = self.sides(self.dtype, self.right_type)
+        scalars = list(int32s(SCALARS).values())
+        left_zero_point, right_zero_point, multiplier, shift, zero_point, low, high = scalars
+
+        def product(a: Any, b: Any) -> Any:
+            wide = (a.astype("int32") - left_zero_point) * (b.astype("int32") - right_zero_point)
+            return wide.astype(self.sum_type)
+
+        totals = self.sums(left, right, product, "matmul")
         scale = requantize_int64 if self.sum_type == "int64" else requantize
 
         def element(*i: Any) -> Any:

@@ -63,16 +63,24 @@ class Pool2D:
 
     def schedule(self, sch: Any, core: str) -> str:
         tile = self.tile or choose_tile(*self.tile_extents)
-        _, y, _, c = sch.get_loops(sch.get_sblock("requantize"))
-        co, ci = sch.split(c, [None, tile.channels])
-        reduced = sch.get_sblock("pool")
-        sch.compute_at(reduced, co, preserve_unit_loops=True)
-        *_, channel, ky, kx = sch.get_loops(reduced)
-        schedule_accumulation(sch, reduced, [ky, kx], [channel])
-        sch.unroll(ci)
-        if self.window.is_padded:
-            self.window.schedule_pad(sch, y)
-        return f"generic C, {tile.channels} channels in registers"
+        return schedule_pool(sch, self.window, tile.channels, "requantize")
+
+
+def schedule_pool(sch: Any, window: Window, channels: int, result: str) -> str:
+    """Reduce the stage "pool" for some channels at a time; ``result`` is the stage that reads it.
+
+    Returns what was done, for the report.
+    """
+    _, y, _, c = sch.get_loops(sch.get_sblock(result))
+    co, ci = sch.split(c, [None, channels])
+    reduced = sch.get_sblock("pool")
+    sch.compute_at(reduced, co, preserve_unit_loops=True)
+    *_, channel, ky, kx = sch.get_loops(reduced)
+    schedule_accumulation(sch, reduced, [ky, kx], [channel])
+    sch.unroll(ci)
+    if window.is_padded:
+        window.schedule_pad(sch, y)
+    return f"generic C, {channels} channels in registers"
 
 
 def lower_pool(op: Operation) -> KernelCall:
