@@ -6,16 +6,23 @@ Loads count as stores do, and what lies beside a buffer in the arena is outside 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from unittest import mock
 
+import pytest
+
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler import plan
 from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.device import Device, DeviceModel
+from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel, connect
 from utvm_deploy.device.memory import Block
+from utvm_deploy.device.tensor import Tensor as DeviceTensor
 from utvm_deploy.emulator.fence import Fence, Stretch
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.link.fault import nearest_symbol
 
 #: Where a task's function returns to (templates/baremetal/guard_armv7m.c).
@@ -54,6 +61,49 @@ def _near(address: int, allowed: Sequence[Stretch]) -> str:
 def stretch(block: Block) -> Stretch:
     """A block without its zones."""
     return Stretch(block.address, block.size)
+
+
+def source_of(graph: Graph, operator: Operator) -> int:
+    """The position in the file of an operator's only output."""
+    (position,) = operator.outputs
+    source = graph.tensors[position].source
+    assert source is not None
+    return source
+
+
+def placed(
+    device: Device,
+    graph: Graph,
+    operator: Operator,
+    call: KernelCall,
+    function: CFunction,
+    values: Mapping[int, Array],
+) -> tuple[list[DeviceTensor], list[object]]:
+    """What a kernel call needs on a device: the tensors, the output first, and the arguments.
+
+    ``values`` are tensors by their position in the file.
+    """
+    (position,) = operator.outputs
+    expected = values[source_of(graph, operator)]
+    made = [device.empty(expected.shape, str(expected.dtype), name="output")]
+    arguments: list[object] = []
+    for argument in call.arguments:
+        if isinstance(argument, ScalarArgument):
+            arguments.append(argument.value)
+        elif isinstance(argument, ConstantArgument):
+            made.append(device.tensor(argument.data, name=argument.name))
+            arguments.append(made[-1])
+        elif argument.tensor == position:
+            arguments.append(made[0])
+        else:
+            source = graph.tensors[argument.tensor].source
+            assert source is not None
+            made.append(device.tensor(values[source], name="input"))
+            arguments.append(made[-1])
+    for scratch in function.scratch:
+        made.append(device.empty((scratch.size_bytes,), "int8", name=scratch.name))
+        arguments.append(made[-1])
+    return made, arguments
 
 
 def hides_accesses(compiled: CompiledModel) -> bool:
@@ -102,3 +152,14 @@ def _memory_of(loaded: DeviceModel, layer: Layer, entry: int) -> list[Stretch]:
     end = weights + loaded.compiled.weights_bytes
     behind = Stretch(end, module.address + module.size - end)
     return [*own, Stretch(module.address, weights - module.address), behind]
+
+
+@contextlib.contextmanager
+def fenced_device(name: str) -> Iterator[tuple[Fence, Device]]:
+    """The fence and a device on an emulated board; skips the test if there is no emulator."""
+    board = load_board(name)
+    assert board.emulator is not None
+    if not shutil.which(board.emulator.program):
+        pytest.skip(f"{board.emulator.program} is not installed")
+    with Fence(board) as fence, connect(fence.board, timing=INSTRUCTIONS) as device:
+        yield fence, device

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fenced import crossings_of, stretch, watched
+from fenced import crossings_of, fenced_device, stretch, watched
 from tflite_writer import ModelWriter
 
-from utvm_deploy import connect
 from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import Span
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.device import INSTRUCTIONS, Device, Tensor
+from utvm_deploy.device import Device, Tensor
 from utvm_deploy.emulator.fence import Fence, Stretch
 
 pytestmark = pytest.mark.emulator
@@ -54,12 +52,8 @@ void copy(int8_t *to, const int8_t *from, uint32_t count) { memcpy(to + 1, from 
 
 @pytest.fixture(scope="module", params=["mps2_an385", "mps3_an547"])
 def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
-    board = load_board(request.param)
-    assert board.emulator is not None
-    if not shutil.which(board.emulator.program):
-        pytest.skip(f"{board.emulator.program} is not installed")
-    with Fence(board) as fence, connect(fence.board, timing=INSTRUCTIONS) as device:
-        yield fence, device
+    with fenced_device(request.param) as found:
+        yield found
 
 
 def found(rig: tuple[Fence, Device], function: str, *arguments: object) -> list[str]:

@@ -6,27 +6,24 @@ finds whatever a call reads or writes beside them. Many kernels go into one modu
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fenced import stretch, watched
+from fenced import fenced_device, placed, source_of, stretch, watched
 from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 
-from utvm_deploy import connect
-from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.device import Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.contract.call import ConstantArgument, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.contract.call import LibraryKernel
 from utvm_deploy.link.messages import MAX_ARGUMENTS
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import Candidate
@@ -100,12 +97,8 @@ def random_operator(m: ModelWriter, rng: np.random.Generator, kind: str) -> None
 
 @pytest.fixture(params=BOARDS)
 def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
-    board = load_board(request.param)
-    assert board.emulator is not None
-    if not shutil.which(board.emulator.program):
-        pytest.skip(f"{board.emulator.program} is not installed")
-    with Fence(board) as fence, connect(fence.board, timing=INSTRUCTIONS) as device:
-        yield fence, device
+    with fenced_device(request.param) as found:
+        yield found
 
 
 def compare_behind_fence(
@@ -138,36 +131,15 @@ def compare_behind_fence(
                 if len(call.arguments) + len(function.scratch) > MAX_ARGUMENTS:
                     continue  # a task cannot; random models call it by way of its layer
                 count += call.family == BOARDS[device.board.name]
-                (position,) = operator.outputs
-                source = graph.tensors[position].source
-                assert source is not None
-                expected = reference[source]
-                output = device.empty(expected.shape, str(expected.dtype), name="output")
-                arguments: list[object] = []
-                made = [output]
-                for argument in call.arguments:
-                    if isinstance(argument, ScalarArgument):
-                        arguments.append(argument.value)
-                    elif isinstance(argument, ConstantArgument):
-                        made.append(device.tensor(argument.data, name=argument.name))
-                        arguments.append(made[-1])
-                    elif argument.tensor == position:
-                        arguments.append(output)
-                    else:
-                        source = graph.tensors[argument.tensor].source
-                        assert source is not None
-                        made.append(device.tensor(reference[source], name="input"))
-                        arguments.append(made[-1])
-                for scratch in function.scratch:
-                    made.append(device.empty((scratch.size_bytes,), np.int8, name=scratch.name))
-                    arguments.append(made[-1])
+                made, arguments = placed(device, graph, operator, call, function, reference)
+                expected = reference[source_of(graph, operator)]
                 says = f"{call.kernel.name} {candidate.label if candidate else ''}"
                 own = [stretch(tensor.block) for tensor in made]
                 entry = module[function.name].address
                 with watched(fence, device, entry, [*own, stretch(module.block)]) as crossings:
                     module[function.name](*arguments)
                 assert crossings == [], says
-                np.testing.assert_array_equal(output.numpy(), expected, err_msg=says)
+                np.testing.assert_array_equal(made[0].numpy(), expected, err_msg=says)
                 for tensor in made:
                     tensor.free()
     return count

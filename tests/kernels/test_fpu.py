@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fenced import stretch, watched
+from fenced import fenced_device, placed, source_of, stretch, watched
 from float_writer import FloatWriter
 from kernel_harness import check_model
 from test_float_products import drawn, odd
 
-from utvm_deploy import connect
-from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.device import Device
 from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, is_native
+from utvm_deploy.kernels.contract.call import is_native
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import kernel_text
@@ -96,12 +93,8 @@ def test_a_cortex_m4_leaves_outputs_of_few_products_to_plain_c(tmp_path: Path) -
 
 @pytest.fixture(scope="module", params=["mps2_an500", "mps2_an386", "mps3_an547"])
 def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
-    board = load_board(request.param)
-    assert board.emulator is not None
-    if not shutil.which(board.emulator.program):
-        pytest.skip(f"{board.emulator.program} is not installed")
-    with Fence(board) as fence, connect(fence.board, timing=INSTRUCTIONS) as device:
-        yield fence, device
+    with fenced_device(request.param) as found:
+        yield found
 
 
 @pytest.mark.emulator
@@ -130,34 +123,14 @@ def test_every_candidate_in_assembly_has_the_bits_of_the_reference(
     assert len(functions) == len(calls) > len(graph.operators)
     with device.load_module(kernel_text(functions), flags=("-O1", "-ffp-contract=off")) as module:
         for (call, operator), function in zip(calls, functions, strict=True):
-            (position,) = operator.outputs
-            source = graph.tensors[position].source
-            assert source is not None
             for sample in outputs:
-                expected = sample[source]
-                output = device.empty(expected.shape, "float32", name="output")
-                made, arguments = [output], list[object]()
-                for argument in call.arguments:
-                    if isinstance(argument, ScalarArgument):
-                        arguments.append(argument.value)
-                    elif isinstance(argument, ConstantArgument):
-                        made.append(device.tensor(argument.data, name=argument.name))
-                        arguments.append(made[-1])
-                    elif argument.tensor == position:
-                        arguments.append(output)
-                    else:
-                        origin = graph.tensors[argument.tensor].source
-                        assert origin is not None
-                        made.append(device.tensor(sample[origin], name="input"))
-                        arguments.append(made[-1])
-                for scratch in function.scratch:
-                    made.append(device.empty((scratch.size_bytes,), "int8", name=scratch.name))
-                    arguments.append(made[-1])
+                made, arguments = placed(device, graph, operator, call, function, sample)
+                expected = sample[source_of(graph, operator)]
                 own = [*(stretch(one.block) for one in made), stretch(module.block)]
                 with watched(fence, device, module[function.name].address, own) as crossings:
                     module[function.name](*arguments)
                 assert crossings == [], call.kernel.name
-                assert_equal_bits(output.numpy(), expected, call.kernel.name)
+                assert_equal_bits(made[0].numpy(), expected, call.kernel.name)
                 for one in made:
                     one.free()
 
