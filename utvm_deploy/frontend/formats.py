@@ -112,7 +112,7 @@ def unreadable(path: Path, error: OSError) -> ModelError:
     """What to say of a model that the system does not hand out."""
     return ModelError(
         f"cannot read the model {path}: {error.strerror or error}; give the path of a .tflite, "
-        ".onnx or .pt2 file that you may read"
+        ".onnx, .pt2 or .relax file that you may read"
     )
 
 
