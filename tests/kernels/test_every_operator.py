@@ -277,7 +277,8 @@ def written(build: Callable[[ModelWriter], None]) -> ModelWriter:
 def test_models_hold_every_operator() -> None:
     builds = (*MODELS, comparisons, masks)
     held = {op.kind for build in builds for op in written(build).operators}
-    assert held | VARIABLES == set(LOWERINGS)
+    # Relax makes CALL_TIR; a .tflite file does not hold it.
+    assert held | VARIABLES == set(LOWERINGS) - {"CALL_TIR"}
 
 
 @pytest.mark.spread(2)
