@@ -199,3 +199,16 @@ class ClusterError(UtvmError):
 
 class BundleError(UtvmError):
     """A bundle is damaged or cannot be written."""
+
+
+#: Characters that ``last_words`` keeps.
+_MOST_SAID = 200
+
+
+def last_words(error: Exception) -> str:
+    """The end of an error's text on one line, where C++ libraries say what was wrong."""
+    said = " ".join(str(error).split())
+    if len(said) <= _MOST_SAID:
+        return said
+    _, _, whole = said[-_MOST_SAID:].partition(" ")
+    return f"... {whole}"

@@ -19,7 +19,7 @@ from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType, TensorLoad
 from tvm.tirx import stmt as tir
 
-from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.errors import CompileError, last_words
 from utvm_deploy.compiler.float_literals import with_marks, without_marks
 from utvm_deploy.compiler.math_calls import register_lowerings, with_own_functions
 from utvm_deploy.kernels.contract.c_function import (
@@ -81,8 +81,7 @@ def _by_tvm(name: str, step: Callable[[], Any]) -> Any:
     try:
         return step()
     except tvm.error.InternalError as exc:
-        said = " ".join(str(exc).split())[-200:]
-        raise CompileError(f"TVM cannot make C of the function {name}: {said}") from exc
+        raise CompileError(f"TVM cannot make C of the function {name}: {last_words(exc)}") from exc
 
 
 @lru_cache(maxsize=8)

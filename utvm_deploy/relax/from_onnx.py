@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.relax.facts import RelaxModel
 from utvm_deploy.relax.road import relax_model
 
@@ -24,8 +24,7 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     try:
         module = from_onnx(proto, keep_params_in_input=False)
     except Exception as exc:  # of many classes
-        said = " ".join(str(exc).split())[-300:]
-        raise ModelError(f"TVM cannot import the model: {said}") from exc
+        raise ModelError(f"TVM cannot import the model: {last_words(exc)}") from exc
     names = tuple(value.name for value in proto.graph.output)
     return replace(relax_model(module), notes=notes, outputs=names)
 

@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm.relax import transform as t
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.relax.check import check_computed, check_lowered
 from utvm_deploy.relax.operators import with_our_operators
 from utvm_deploy.relax.rewrites import with_rewrites
@@ -97,11 +97,12 @@ def _run(passes: tuple[Any, ...], module: Any) -> Any:
         except UnsupportedOperator:
             raise
         except Exception as exc:  # TVM raises RuntimeError and its subclasses of many names
-            said = " ".join(str(exc).split())[-300:]
-            if isinstance(exc, MemoryError) or "bad_alloc" in said:
+            if isinstance(exc, MemoryError) or "bad_alloc" in str(exc):
                 raise ModelError(
                     f"TVM's pass {one.info.name} needs more memory than an import may take; "
                     "choose a model for microcontrollers"
                 ) from exc
-            raise ModelError(f"TVM's pass {one.info.name} fails on the module: {said}") from exc
+            raise ModelError(
+                f"TVM's pass {one.info.name} fails on the module: {last_words(exc)}"
+            ) from exc
     return module

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.relax.facts import RelaxModel
 
@@ -39,8 +39,7 @@ def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) 
     try:
         lowered = lowered_module(bound)
     except tvm.error.InternalError as exc:
-        said = " ".join(str(exc).split())[-200:]
-        raise ModelError(f"TVM cannot lower the module: {said}") from exc
+        raise ModelError(f"TVM cannot lower the module: {last_words(exc)}") from exc
     given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
     return RelaxModel(given, text, notes)
 
@@ -52,9 +51,8 @@ def module_of_text(text: str) -> Any:
     try:
         return tvm.ir.load_json(text)
     except Exception as exc:  # of many classes
-        said = " ".join(str(exc).split())[-200:]
         raise ModelError(
-            f"the text is not a module that tvm.ir.save_json of this TVM wrote: {said}"
+            f"the text is not a module that tvm.ir.save_json of this TVM wrote: {last_words(exc)}"
         ) from exc
 
 
