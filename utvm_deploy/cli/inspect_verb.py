@@ -29,6 +29,8 @@ from utvm_deploy.inspecting.facts import (
 )
 from utvm_deploy.inspecting.supported import supported_operators
 
+#: Formats of files whose operators can be listed.
+FORMATS = ("tflite", "onnx", "torch")
 #: Outputs of one operator that the table names where the model cannot be compiled.
 _MOST_OUTPUTS = 2
 #: Operators that compute in float32 and are named.
@@ -48,6 +50,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instead of a model: every operator that can be imported, and its constraints",
     )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="with --supported: the operators of files of this format; onnx and torch are of "
+        "quantized files",
+    )
     add_plugin(parser)
     parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
 
@@ -57,7 +65,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.supported:
         if args.svg is not None:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
-        return _supported(out)
+        return _supported(args.format or FORMATS[0], out)
+    if args.format is not None:
+        raise UsageError("--format goes with --supported; a MODEL's name says its format")
     check_outputs(args.model, args.svg)
     custom = None if args.plugin is None else CustomOperators(load_plugin(args.plugin))
     graph, found, least = _found(args.model, custom)
@@ -101,14 +111,14 @@ def _found(
         return graph, replace(inspected, problems=(str(error),)), None
 
 
-def _supported(out: Output) -> int:
-    rows = supported_operators()
+def _supported(form: str, out: Output) -> int:
+    rows = supported_operators(form)
     out.table(
         ["operator", "types", "constraints"],
         [(row.operator, ", ".join(row.types), row.constraints) for row in rows],
     )
     out.line(f"{len(rows)} operators")
-    out.result("utvm.operators/1", {"operators": [asdict(row) for row in rows]})
+    out.result("utvm.operators/1", {"format": form, "operators": [asdict(row) for row in rows]})
     return 0
 
 

@@ -8,13 +8,21 @@ of the model's runtime, a result may be one step away (docs/guides/other-formats
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend import qdq_elementwise, qdq_weighted
+from utvm_deploy.frontend import (
+    qdq_elementwise,
+    qdq_functions,
+    qdq_norms,
+    qdq_transposed,
+    qdq_weighted,
+)
 from utvm_deploy.frontend.qdq import Array, Node, QdqModel
+from utvm_deploy.frontend.qdq_functions import LOGIC
 from utvm_deploy.frontend.qdq_job import (
     NONE,
     Job,
@@ -26,6 +34,7 @@ from utvm_deploy.frontend.qdq_job import (
 )
 from utvm_deploy.frontend.qdq_layout import MOVERS
 from utvm_deploy.frontend.qdq_values import (
+    FLOAT,
     Constant,
     Flattened,
     Pending,
@@ -34,20 +43,55 @@ from utvm_deploy.frontend.qdq_values import (
     Scale,
     Storage,
     Value,
+    plain_scale,
 )
 from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile
 
-EMITTERS = {**qdq_weighted.EMITTERS, **qdq_elementwise.EMITTERS}
-#: Everything that the converter knows, for messages.
+EMITTERS = {
+    **qdq_weighted.EMITTERS,
+    **qdq_transposed.EMITTERS,
+    **qdq_elementwise.EMITTERS,
+    **qdq_functions.EMITTERS,
+    **qdq_norms.EMITTERS,
+}
+#: Kinds that are written in float32, and those of which TFLite has int8 but not int16.
+FLOAT_ONLY = qdq_elementwise.FLOAT_ONLY | qdq_functions.FLOAT_ONLY | qdq_norms.FLOAT_ONLY
+INT8_ONLY = qdq_elementwise.INT8_ONLY | qdq_functions.INT8_ONLY
+#: What else an operator needs to be written in integers.
+NEEDS: Mapping[str, Callable[[Storage, Pending], bool]] = {
+    **qdq_weighted.NEEDS,
+    **qdq_transposed.NEEDS,
+    **qdq_functions.NEEDS,
+}
+#: Everything that the converter knows.
 KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
 #: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
 _STORED = {"int8": "int8", "uint8": "int8", "int16": "int16", "uint16": "int16"}
 _OFFSETS = {"uint8": 128, "uint16": 32768}
+#: Types of inputs that hold steps of a scale, and of those that hold what they mean.
+_QUANTIZED_INPUTS = ("int8", "uint8", "int16")
+_PLAIN_INPUTS = ("float32", "int32", "int64", "bool")
+
+
+def _takes_bias(product: Value, bias: Value) -> bool:
+    if not isinstance(product, Pending) or not isinstance(bias, Constant):
+        return False
+    is_bare = product.node.kind == "MatMul" and len(product.arguments) == 2
+    return is_bare and isinstance(product.arguments[1], Constant)
 
 
 def convert(model: QdqModel, description: str) -> bytes:
     """The .tflite file; raises ModelError, and UnsupportedOperator naming every operator."""
     return _Converter(model, description).run()
+
+
+def types_of(kind: str) -> tuple[str, ...]:
+    """The element types in which an operator can be written."""
+    if kind in MOVERS or kind in ("QuantizeLinear", "DequantizeLinear"):
+        return ("int8", "int16", "float32")
+    if kind in FLOAT_ONLY:
+        return ("float32",)
+    return ("int8", "float32") if kind in INT8_ONLY else ("int8", "int16", "float32")
 
 
 class _Converter:
@@ -87,21 +131,19 @@ class _Converter:
 
     def _input(self, name: str, dtype: str) -> None:
         self.values[name] = Raw(name)
-        if dtype not in ("float32", "int8", "uint8", "int16"):
-            raise ModelError(
-                f"model input '{name}' is {dtype}; only float32, int8, uint8 and int16 are "
-                "supported"
-            )
+        if dtype not in (*_QUANTIZED_INPUTS, *_PLAIN_INPUTS):
+            known = ", ".join((*_QUANTIZED_INPUTS, *_PLAIN_INPUTS))
+            raise ModelError(f"model input '{name}' is {dtype}; inputs can be {known}")
         number = self.file.tensor(FileTensor(name, self.model.shapes[name], dtype))
         self.file.inputs.append(number)
         self.inputs[name] = number
-        if dtype != "float32":
+        if dtype in _QUANTIZED_INPUTS:
             self.integers[name] = dtype
 
     def _give_used_inputs_types(self) -> None:
         for name, number in self.inputs.items():
             tensor = self.file.tensors[number]
-            if tensor.dtype != "float32" and not tensor.scales:
+            if tensor.dtype in _QUANTIZED_INPUTS and not tensor.scales:
                 raise ModelError(
                     f"model input '{name}' is {tensor.dtype}, but nothing says its scale"
                 )
@@ -115,13 +157,20 @@ class _Converter:
             self._clamp(node)
         elif node.kind in MOVERS:
             values = [self._settled(node, i) if n else None for i, n in enumerate(node.inputs)]
-            made = MOVERS[node.kind](self.store, node, values, self.model.shapes)
-            for name, value in zip(node.outputs, made, strict=False):
+            results = MOVERS[node.kind](self.store, node, values, self.model.shapes)
+            for name, value in zip(node.outputs, results, strict=False):
                 self.values[name] = value
         elif node.kind in EMITTERS:
             self._postpone(node)
+            made = self.values[node.outputs[0]]
+            if node.kind in LOGIC and isinstance(made, Pending):
+                name = node.outputs[0]
+                self.values[name] = self._emit(made, plain_scale("bool"), name)
         else:
-            raise node.unsupported(f"there is no such operator here; there are {', '.join(KNOWN)}")
+            raise node.unsupported(
+                "there is no such operator here; `utvm inspect --supported --format onnx` lists "
+                "those that there are"
+            )
 
     def _value(self, node: Node, position: int) -> Value:
         name = node.inputs[position] if position < len(node.inputs) else ""
@@ -130,18 +179,20 @@ class _Converter:
         return self.values[name]
 
     def _settled(self, node: Node, position: int) -> Value:
-        """An input; one that nothing quantizes gets the scale that its range implies, if any."""
+        """An input that is written; what nothing quantizes has an implied scale, or is float32."""
         value = self._value(node, position)
-        if isinstance(value, Pending) and (scale := self._implied_scale(value)) is not None:
-            value = self._emit(value, scale, value.node.outputs[0])
+        if isinstance(value, Pending):
+            value = self._emit(value, self._implied_scale(value) or FLOAT, value.node.outputs[0])
             self.values[node.inputs[position]] = value
+        elif isinstance(value, Raw) and value.name not in self.integers:
+            value = Quantized(self.inputs[value.name], self.model.shapes[value.name], False)
         return value
 
     def _implied_scale(self, pending: Pending) -> Scale | None:
         kind, source = pending.node.kind, pending.arguments[0]
         if isinstance(source, Flattened):
             source = source.image
-        if not isinstance(source, Quantized):
+        if not isinstance(source, Quantized) or not self.store.scale_of(source).is_quantized:
             return None
         if kind in qdq_elementwise.FIXED_RANGES:
             return qdq_elementwise.fixed_range(kind, self.store.scale_of(source))
@@ -150,18 +201,18 @@ class _Converter:
         return None
 
     def _postpone(self, node: Node) -> None:
+        if node.kind == "Add" and len(node.inputs) == 2:
+            # A product, and what is added to it: a bias.
+            operands = self._value(node, 0), self._value(node, 1)
+            for product, bias in (operands, operands[::-1]):
+                if _takes_bias(product, bias) and isinstance(product, Pending):
+                    merged = (*product.arguments[:2], bias)
+                    self.values[node.outputs[0]] = replace(product, arguments=merged)
+                    return
         arguments = tuple(self._settled(node, i) if n else None for i, n in enumerate(node.inputs))
         low, high = -math.inf, math.inf
         if node.kind in ("Relu", "Clip"):
             low, high = self._limits(node)
-        elif node.kind == "Add" and len(arguments) == 2:
-            # A product, and what is added to it: a bias.
-            for product, bias in (arguments, arguments[::-1]):
-                is_product = isinstance(product, Pending) and product.node.kind == "MatMul"
-                if is_product and isinstance(bias, Constant) and isinstance(product, Pending):
-                    merged = (*product.arguments[:2], bias)
-                    self.values[node.outputs[0]] = replace(product, arguments=merged)
-                    return
         self.values[node.outputs[0]] = Pending(node, arguments, low, high)
 
     def _limits(self, node: Node) -> tuple[float, float]:
@@ -243,6 +294,13 @@ class _Converter:
         return self.store.requantized(settled, scale, name)
 
     def _emit(self, pending: Pending, scale: Scale, name: str) -> Quantized:
+        """Write an operator, in integers where TFLite has it so, else in float32."""
+        if scale.is_quantized and not self._is_integer(pending, scale):
+            made = self._emit(pending, FLOAT, f"{name}_float")
+            return self.store.requantized(made, scale, name)
+        if not scale.is_quantized and pending.node.kind not in LOGIC:
+            arguments = tuple(self._real(value) for value in pending.arguments)
+            pending = replace(pending, arguments=arguments)
         kind = pending.node.kind
         fused = fused_activation(pending.low, pending.high, scale)
         can_fuse = kind in qdq_elementwise.CLAMPING
@@ -255,6 +313,28 @@ class _Converter:
             simple = pending.low == 0.0 and pending.high in (6.0, math.inf)
             is_clamped = simple or fused == NONE
         return made if is_clamped else self._limited(made, pending, scale, name)
+
+    def _is_integer(self, pending: Pending, scale: Scale) -> bool:
+        """Whether an operator is written in integers."""
+        kind, dtypes = pending.node.kind, {scale.dtype}
+        for value in pending.arguments:
+            if isinstance(value, Flattened):
+                value = value.image
+            if isinstance(value, Quantized):
+                dtypes.add(self.store.scale_of(value).dtype)
+        if "float32" in dtypes or kind in FLOAT_ONLY or ("int16" in dtypes and kind in INT8_ONLY):
+            return False
+        needs = NEEDS.get(kind)
+        return needs is None or needs(self.store, pending)
+
+    def _real(self, value: Value | None) -> Value | None:
+        """An argument in float32, if it is quantized."""
+        if isinstance(value, Flattened):
+            return replace(value, image=self._in_float(value.image))
+        return self._in_float(value) if isinstance(value, Quantized) else value
+
+    def _in_float(self, value: Quantized) -> Quantized:
+        return self.store.real(value) if self.store.scale_of(value).is_quantized else value
 
     def _limited(self, made: Quantized, pending: Pending, scale: Scale, name: str) -> Quantized:
         for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
@@ -319,17 +399,14 @@ class _Converter:
 
     def _output(self, name: str) -> None:
         value = self.values.get(name)
-        if isinstance(value, Pending) and (scale := self._implied_scale(value)) is not None:
-            value = self._emit(value, scale, name)
         if isinstance(value, Pending):
-            raise value.node.unsupported(
-                "the model ends with it in real numbers; quantize its output too, or cut it off"
-            )
+            value = self._emit(value, self._implied_scale(value) or FLOAT, name)
         if not isinstance(value, Quantized | Flattened):
             raise ModelError(f"model output '{name}' is not computed by any operator")
         made = self.store.plain(value)
         dtype = self.integers.get(name, "float32")
-        if dtype in ("int8", "int16"):
+        is_plain = not self.store.scale_of(made).is_quantized
+        if dtype in ("int8", "int16") or is_plain:
             if made.tensor in (*self.file.inputs, *self.file.outputs):
                 raise ModelError(f"model output '{name}' is another input or output, unchanged")
             self.file.outputs.append(made.tensor)

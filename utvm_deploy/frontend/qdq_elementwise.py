@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq import Array
-from utvm_deploy.frontend.qdq_job import NONE, Emitter, Job, activation
+from utvm_deploy.frontend.qdq_job import NONE, Emitter, Job, activation, in_steps, operand_of
 from utvm_deploy.frontend.qdq_values import (
     Constant,
     Flattened,
@@ -50,6 +49,8 @@ _REDUCTIONS: Mapping[str, str] = {
     "GlobalMaxPool": "REDUCE_MAX",
     "ReduceMax": "REDUCE_MAX",
     "ReduceMean": "MEAN",
+    "ReduceMin": "REDUCE_MIN",
+    "ReduceProd": "REDUCE_PROD",
     "ReduceSum": "MEAN",  # SUM takes int8 for unsigned bytes
 }
 _SOFTMAXES: Mapping[str, tuple[str, Options]] = {
@@ -75,12 +76,9 @@ def binary(job: Job) -> Quantized:
     for position, value in enumerate(values):
         if isinstance(value, Constant):
             name = f"{job.name}_operand"
-            data, scale = _operand(job, value)
+            data, scale = operand_of(job, value)
             if node.kind in _UNIFORM:
-                steps = np.rint(
-                    scale.scale * (data.astype(float) - scale.zero_point) / job.scale.scale
-                )
-                data = np.clip(steps + job.scale.zero_point, *job.scale.limits)
+                data = in_steps(scale.scale * (data.astype(float) - scale.zero_point), job.scale)
                 scale = job.scale
             if is_last:
                 full = data.reshape((1,) * (rank - data.ndim) + data.shape)
@@ -96,25 +94,6 @@ def binary(job: Job) -> Quantized:
         fields = {"FusedActivationFunction": job.activation} if node.kind in _CLAMPING else {}
         options = (table, fields)
     return store.apply(kind, numbers, job.name, job.shape, job.scale, options, is_last=is_last)
-
-
-def _operand(job: Job, value: Constant) -> tuple[Array, Scale]:
-    """A constant operand in integers."""
-    if value.scales is not None and value.zero_points is not None:
-        if value.scales.size != 1:
-            raise job.node.unsupported("its constant has one scale per channel; use a single one")
-        return value.data, Scale(
-            float(value.scales.reshape(-1)[0]),
-            int(value.zero_points.reshape(-1)[0]),
-            str(value.data.dtype),
-        )
-    if value.data.size != 1:
-        raise job.node.unsupported("its constant is not quantized; quantize it to int8")
-    real = float(value.data.reshape(-1)[0])
-    # One number is exact at the end of the range.
-    most = job.scale.limits[1]
-    scale = Scale(float(np.float32(abs(real) / most)) or 1.0, 0, job.scale.dtype)
-    return np.full(value.data.shape, int(np.sign(real)) * most), scale
 
 
 def _of_rank(
@@ -137,11 +116,11 @@ def unary(job: Job) -> Quantized:
     options: Options | None = None
     kinds: Mapping[str, str] = {
         "Abs": "ABS",
-        "Clip": "QUANTIZE",
+        "Clip": "",
         "HardSwish": "HARD_SWISH",
         "LeakyRelu": "LEAKY_RELU",
         "Neg": "NEG",
-        "Relu": "QUANTIZE",
+        "Relu": "",
         "Sigmoid": "LOGISTIC",
         "Tanh": "TANH",
     }
@@ -150,7 +129,7 @@ def unary(job: Job) -> Quantized:
         if job.pending.low == 0.0 and job.pending.high in (6.0, math.inf):
             kind = "RELU" if job.pending.high > 6 else "RELU6"
         else:
-            options = ("QuantizeOptions", {})
+            return store.requantized(x, scale, job.name)
     elif node.kind == "LeakyRelu":
         options = ("LeakyReluOptions", {"Alpha": node.number("alpha", 0.01)})
     elif node.kind == "HardSwish":
@@ -173,15 +152,25 @@ def softmax(job: Job) -> Quantized:
         raise job.node.damaged(f"its axis {axis} is not a dimension of {x.shape}")
     if stored_axis(axis, rank, x.is_last) != rank - 1:
         x = job.store.plain(x) if x.is_last else job.store.last(x)
-    if stored_axis(axis, rank, x.is_last) != rank - 1:
-        raise job.node.unsupported(f"it works along dimension {axis} of {x.shape}; transpose first")
     kind, options = _SOFTMAXES[job.node.kind]
     scale = fixed_range(job.node.kind, job.store.scale_of(x))
-    return job.store.apply(kind, [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last)
+    if stored_axis(axis, rank, x.is_last) == rank - 1:
+        return job.store.apply(
+            kind, [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last
+        )
+    x = job.store.plain(x)
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    turned = job.store.permuted(x, order, f"{job.name}_turned")
+    name = f"{job.name}_rows"
+    made = job.store.apply(kind, [turned.tensor], name, turned.shape, scale, options)
+    return job.store.permuted(made, order, job.name)
 
 
 def fixed_range(kind: str, source: Scale) -> Scale:
     """The fixed quantization of the results of some kinds, independent of the model."""
+    if not source.is_quantized:
+        return source
     return _RANGES[kind] if source.dtype == "int8" else Scale(1.0 / 32768, 0, source.dtype)
 
 
@@ -266,7 +255,7 @@ def _pool(
 
 
 def reduction(job: Job) -> Quantized:
-    """ReduceMean, ReduceSum, ReduceMax and their global forms over images."""
+    """ReduceMean, ReduceSum, ReduceMax and so on, and their global forms over images."""
     node, store = job.node, job.store
     x = store.settled(job.quantized(0))
     rank = len(x.shape)
@@ -284,12 +273,14 @@ def reduction(job: Job) -> Quantized:
     if x.is_last and not keeps and 1 in left and any(a > 1 for a in left):
         x = store.plain(x)
     kind = _REDUCTIONS[node.kind]
-    scale = store.scale_of(x) if kind == "REDUCE_MAX" else job.scale
+    if node.kind == "ReduceSum" and not job.scale.is_quantized:
+        kind = "SUM"
+    scale = store.scale_of(x) if kind in ("REDUCE_MAX", "REDUCE_MIN") else job.scale
     stored = sorted(stored_axis(a, rank, x.is_last) for a in axes)
     numbers = [x.tensor, store.numbers(stored, f"{job.name}_axes")]
     options: Options = ("ReducerOptions", {"KeepDims": keeps})
     is_last = x.is_last and keeps
-    if node.kind != "ReduceSum":
+    if node.kind != "ReduceSum" or kind == "SUM":
         return store.apply(kind, numbers, job.name, job.shape, scale, options, is_last=is_last)
     count = math.prod(x.shape[a] for a in axes)
     share, times = replace(scale, scale=scale.scale / count), Scale(float(count), 0, scale.dtype)
@@ -304,13 +295,19 @@ def reduction(job: Job) -> Quantized:
 def concatenation(job: Job) -> Quantized:
     """Concat: TFLite wants all of its inputs quantized like the output."""
     node, store = job.node, job.store
-    values = [activation(node, job.value(i)) for i in range(len(node.inputs))]
+    values = [job.value(i) for i in range(len(node.inputs))]
     rank = len(job.shape)
     axis = node.integer("axis", 0) % rank
     is_last = rank >= 3 and any(isinstance(v, Quantized) and v.is_last for v in values)
     numbers = []
     for position, value in enumerate(values):
-        turned = store.last(value) if is_last else store.plain(value)
+        if isinstance(value, Constant):
+            steps = in_steps(np.asarray(value.real), job.scale)
+            data = np.moveaxis(steps, 1, -1) if is_last else steps
+            numbers.append(store.operand(data, job.scale, f"{job.name}_{position}"))
+            continue
+        known = activation(node, value)
+        turned = store.last(known) if is_last else store.plain(known)
         numbers.append(store.requantized(turned, job.scale, f"{job.name}_{position}").tensor)
     options: Options = (
         "ConcatenationOptions",
@@ -344,8 +341,13 @@ RANGE_KEEPING = frozenset(
         "LeakyRelu",
         "ReduceMax",
         "ReduceMean",
+        "ReduceMin",
         "Relu",
     )
 )
+#: Kinds of which TFLite has int8 but not int16.
+INT8_ONLY = frozenset(("HardSwish", "LogSoftmax", "PRelu"))
+#: Kinds that are written in float32.
+FLOAT_ONLY = frozenset(("ReduceProd",))
 #: Kinds whose TFLite kernels clamp by themselves.
 CLAMPING = frozenset((*_CLAMPING, "Conv", "Gemm", "MatMul"))

@@ -12,6 +12,7 @@ import numpy as np
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.qdq import Array, Node
 from utvm_deploy.frontend.qdq_values import (
+    FLOAT,
     Constant,
     Flattened,
     Pending,
@@ -108,15 +109,41 @@ def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple
     return weights.data, weights.scales.reshape(-1)
 
 
-def bias_steps(job: Job, position: int, source: Scale, scales: Array, outputs: int) -> Array:
-    """The bias in steps of input scale times weight scale; zeros if there is none."""
+def real_bias(job: Job, position: int, outputs: int) -> Array:
+    """The bias in real numbers; zeros if there is none."""
     if not job.has(position):
-        return np.zeros(outputs, np.int64)
+        return np.zeros(outputs)
     bias = job.constant(position, "biases")
     real = np.asarray(bias.real, np.float64).reshape(-1)
     if real.size not in (1, outputs):
         raise job.node.damaged(f"it has {real.size} biases for {outputs} outputs")
-    real = np.broadcast_to(real, (outputs,))
+    return np.broadcast_to(real, (outputs,))
+
+
+def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
+    """A constant operand and its scale; of an operator in float32, real numbers."""
+    if not job.scale.is_quantized:
+        return np.asarray(value.real, np.float32), FLOAT
+    if value.scales is not None and value.zero_points is not None:
+        if value.scales.size != 1:
+            raise job.node.unsupported("its constant has one scale per channel; use a single one")
+        return value.data, Scale(
+            float(value.scales.reshape(-1)[0]),
+            int(value.zero_points.reshape(-1)[0]),
+            str(value.data.dtype),
+        )
+    if value.data.size != 1:
+        raise job.node.unsupported("its constant is not quantized; quantize it to int8")
+    real = float(value.data.reshape(-1)[0])
+    # One number is exact at the end of the range.
+    most = job.scale.limits[1]
+    scale = Scale(float(np.float32(abs(real) / most)) or 1.0, 0, job.scale.dtype)
+    return np.full(value.data.shape, int(np.sign(real)) * most), scale
+
+
+def bias_steps(job: Job, position: int, source: Scale, scales: Array, outputs: int) -> Array:
+    """The bias in steps of input scale times weight scale; zeros if there is none."""
+    real = real_bias(job, position, outputs)
     steps = np.rint(real / (float(source.scale) * scales.astype(np.float64)))
     # Sums of int16 products have 48 bits in all, as TFLite's kernels say.
     bits = 31 if source.dtype == "int8" else 47
@@ -125,6 +152,9 @@ def bias_steps(job: Job, position: int, source: Scale, scales: Array, outputs: i
 
 def fused_activation(low: float, high: float, scale: Scale) -> int | None:
     """The schema's number of a clamp, NONE if the type clamps as much, None if there is none."""
+    if not scale.is_quantized:
+        kinds = {(-math.inf, math.inf): NONE, (0.0, math.inf): RELU, **_ACTIVATIONS}
+        return kinds.get((low, high))
     bottom, top = (scale.scale * (limit - scale.zero_point) for limit in scale.limits)
     # Half a step: what rounds to the last value is not clamped.
     if low <= bottom + scale.scale / 2 and high >= top - scale.scale / 2:
@@ -134,11 +164,21 @@ def fused_activation(low: float, high: float, scale: Scale) -> int | None:
     return _ACTIVATIONS.get((low, high))
 
 
-def steps_of(real: float, scale: Scale) -> int:
-    """A real number in steps of that scale."""
+def steps_of(real: float, scale: Scale) -> float:
+    """A real number in steps of that scale; of float32, the number itself."""
+    if not scale.is_quantized:
+        return real
     if math.isinf(real):
         return scale.limits[real > 0]
     return int(np.clip(np.rint(real / scale.scale) + scale.zero_point, *scale.limits))
+
+
+def in_steps(real: Array, scale: Scale) -> Array:
+    """Real numbers in steps of that scale; of a plain type, the numbers themselves."""
+    if scale.is_quantized:
+        real = np.clip(np.rint(real / scale.scale) + scale.zero_point, *scale.limits)
+    steps: Array = real.astype(scale.dtype)
+    return steps
 
 
 def all_at_once(problems: Sequence[UnsupportedOperator]) -> UnsupportedOperator:

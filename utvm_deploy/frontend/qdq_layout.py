@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq import Node
-from utvm_deploy.frontend.qdq_job import NONE, activation, constant
+from utvm_deploy.frontend.qdq import Array, Node
+from utvm_deploy.frontend.qdq_job import NONE, activation, constant, in_steps
+from utvm_deploy.frontend.qdq_moving import CHOOSERS, Mover, Shapes
 from utvm_deploy.frontend.qdq_values import (
+    Constant,
     Flattened,
     Quantized,
     Storage,
@@ -26,15 +28,14 @@ from utvm_deploy.frontend.qdq_weighted import (
 )
 from utvm_deploy.frontend.tflite_write import Options
 
-Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
-#: Storage, the operator, its inputs and the shapes of the model -> a value for each output.
-Mover: TypeAlias = Callable[[Storage, Node, Sequence[Value | None], Shapes], Sequence[Value]]
-
 
 def reshape(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Reshape, Flatten, Squeeze, Unsqueeze."""
+    known = _first(node, values)
+    if isinstance(known, Constant) and known.axis is None:
+        return [replace(known, data=known.data.reshape(shapes[node.outputs[0]]))]
     x = activation(node, _first(node, values))
     shape = shapes[node.outputs[0]]
     if x.shape == shape:
@@ -59,6 +60,11 @@ def transpose(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Transpose; to or from channels last it costs nothing."""
+    known = _first(node, values)
+    if isinstance(known, Constant):
+        axes = node.integers("perm", tuple(reversed(range(known.data.ndim))))
+        axis = None if known.axis is None else axes.index(known.axis)
+        return [replace(known, data=known.data.transpose(axes), axis=axis)]
     x = store.settled(activation(node, _first(node, values)))
     rank = len(x.shape)
     order = node.integers("perm", tuple(reversed(range(rank))))
@@ -69,11 +75,7 @@ def transpose(
         return [Quantized(x.tensor, shape, False)]
     if not x.is_last and rank >= 3 and order == (0, rank - 1, *range(1, rank - 1)):
         return [Quantized(x.tensor, shape, True)]
-    x = store.plain(x)
-    name = node.outputs[0]
-    numbers = [x.tensor, store.numbers(order, f"{name}_order")]
-    scale = store.scale_of(x)
-    return [store.apply("TRANSPOSE", numbers, name, shape, scale, ("TransposeOptions", {}))]
+    return [store.permuted(store.plain(x), order, node.outputs[0])]
 
 
 def max_pool(
@@ -101,7 +103,7 @@ def max_pool(
             )
         ]
         if any(map(any, wanted)):
-            x = pad_image(store, x, wanted, f"{name}_padded", value=-128)
+            x = pad_image(store, x, wanted, f"{name}_padded", value=_least(store, x))
     options = {
         "Padding": scheme,
         "StrideH": strides[0],
@@ -125,12 +127,12 @@ def max_pool(
 def pad(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
-    """Pad with a constant, which is zero unless the operator says otherwise."""
+    """Pad with a constant, which is zero unless the operator says otherwise, or by reflection."""
     x = store.settled(activation(node, _first(node, values)))
     rank = len(x.shape)
     mode = node.text("mode", "constant")
-    if mode != "constant":
-        raise node.unsupported(f"its mode is {mode}; only constant is supported")
+    if mode not in ("constant", "reflect"):
+        raise node.unsupported(f"its mode is {mode}; only constant and reflect are supported")
     if len(values) > 3 and values[3] is not None:
         raise node.unsupported("it names axes; only pads for every axis are supported")
     stated = node.integers("pads", ())
@@ -147,11 +149,13 @@ def pad(
     name = node.outputs[0]
     numbers = [x.tensor, store.numbers(amounts, f"{name}_amounts")]
     scale, shape = store.scale_of(x), shapes[name]
+    if mode == "reflect":
+        options: Options = ("MirrorPadOptions", {"Mode": 0})
+        return [store.apply("MIRROR_PAD", numbers, name, shape, scale, options, is_last=x.is_last)]
     if fill == 0.0:
         none: Options = ("PadOptions", {})
         return [store.apply("PAD", numbers, name, shape, scale, none, is_last=x.is_last)]
-    step = int(np.clip(np.rint(fill / scale.scale) + scale.zero_point, -128, 127))
-    numbers.append(store.operand(np.array([step]), scale, f"{name}_value"))
+    numbers.append(store.operand(in_steps(np.array([fill]), scale), scale, f"{name}_value"))
     return [
         store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=x.is_last)
     ]
@@ -178,11 +182,12 @@ def slices(
         raise node.damaged("its starts, ends, axes and steps are not equally many")
     begin, stop, stride = [0] * rank, list(store.stored(x)), [1] * rank
     for first, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if step < 1:
-            raise node.unsupported(f"its step is {step}; only positive ones are supported")
         place = stored_axis(axis, rank, x.is_last)
         begin[place], stop[place], stride[place] = slice(first, end, step).indices(stop[place])
     name = node.outputs[0]
+    # Backwards to the very first, whose end -1 would mean the last.
+    end_mask = sum(1 << place for place in range(rank) if stop[place] < 0)
+    stop = [max(end, 0) for end in stop]
     numbers = [
         x.tensor,
         *(
@@ -192,7 +197,7 @@ def slices(
     ]
     masks = {
         "BeginMask": 0,
-        "EndMask": 0,
+        "EndMask": end_mask,
         "EllipsisMask": 0,
         "NewAxisMask": 0,
         "ShrinkAxisMask": 0,
@@ -243,36 +248,76 @@ def resize(
         raise node.unsupported(f"it makes {shape} of {x.shape}; only images grow and shrink")
     mode = node.text("mode", "nearest")
     how = node.text("coordinate_transformation_mode", "half_pixel")
-    nearest = node.text("nearest_mode", "round_prefer_floor")
-    whole = all(big % small == 0 for big, small in zip(shape[2:], x.shape[2:], strict=True))
-    numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
-    scale = store.scale_of(x)
+    if how == "pytorch_half_pixel" and min(shape[2:]) > 1:
+        how = "half_pixel"
     if mode == "nearest":
-        # By a whole factor every rule that rounds to the pixel beneath says the same.
-        if not whole or (how, nearest) not in (
-            ("asymmetric", "floor"),
-            ("half_pixel", "round_prefer_floor"),
-            ("half_pixel", "round_prefer_ceil"),
-            ("asymmetric", "round_prefer_floor"),
-        ):
-            raise node.unsupported(f"it is {mode}, {how}, {nearest}; only whole factors, floor")
-        if how == "asymmetric" and nearest == "round_prefer_floor" and not _is_double(x, shape):
-            raise node.unsupported("it rounds to the nearest pixel by a factor other than 2")
-        options: Options = (
+        return [_nearest(store, node, x, shape, how)]
+    if mode != "linear" or how not in ("half_pixel", "align_corners", "asymmetric"):
+        raise node.unsupported(f"its mode is {mode} with {how}; use nearest or linear")
+    numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
+    flags = {"AlignCorners": how == "align_corners", "HalfPixelCenters": how == "half_pixel"}
+    options: Options = ("ResizeBilinearOptions", flags)
+    scale = store.scale_of(x)
+    made = store.apply("RESIZE_BILINEAR", numbers, name, shape, scale, options, is_last=True)
+    return [made]
+
+
+def _nearest(
+    store: Storage, node: Node, x: Quantized, shape: tuple[int, ...], how: str
+) -> Quantized:
+    """Whole factors from the pixel beneath are TFLite's operator; others gather rows, columns."""
+    name = node.outputs[0]
+    scale = store.scale_of(x)
+    rounding = node.text("nearest_mode", "round_prefer_floor")
+    indices = [
+        _source_pixels(node, size, out, how, rounding)
+        for size, out in zip(x.shape[2:], shape[2:], strict=True)
+    ]
+    is_whole = all(big % small == 0 for big, small in zip(shape[2:], x.shape[2:], strict=True))
+    beneath = [
+        np.arange(out) * size // out for size, out in zip(x.shape[2:], shape[2:], strict=True)
+    ]
+    if is_whole and all(map(np.array_equal, indices, beneath)):
+        flags: Options = (
             "ResizeNearestNeighborOptions",
             {"AlignCorners": False, "HalfPixelCenters": False},
         )
-        kind = "RESIZE_NEAREST_NEIGHBOR"
-    elif mode == "linear" and how in ("half_pixel", "align_corners", "asymmetric"):
-        flags = {"AlignCorners": how == "align_corners", "HalfPixelCenters": how == "half_pixel"}
-        options, kind = ("ResizeBilinearOptions", flags), "RESIZE_BILINEAR"
+        numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
+        return store.apply(
+            "RESIZE_NEAREST_NEIGHBOR", numbers, name, shape, scale, flags, is_last=True
+        )
+    for place, chosen in zip((2, 3), indices, strict=True):
+        if np.array_equal(chosen, np.arange(x.shape[place])):
+            continue
+        axis = stored_axis(place, 4, True)
+        between = (*x.shape[:place], len(chosen), *x.shape[place + 1 :])
+        numbers = [x.tensor, store.numbers(chosen, f"{name}_{place}_indices")]
+        options: Options = ("GatherOptions", {"Axis": axis, "BatchDims": 0})
+        x = store.apply("GATHER", numbers, f"{name}_{place}", between, scale, options, is_last=True)
+    return x
+
+
+def _source_pixels(node: Node, size: int, out: int, how: str, rounding: str) -> Array:
+    """Which pixel of ``size`` each of ``out`` pixels copies, as ONNX's Resize says."""
+    steps = np.arange(out)
+    place: Array
+    if how == "half_pixel":
+        place = (steps + 0.5) * size / out - 0.5
+    elif how == "asymmetric":
+        place = steps * size / out
+    elif how == "align_corners":
+        place = steps * ((size - 1) / (out - 1) if out > 1 else 0.0)
     else:
-        raise node.unsupported(f"its mode is {mode} with {how}; use nearest or linear")
-    return [store.apply(kind, numbers, name, shape, scale, options, is_last=True)]
-
-
-def _is_double(x: Quantized, shape: tuple[int, ...]) -> bool:
-    return all(big in (small, 2 * small) for big, small in zip(shape[2:], x.shape[2:], strict=True))
+        raise node.unsupported(f"its coordinates are those of {how}; use half_pixel or asymmetric")
+    rules = {
+        "round_prefer_floor": np.ceil(place - 0.5),
+        "round_prefer_ceil": np.floor(place + 0.5),
+        "floor": np.floor(place),
+        "ceil": np.ceil(place),
+    }
+    if rounding not in rules:
+        raise node.unsupported(f"its nearest_mode is {rounding}; use floor or round_prefer_floor")
+    return np.clip(rules[rounding], 0, size - 1).astype(np.int32)
 
 
 def shuffle(
@@ -293,6 +338,12 @@ def shuffle(
     ]
 
 
+def _least(store: Storage, x: Quantized) -> float:
+    """The value that no maximum is."""
+    scale = store.scale_of(x)
+    return scale.limits[0] if scale.is_quantized else float(np.finfo(np.float32).min)
+
+
 def _first(node: Node, values: Sequence[Value | None]) -> Value:
     if not values or values[0] is None:
         raise node.damaged("it has no input")
@@ -300,6 +351,7 @@ def _first(node: Node, values: Sequence[Value | None]) -> Value:
 
 
 MOVERS: Mapping[str, Mover] = {
+    **CHOOSERS,
     "DepthToSpace": shuffle,
     "Dropout": identity,
     "Flatten": reshape,

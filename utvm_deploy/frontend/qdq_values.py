@@ -17,6 +17,9 @@ import numpy as np
 from utvm_deploy.frontend.qdq import Array, Node
 from utvm_deploy.frontend.tflite_write import FileTensor, ModelFile, Options
 
+#: The type of a quantized activation -> the type of its biases.
+_BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -27,15 +30,29 @@ class Scale:
     dtype: str = "int8"
 
     @property
+    def is_quantized(self) -> bool:
+        """Whether q is a step; otherwise elements are what they mean: float32, int32, bool..."""
+        return self.dtype in _BIAS_TYPES
+
+    @property
     def limits(self) -> tuple[int, int]:
         """The least and the largest q."""
         bounds = np.iinfo(self.dtype)
         return int(bounds.min), int(bounds.max)
 
 
+def plain_scale(dtype: str) -> Scale:
+    """The scale of elements that are what they mean."""
+    return Scale(1.0, 0, dtype)
+
+
+#: The scale of an activation that stays float32.
+FLOAT = plain_scale("float32")
+
+
 @dataclass(frozen=True)
 class Quantized:
-    """An activation in the file."""
+    """An activation in the file: int8 or int16 steps, or a plain type (``Scale.is_quantized``)."""
 
     tensor: int
     shape: tuple[int, ...]  # in ONNX's order
@@ -92,9 +109,6 @@ class Pending:
     high: float = math.inf
 
 
-#: An activation's type -> the type of its biases.
-_BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
-
 Value: TypeAlias = Quantized | Flattened | Constant | Raw | Pending
 
 
@@ -103,10 +117,13 @@ class Storage:
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file
+        self._reals: dict[tuple[int, bool], Quantized] = {}
 
     def scale_of(self, value: Quantized) -> Scale:
         """How a value is quantized."""
         tensor = self.file.tensors[value.tensor]
+        if not tensor.scales:
+            return plain_scale(tensor.dtype)
         return Scale(tensor.scales[0], tensor.zero_points[0], tensor.dtype)
 
     def activation(
@@ -114,7 +131,7 @@ class Storage:
     ) -> Quantized:
         """A new activation; ``shape`` is in ONNX's order."""
         stored = channels_last(shape) if is_last else tuple(shape)
-        tensor = FileTensor(name, stored, scale.dtype, (scale.scale,), (scale.zero_point,))
+        tensor = FileTensor(name, stored, scale.dtype, *_stated(scale))
         return Quantized(self.file.tensor(tensor), tuple(shape), is_last)
 
     def stored(self, value: Quantized) -> tuple[int, ...]:
@@ -149,15 +166,8 @@ class Storage:
 
     def operand(self, data: Array, scale: Scale, name: str) -> int:
         """A constant in the place of an activation."""
-        array = np.ascontiguousarray(data, dtype=scale.dtype)
-        tensor = FileTensor(
-            name,
-            array.shape,
-            scale.dtype,
-            (scale.scale,),
-            (scale.zero_point,),
-            data=array.tobytes(),
-        )
+        array = np.asarray(data, dtype=scale.dtype)
+        tensor = FileTensor(name, array.shape, scale.dtype, *_stated(scale), data=array.tobytes())
         return self.file.tensor(tensor)
 
     def apply(
@@ -193,12 +203,35 @@ class Storage:
 
     def requantized(self, value: Quantized, scale: Scale, name: str) -> Quantized:
         """The value with another scale."""
-        if self.scale_of(value) == scale:
+        before = self.scale_of(value)
+        if before == scale:
             return value
+        kind = "QUANTIZE"
         options: Options = ("QuantizeOptions", {})
+        if not scale.is_quantized:
+            kind, options = "CAST", ("CastOptions", {})
+            if before.is_quantized and scale == FLOAT:
+                kind, options = "DEQUANTIZE", ("DequantizeOptions", {})
+        elif before != FLOAT and not before.is_quantized:
+            value = self.requantized(value, FLOAT, f"{name}_float")
         return self.apply(
-            "QUANTIZE", [value.tensor], name, value.shape, scale, options, is_last=value.is_last
+            kind, [value.tensor], name, value.shape, scale, options, is_last=value.is_last
         )
+
+    def real(self, value: Quantized) -> Quantized:
+        """The value in float32; one DEQUANTIZE serves all its readers."""
+        key = (value.tensor, value.is_last)
+        if key not in self._reals:
+            name = f"{self.file.tensors[value.tensor].name}_float"
+            self._reals[key] = self.requantized(value, FLOAT, name)
+        return self._reals[key]
+
+    def permuted(self, value: Quantized, order: Sequence[int], name: str) -> Quantized:
+        """The value with its dimensions in another order; both are in ONNX's order."""
+        shape = tuple(value.shape[axis] for axis in order)
+        numbers = [value.tensor, self.numbers(order, f"{name}_order")]
+        scale = self.scale_of(value)
+        return self.apply("TRANSPOSE", numbers, name, shape, scale, ("TransposeOptions", {}))
 
     def last(self, value: Value) -> Quantized:
         """The value with its channels last."""
@@ -240,6 +273,11 @@ class Storage:
             is_last=is_last,
         )
         return made
+
+
+def _stated(scale: Scale) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Scales and zero points, as a tensor of the file states them."""
+    return ((scale.scale,), (scale.zero_point,)) if scale.is_quantized else ((), ())
 
 
 def channels_last(shape: Sequence[int]) -> tuple[int, ...]:

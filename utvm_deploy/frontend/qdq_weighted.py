@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +13,15 @@ from utvm_deploy.frontend.qdq_job import (
     Emitter,
     Job,
     bias_steps,
-    constant,
+    operand_of,
+    real_bias,
     symmetric_int8,
 )
 from utvm_deploy.frontend.qdq_values import (
+    FLOAT,
     Constant,
     Flattened,
+    Pending,
     Quantized,
     Storage,
     channels_last,
@@ -32,7 +36,7 @@ def convolution(job: Job) -> Quantized:
     node, store = job.node, job.store
     x = store.last(job.quantized(0))
     spatial = len(x.shape) - 2
-    weights, scales = symmetric_int8(node, job.constant(1, "weights"), "weights", 0)
+    weights, scales = weights_of(job, 0)
     if spatial not in (1, 2) or weights.ndim != spatial + 2:
         raise node.unsupported(f"it slides over {spatial} dimensions; only 1 and 2 are supported")
     group = node.integer("group", 1)
@@ -46,13 +50,8 @@ def convolution(job: Job) -> Quantized:
     is_depthwise = group == inputs and group > 1
     if is_depthwise:
         stored = stored.transpose(3, 1, 2, 0)
-    scale = store.scale_of(x)
-    bias = bias_steps(job, 2, scale, scales, outputs)
-    numbers = [
-        source.tensor,
-        store.weights(stored, scales.tolist(), 3 if is_depthwise else 0, f"{job.name}_weights"),
-        store.bias(bias, scale, scales, f"{job.name}_bias"),
-    ]
+    axis = 3 if is_depthwise else 0
+    numbers = [source.tensor, *weights_and_bias(job, stored, scales, axis, outputs, source)]
     options: dict[str, Any] = {
         "Padding": scheme,
         "StrideH": strides[0],
@@ -82,25 +81,20 @@ def product(job: Job) -> Quantized:
     second = job.value(1)
     if not isinstance(second, Constant):
         return _of_activations(job)
-    known = constant(node, second, "weights")
+    is_matrix = math.prod(second.data.shape[:-2]) == 1
+    if second.data.ndim < 2 or not is_matrix or second.data.ndim > len(job.shape):
+        return _of_activations(job)
     is_turned = node.kind == "Gemm" and bool(node.integer("transB", 0))
-    data, scales = symmetric_int8(node, known, "weights", 0 if is_turned else 1)
-    if data.ndim != 2:
-        raise node.unsupported(f"its weights have shape {data.shape}; only matrices are supported")
+    extra = second.data.ndim - 2
+    data, scales = weights_of(job, 0 if is_turned else 1 + extra)
+    data = data.reshape(data.shape[extra:])
     data = data if is_turned else data.T
     x = job.quantized(0)
     if isinstance(x, Flattened):
         data, source = _over_image(job.store, x, data)
     else:
         source = job.store.plain(x)
-    outputs = data.shape[0]
-    scale = job.store.scale_of(source)
-    bias = bias_steps(job, 2, scale, scales, outputs)
-    numbers = [
-        source.tensor,
-        job.store.weights(data, scales.tolist(), 0, f"{job.name}_weights"),
-        job.store.bias(bias, scale, scales, f"{job.name}_bias"),
-    ]
+    numbers = [source.tensor, *weights_and_bias(job, data, scales, 0, data.shape[0], source)]
     options = {
         "FusedActivationFunction": job.activation,
         "KeepNumDims": len(job.shape) != 2,
@@ -113,6 +107,39 @@ def product(job: Job) -> Quantized:
         job.scale,
         ("FullyConnectedOptions", options),
     )
+
+
+def weights_of(job: Job, axis: int) -> tuple[Array, Array]:
+    """The weights and their scales along ``axis``; of an operator in float32, real ones."""
+    weights = job.constant(1, "weights")
+    if not job.scale.is_quantized:
+        return np.asarray(weights.real, np.float32), np.ones(1)
+    return symmetric_int8(job.node, weights, "weights", axis)
+
+
+def weights_and_bias(
+    job: Job, data: Array, scales: Array, axis: int, outputs: int, source: Quantized
+) -> tuple[int, int]:
+    """Write weights, with their scales along ``axis``, and the bias; the numbers of the tensors."""
+    store = job.store
+    names = f"{job.name}_weights", f"{job.name}_bias"
+    if not job.scale.is_quantized:
+        bias = real_bias(job, 2, outputs).astype(np.float32)
+        return store.operand(data, FLOAT, names[0]), store.operand(bias, FLOAT, names[1])
+    scale = store.scale_of(source)
+    steps = bias_steps(job, 2, scale, scales, outputs)
+    weights = store.weights(data, scales.tolist(), axis, names[0])
+    return weights, store.bias(steps, scale, scales, names[1])
+
+
+def has_int8_weights(store: Storage, pending: Pending) -> bool:
+    """Whether the second argument is an activation, or constant and quantized by output."""
+    weights = pending.arguments[1] if len(pending.arguments) > 1 else None
+    if not isinstance(weights, Constant):
+        return True
+    if weights.data.ndim > 2 and pending.node.kind == "MatMul":
+        return weights.scales is not None and weights.scales.size == 1
+    return weights.scales is not None
 
 
 def _over_image(store: Storage, x: Flattened, data: Array) -> tuple[Array, Quantized]:
@@ -128,10 +155,16 @@ def _over_image(store: Storage, x: Flattened, data: Array) -> tuple[Array, Quant
 def _of_activations(job: Job) -> Quantized:
     if job.has(2):
         raise job.node.unsupported("it adds to a product of two activations; use MatMul and Add")
-    left, right = (job.store.plain(job.quantized(position)) for position in (0, 1))
+    numbers = []
+    for position in (0, 1):
+        value = job.value(position)
+        if isinstance(value, Constant):
+            data, scale = operand_of(job, value)
+            numbers.append(job.store.operand(data, scale, f"{job.name}_{position}"))
+        else:
+            numbers.append(job.store.plain(job.quantized(position)).tensor)
     turned = job.node.kind == "Gemm" and bool(job.node.integer("transB", 0))
     options = {"AdjX": False, "AdjY": turned}
-    numbers = [left.tensor, right.tensor]
     return job.store.apply(
         "BATCH_MATMUL", numbers, job.name, job.shape, job.scale, ("BatchMatMulOptions", options)
     )
@@ -185,7 +218,7 @@ def padded(
 
 
 def pad_image(
-    store: Storage, x: Quantized, wanted: list[Pair], name: str, value: int | None = None
+    store: Storage, x: Quantized, wanted: list[Pair], name: str, value: float | None = None
 ) -> Quantized:
     """The image with rows and columns around it, of zero or of a value."""
     (top, bottom), (left, right) = wanted
@@ -226,3 +259,4 @@ def paddings(node: Node, sizes: Pair, windows: list[int], strides: Pair) -> list
 
 
 EMITTERS: Mapping[str, Emitter] = {"Conv": convolution, "Gemm": product, "MatMul": product}
+NEEDS = dict.fromkeys(EMITTERS, has_int8_weights)

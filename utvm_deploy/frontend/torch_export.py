@@ -141,7 +141,8 @@ class _Reader:
         statement = STATEMENTS.get(kind)
         if statement is None:
             raise Node(index, kind, (), outputs).unsupported(
-                f"there is no such operator here; there are {', '.join(sorted(STATEMENTS))}"
+                "there is no such operator here; `utvm inspect --supported --format torch` lists "
+                "those that there are"
             )
         stated = statement(self.tensors, Call(node, index, self._arguments(node)))
         made = Node(index, stated.kind, stated.inputs, outputs, stated.attributes)

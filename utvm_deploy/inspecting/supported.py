@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from utvm_deploy.frontend.limits import LIMITS
 from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
+from utvm_deploy.frontend.qdq_constraints import CONSTRAINTS
+from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
 from utvm_deploy.frontend.shape_arithmetic import FOLDED
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
+from utvm_deploy.frontend.torch_statements import STATEMENTS
 
 _HEAD = """\
 # Operators
@@ -56,6 +59,8 @@ of memory.
 |---|---|
 """
 
+_TORCH_TYPES = ("int8", "int16", "float32")
+
 
 @dataclass(frozen=True)
 class OperatorRow:
@@ -66,9 +71,20 @@ class OperatorRow:
     constraints: str
 
 
-def supported_operators() -> tuple[OperatorRow, ...]:
-    """Every operator that can be imported, by name."""
+def supported_operators(form: str = "tflite") -> tuple[OperatorRow, ...]:
+    """Every operator that can be imported from files of a format, by name.
+
+    ``form`` is "tflite", "onnx" or "torch". The last two are of quantized files.
+    """
+    if form == "onnx":
+        return tuple(_converted_row(kind) for kind in KNOWN)
+    if form == "torch":
+        return tuple(OperatorRow(kind, _TORCH_TYPES, "") for kind in sorted(STATEMENTS))
     return tuple(_row(kind) for kind in sorted(IMPORTED))
+
+
+def _converted_row(kind: str) -> OperatorRow:
+    return OperatorRow(kind, types_of(kind), CONSTRAINTS.get(kind, ""))
 
 
 def _row(kind: str) -> OperatorRow:
