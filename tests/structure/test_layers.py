@@ -28,6 +28,7 @@ LAYERS = (
     ("intrinsics",),
     ("kernels", "frontend", "emulator"),
     ("relax",),
+    ("datasets",),
     ("graph",),
     ("records",),
     ("boards",),

@@ -4,6 +4,7 @@
     ├── UsageError               the command line is wrong
     ├── ModelError               the model file: damaged, float, dynamic
     │   └── UnsupportedOperator  an operator that has no row in the import table
+    ├── DataError                a dataset: damaged, empty, or it does not fit the model
     ├── BoardError               a board or bench file
     ├── CompileError             graph -> C failed, or the result does not fit the board
     ├── PluginError              a plug-in is missing, wrong, or raised an exception
@@ -50,6 +51,10 @@ class ModelError(UtvmError):
 
 class UnsupportedOperator(ModelError):
     """The model holds an operator, or a variant of one, that cannot be imported."""
+
+
+class DataError(UtvmError):
+    """A dataset cannot be read, or does not fit the model."""
 
 
 class BoardError(UtvmError):

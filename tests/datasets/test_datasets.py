@@ -1,0 +1,269 @@
+"""Datasets as people's tools write them, and what is said of those that do not fit."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from utvm_deploy.base.errors import DataError
+from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
+from utvm_deploy.graph.model import Quantization
+
+IMAGE = ModelInput("image", (1, 4, 4, 1), "int8", Quantization((0.5,), (-3,)))
+FLOATS = ModelInput("image", (1, 4, 4, 1), "float32")
+ROW = ModelInput("row", (1, 3), "float32")
+RNG = np.random.default_rng(7)
+BYTES = RNG.integers(-128, 128, (6, 4, 4, 1), np.int8)
+REALS = RNG.normal(size=(6, 4, 4, 1)).astype(np.float32)
+LABELS = np.array([0, 2, 1, 1, 0, 2])
+INFINITE = np.array([1, 1, 1, np.inf, 1, 1])[:, None] * np.sign(REALS[:, 0, 0])
+
+
+def whole(data: Dataset) -> np.ndarray[Any, Any]:
+    """All samples, read in two batches."""
+    (first,), (rest,) = data.batch(0, 4), data.batch(4, len(data))
+    assert first.shape[0] == 4
+    return np.concatenate([first, rest])
+
+
+@pytest.mark.parametrize("shape", [(6, 4, 4, 1), (6, 1, 4, 4, 1)])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_npz(tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
+    given = (BYTES if dtype == "int8" else REALS).astype(dtype)
+    np.savez_compressed(tmp_path / "d.npz", inputs=given.reshape(shape), labels=LABELS)
+    data = load_dataset(tmp_path / "d.npz", (IMAGE,))
+    found = whole(data)
+    assert (len(data), data.origin) == (6, "of d.npz")
+    assert found.dtype == (np.int8 if dtype == "int8" else np.float32)
+    assert np.array_equal(found.reshape(given.shape), given.astype(found.dtype))
+    assert data.labels is not None and data.labels.tolist() == LABELS.tolist()
+    assert data.targets is None and data.class_names is None
+    cut = data.first(4)
+    assert len(cut) == 4 and cut.labels is not None and len(cut.labels) == 4
+    assert cut.batch(2, 6)[0].shape == (2, 1, 4, 4, 1)
+
+
+def test_inputs_by_name() -> None:
+    rows = RNG.normal(size=(6, 3))
+    data = dataset_of_arrays({"row": rows, "image": REALS, "targets": rows[:, :2]}, (IMAGE, ROW))
+    image, row = data.batch(0, 6)
+    assert image.shape == (6, 1, 4, 4, 1) and row.shape == (6, 1, 3)
+    assert data.targets is not None and np.array_equal(data.targets, rows[:, :2])
+
+
+@pytest.mark.parametrize("role", ["labels", "targets"])
+def test_npy_with_answers_beside_it(tmp_path: Path, role: str) -> None:
+    np.save(tmp_path / "x.npy", REALS)
+    np.save(tmp_path / f"x_{role}.npy", LABELS[:, None])
+    data = load_dataset(tmp_path / "x.npy", (FLOATS,))
+    assert np.array_equal(whole(data).reshape(REALS.shape), REALS)
+    assert (data.labels is None) == (role == "targets")
+    np.save(tmp_path / "other.npy", LABELS[::-1])
+    data = load_dataset(tmp_path / "x.npy", (FLOATS,), labels=tmp_path / "other.npy")
+    assert data.labels is not None and data.labels.tolist() == LABELS[::-1].tolist()
+
+
+def test_one_hot_and_names() -> None:
+    one_hot = dataset_of_arrays({"inputs": REALS, "labels": np.eye(3)[LABELS]}, (FLOATS,))
+    assert one_hot.labels is not None and one_hot.labels.tolist() == LABELS.tolist()
+    names = np.array(["cat", "dog", "cow"])[LABELS]
+    named = dataset_of_arrays({"inputs": REALS, "labels": names}, (FLOATS,))
+    assert named.class_names == ("cat", "cow", "dog")
+    assert named.labels is not None and named.labels.tolist() == [0, 1, 2, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels", "targets", "names"),
+    [
+        (["0", "2", "1"], [0, 2, 1], None, None),
+        (["0.5", "2", "-1"], None, [0.5, 2.0, -1.0], None),
+        (["yes", "no", "yes"], [1, 0, 1], None, ("no", "yes")),
+    ],
+)
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_csv(
+    tmp_path: Path, cells: list[str], labels: Any, targets: Any, names: Any, start: str
+) -> None:
+    path = tmp_path / "d.csv"
+    with path.open("w", newline="") as file:
+        file.write(start)
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "target", "c"])
+        writer.writerows([1, 2.5, cell, -3e2] for cell in cells)
+    data = load_dataset(path, (ROW,))
+    assert data.batch(0, 3)[0].tolist() == [[[1.0, 2.5, -300.0]]] * 3
+    assert (None if data.labels is None else data.labels.tolist()) == labels
+    assert (None if data.targets is None else data.targets.tolist()) == targets
+    assert data.class_names == names
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    for place, name in enumerate(("dog", "cat")):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "a.npy", REALS[place])
+        REALS[2 + place].tofile(tmp_path / name / "b.bin")
+        np.savetxt(tmp_path / name / "c.csv", REALS[4 + place].reshape(4, 4), delimiter=",")
+    (tmp_path / "dog" / ".hidden").write_text("not a sample")
+    data = load_dataset(tmp_path, (IMAGE,))
+    assert data.class_names == ("cat", "dog")
+    assert data.labels is not None and data.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert np.allclose(whole(data)[:, 0], REALS[[1, 3, 5, 0, 2, 4]])
+
+
+def test_folders_named_by_numbers_keep_them(tmp_path: Path) -> None:
+    for name in ("2", "10"):
+        (tmp_path / name).mkdir()
+        BYTES[0].tofile(tmp_path / name / "a.bin")
+    data = load_dataset(tmp_path, (IMAGE,))
+    assert data.labels is not None and data.labels.tolist() == [2, 10]
+    assert np.array_equal(data.batch(0, 2)[0][1, 0], BYTES[0])
+
+
+def test_mlperf_images(tmp_path: Path) -> None:
+    pixels = (BYTES.astype(int) + 128).astype(np.uint8)
+    for place in range(6):
+        pixels[place].tofile(tmp_path / f"{place}.bin")
+    rows = [f"{place}.bin, 3, {label}" for place, label in enumerate(LABELS)]
+    (tmp_path / "y_labels.csv").write_text("\n".join(rows))
+    data = load_dataset(tmp_path, (IMAGE,), raw_type="uint8")
+    assert np.array_equal(whole(data)[:, 0], BYTES)
+    assert data.labels is not None and data.labels.tolist() == LABELS.tolist()
+    assert data.groups is None
+
+
+def test_mlperf_windows(tmp_path: Path) -> None:
+    first, second = RNG.normal(size=7).astype("<f4"), RNG.normal(size=6).astype("<f4")
+    first.tofile(tmp_path / "first.bin")
+    second.tofile(tmp_path / "second.bin")
+    (tmp_path / "y_labels.csv").write_text("first.bin,2,1,12,8\nsecond.bin,2,0,12,8\n")
+    data = load_dataset(tmp_path, (ROW,))
+    assert data.labels is not None and data.labels.tolist() == [1, 1, 1, 0, 0]
+    assert data.groups is not None and data.groups.tolist() == [0, 0, 0, 1, 1]
+    expected = [first[0:3], first[2:5], first[4:7], second[0:3], second[2:5]]
+    assert np.array_equal(whole(data)[:, 0], np.array(expected))
+
+
+def with_nan(place: int) -> np.ndarray[Any, Any]:
+    found = REALS.copy()
+    found[place, 1, 1, 0] = np.nan
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"inputs": BYTES.view(np.uint8)}, "is uint8, and input 'image' takes int8, or floats"),
+        ({"inputs": REALS.astype(np.complex128)}, "is complex128"),
+        ({"inputs": REALS[:, :3]}, "has samples of shape (3, 4, 1)"),
+        ({"inputs": REALS.transpose(0, 3, 1, 2)}, "another order (NCHW or NHWC?)"),
+        ({"inputs": REALS.reshape(6, 16)}, "reshape each sample to (1, 4, 4, 1) or (4, 4, 1)"),
+        ({"inputs": REALS[:0]}, "holds no sample"),
+        ({"inputs": np.float32(1)}, "single number"),
+        ({"x": REALS, "y": REALS}, "holds x, y, and no array 'inputs' (or 'image')"),
+        ({"inputs": REALS, "labels": LABELS[:5]}, "has 5 for 6 samples"),
+        ({"inputs": REALS, "labels": LABELS - 1}, "holds -1; classes are counted from 0"),
+        ({"inputs": REALS, "labels": LABELS + 0.5}, "for regression, name them 'targets'"),
+        ({"inputs": REALS, "labels": np.ones((6, 3))}, "rows with a single 1"),
+        ({"inputs": REALS, "targets": REALS[:, 0, 0] * INFINITE}, "holds inf for sample 3"),
+        ({"inputs": with_nan(5)}, "sample 5, holds nan"),
+        ({"inputs": REALS.astype(float) * 1e39}, "sample 0, holds"),
+    ],
+)
+def test_arrays_that_do_not_fit(arrays: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=re.escape(said)):
+        whole(dataset_of_arrays(arrays, (IMAGE,)))
+
+
+def test_inputs_of_different_lengths() -> None:
+    with pytest.raises(DataError, match="different numbers of samples: 5, 6;"):
+        dataset_of_arrays({"image": REALS, "row": np.ones((5, 3))}, (IMAGE, ROW))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("a,b,c,target\n", "holds no sample"),
+        ("1,2,3,4\n5,6,7,8\n", "has no header"),
+        ("a,b,target\n1,2,0\n", "has 2 columns besides 'target'"),
+        ("a,b,c,target\n1,2,3,0\n1,2,3\n", "row 2, has 3 cells"),
+        ("a,b,c,target\n1,,3,0\n", "row 1, column 'b' is empty"),
+        ("a,b,c,target\n1,red,3,0\n", "row 1, column 'b' is 'red', which is not a number"),
+        ("a,b,c,target\n1,nan,3,0\n", "row 1, column 'b' is nan; give a finite number"),
+        ("a,b,c,target\n1,2,3,0\n1,2,3,\n", "is empty in row 2"),
+        ("a,b,target,target\n1,2,3,4\n", "several columns 'target'"),
+    ],
+)
+def test_tables_that_do_not_fit(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "d.csv").write_text(text)
+    with pytest.raises(DataError, match=re.escape(said)):
+        load_dataset(tmp_path / "d.csv", (ROW,))
+
+
+def empty(folder: Path) -> None:
+    (folder / "d").mkdir()
+
+
+def empty_class(folder: Path) -> None:
+    (folder / "d" / "cat").mkdir(parents=True)
+
+
+def a_picture(folder: Path) -> None:
+    (folder / "d" / "cat").mkdir(parents=True)
+    (folder / "d" / "cat" / "a.tiff").write_bytes(b"II")
+
+
+def short_file(folder: Path) -> None:
+    (folder / "d" / "cat").mkdir(parents=True)
+    (folder / "d" / "cat" / "a.bin").write_bytes(bytes(15))
+
+
+def table(text: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (folder / "d").mkdir()
+        (folder / "d" / "a.bin").write_bytes(bytes(16))
+        (folder / "d" / "y_labels.csv").write_text(text)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (empty, "holds no folders and no y_labels.csv"),
+        (empty_class, "holds no sample"),
+        (a_picture, "a.tiff is not a sample"),
+        (short_file, "gives 15 bytes for a sample"),
+        (table("a.bin,2\n"), "row 1 is 'a.bin,2'; give file,classes,label"),
+        (table("a.bin,2,2\n"), "has label 2 of 2 classes"),
+        (table("a.bin,2,1,32,4\n"), "less than a window of 32 bytes"),
+        (table("b.bin,2,1\n"), "b.bin: No such file"),
+        (table(""), "holds no sample"),
+        (lambda folder: (folder / "d").write_text("x"), "is not a dataset"),
+        (lambda folder: None, "is not a dataset"),
+    ],
+)
+def test_folders_that_do_not_fit(tmp_path: Path, make: Callable[[Path], object], said: str) -> None:
+    make(tmp_path)
+    with pytest.raises(DataError, match=re.escape(said)):
+        load_dataset(tmp_path / "d", (IMAGE,)).batch(0, 1)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole.npz", inputs=REALS)
+    np.save(tmp_path / "whole.npy", REALS)
+    (tmp_path / "d.csv").write_bytes(b"a,b,c\n1,2,\xff\n")
+    np.savez(tmp_path / "objects.npz", inputs=np.array([None, {}], object))
+    for name in ("whole.npz", "whole.npy"):
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name.replace("whole", "cut")).write_bytes(data[: len(data) // 2])
+    for name in ("cut.npz", "cut.npy", "objects.npz", "d.csv", "missing.npz"):
+        one = ROW if name == "d.csv" else FLOATS
+        with pytest.raises(DataError, match=name):
+            load_dataset(tmp_path / name, (one,))
