@@ -1,6 +1,6 @@
 """The cache's folders: an entry is complete or absent, locked while it is used, removed when old.
 
-    CACHE/images/KEY/lock ...      modules, objects and zephyr in the same way
+    CACHE/images/KEY/lock ...      conversions, modules, objects and zephyr in the same way
 
 An object that was made from an entry holds a shared lock on it as long as the object lives. The
 lock ends with the process. ``trim`` skips locked entries. An entry is renamed into its
@@ -32,6 +32,8 @@ _MIB = 1 << 20
 MOST_BYTES: Mapping[str, int] = {
     "images": 512 * _MIB,
     "modules": 256 * _MIB,
+    # Model files of other formats, as .tflite files or Relax models.
+    "conversions": 256 * _MIB,
     # The kernel of one board and one release of Zephyr.
     "zephyr": 512 * _MIB,
     # Plugins of QEMU: some hundred KiB for each version of QEMU.

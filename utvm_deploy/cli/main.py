@@ -31,6 +31,7 @@ VERBS = {
         "boards",
         "doctor",
         "inspect",
+        "convert",
         "compile",
         "project",
         "run",

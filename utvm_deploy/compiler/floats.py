@@ -8,6 +8,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.quantize_hint import quantize_command
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ def refuse_float(graph: Graph) -> None:
         if works_in_float(graph, operator):
             raise ModelError(
                 f"the model is not fully quantized: {_place(graph, operator)}, works in float32; "
-                "convert it to int8 as docs/guides/quantization.md shows, or allow float32"
+                f"quantize it ({quantize_command()}; docs/guides/quantization.md), or allow float32"
             )
 
 

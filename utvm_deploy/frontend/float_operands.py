@@ -8,6 +8,7 @@ from utvm_deploy.frontend.operands import bias_of
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
 from utvm_deploy.graph.model import Tensor
+from utvm_deploy.graph.quantize_hint import quantize_command
 
 # The schema's numbers of fused activations, which never change. The reference also limits NONE and
 # RELU: infinities become the largest finite numbers.
@@ -42,7 +43,8 @@ def float_weights_of(
     if weights.dtype in ("int8", "uint8", "int4"):
         raise op.unsupported(
             f"weights '{weights.name}' are {weights.dtype}, but activations are float32, as in "
-            "models with dynamic range quantization; start from the float model"
+            "models with dynamic range quantization; start from the float model: "
+            f"{quantize_command()}"
         )
     floats(op, weights)
     if weights.data is None and not computed:

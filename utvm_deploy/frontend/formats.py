@@ -4,6 +4,7 @@
 
 So all of them share one reader, one graph and one oracle. Other people's C++ reads them, which may
 crash, take all memory or never end on a hostile file. So it runs in a child process with limits.
+What it made is kept in the cache (``kept_conversions.py``).
 """
 
 from __future__ import annotations
@@ -25,10 +26,17 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.given_shapes import given_shapes, shapes_given
+from utvm_deploy.frontend.kept_conversions import (
+    conversion_key,
+    keep_conversion,
+    kept_conversion,
+)
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
+from utvm_deploy.graph.quantize_hint import quantize_command
+from utvm_deploy.relax.facts import is_relax
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,9 @@ CONVERTERS: Mapping[str, Converter] = {
     ".pt2": Converter(load_torch, torch_to_tflite),
     ".relax": Converter(load_relax, relax_file),
 }
+
+#: The formats whose quantized models become .tflite files.
+QUANTIZED = (".onnx", ".pt2")
 
 # PyTorch takes five seconds to load; a loaded machine may need many times that.
 _START_TIMEOUT_S = 120.0
@@ -72,9 +83,37 @@ def converted(path: Path) -> bytes | None:
     return _converted(path, hashlib.sha256(model_bytes(path)).hexdigest(), shapes)
 
 
+def quantized_tflite(path: Path) -> bytes:
+    """The .tflite file that a quantized model of another format becomes.
+
+    Raises ModelError for a float model and for files that are or become something else.
+    """
+    ending = path.suffix.lower()
+    if ending not in QUANTIZED:
+        kinds = " and ".join(QUANTIZED)
+        if ending == ".tflite":
+            raise ModelError(f"{path} is a .tflite file already; only {kinds} files are converted")
+        raise ModelError(f"{path} cannot become a .tflite file; only {kinds} files can")
+    data = converted(path)
+    if data is None or is_relax(data):
+        raise ModelError(f"{path} is a float model; quantize it: {quantize_command(path)}")
+    return data
+
+
 @lru_cache(maxsize=4)
-def _converted(path: Path, _content: str, shapes: str) -> bytes:
-    """Once for the import and for the oracle."""
+def _converted(path: Path, content: str, shapes: str) -> bytes:
+    """Once for the import and for the oracle, and once for all verbs."""
+    key = conversion_key(path.name, content, shapes)
+    data = kept_conversion(key)
+    if data is None:
+        data = _convert(path, shapes)
+        if not process.is_dry_run():
+            keep_conversion(key, data)
+    return data
+
+
+def _convert(path: Path, shapes: str) -> bytes:
+    """The conversion in its child process."""
     with TemporaryFolder("utvm-convert") as folder:
         if shapes_given():
             (folder / _SHAPES).write_text(shapes, encoding="utf-8")

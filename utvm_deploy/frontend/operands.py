@@ -9,6 +9,7 @@ import numpy as np
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.attributes import Attributes, Clamp, Padding
 from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.quantize_hint import quantize_command
 
 #: Ends of the types that are computed on.
 LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
@@ -62,7 +63,7 @@ def quantized(
     if tensor.dtype == "uint8" and "uint8" not in types:
         raise op.unsupported(
             f"tensor '{tensor.name}' is uint8, as in legacy quantized models, which no kernel "
-            "computes on; convert the model to int8 as docs/guides/quantization.md shows"
+            f"computes on; quantize the float model to int8: {quantize_command()}"
         )
     if tensor.dtype not in types:
         accepted = f"{' and '.join(types)} {'is' if len(types) == 1 else 'are'}"

@@ -15,9 +15,9 @@ from utvm_deploy.frontend.qdq import Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once
 from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
+from utvm_deploy.graph.quantize_hint import quantize_command
 
 _INSTALL = "pip install 'utvm-deploy[torch]'"
-_RECIPE = "docs/guides/other-formats.md shows how to quantize with PT2E"
 
 
 def load_torch(path: Path) -> Any:
@@ -90,7 +90,7 @@ class _Reader:
         if problems:
             raise all_at_once(problems)
         if not any(node.kind == "QuantizeLinear" for node in self.nodes):
-            raise ModelError(f"the model is not quantized; {_RECIPE}")
+            raise ModelError(f"the model is not quantized; run {quantize_command('MODEL.pt2')}")
         for name in inputs:
             if name not in self.tensors.shapes:
                 raise ModelError(
