@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from host_model import HostModel
 from relax_operators import (
+    EXACT,
     OPERATORS,
+    SUM,
     Case,
     Given,
     constant,
@@ -92,6 +94,7 @@ def test_all_operators_on_the_host_and_on_boards(start: int, tmp_path: Path) -> 
     ("make", "said"),
     [
         (op.nonzero, "relax.nonzero, which makes .*, has an output whose shape depends on values"),
+        (op.median, "median .it calls tvm.contrib.sort.argsort, which only TVM's runtime has."),
         (op.unique, "relax.unique, which makes .*, has an output whose shape depends on values"),
         (
             lambda x: op.astype(op.astype(x, "float16"), "float32"),
@@ -142,3 +145,30 @@ def test_a_split_behind_a_product() -> None:
     )
     graph = utvm_deploy.from_relax(module_of([case]))
     assert [operator.kind for operator in graph.operators] == ["FULLY_CONNECTED", "CALL_TIR"]
+
+
+#: What needs more than TVM's C generator and fusion do by themselves. Inputs have these names.
+ODD = (
+    Case("scan of one dimension", (Given((7,)),), lambda x: op.cumsum(x, axis=0)),
+    Case("scan of all elements", (Given((3, 4)),), lambda x: op.cumsum(x), SUM),
+    Case("remainder", (Given((3, 40)),), lambda x: op.mod(x, relax.const(-0.7)), EXACT),
+    Case(
+        "scatter",
+        (Given((3, 4)), Given((1, 4))),
+        lambda x, new: op.scatter_elements(x, relax.const(np.array([[0, 1, 2, 0]])), new, axis=0),
+        EXACT,
+    ),
+    # Its windows differ in size.
+    Case("adaptive pool", (Given((1, 3, 7, 8)),), lambda x: op.nn.adaptive_avg_pool2d(x, (2, 3))),
+    Case(
+        "2 limits: größer, kleiner",
+        (Given((2, 5)),),
+        lambda x: op.clip(op.matmul(x, constant(5, 3)), 1.0, -1.0),
+        EXACT,
+    ),
+)
+
+
+@pytest.mark.tools
+def test_odd_operators_on_the_host(tmp_path: Path) -> None:
+    check_on_host(ODD, tmp_path)

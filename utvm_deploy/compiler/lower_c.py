@@ -34,6 +34,8 @@ from utvm_deploy.kernels.contract.math_functions import math_texts
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
 _IMPORT_KEY = "pragma_import_c"
+# What a name in C may not have.
+_NO_NAME = re.compile(r"^(?=[0-9])|[^A-Za-z0-9_]|^restrict$")
 #: Types of buffers that C has, or that <stdint.h> and <stdbool.h> give it.
 _TYPES = re.compile(r"u?int(8|16|32|64)|float(32|64)|bool")
 
@@ -61,7 +63,10 @@ def lower_to_c(
             parameters.append(parameter)
             writable.append(True)
             continue
-        pointer = tirx.Var(parameter.name, PointerType(PrimType(parameter.dtype)))
+        # Buffers of a Relax module have the names of its variables, which may be any text.
+        pointer = tirx.Var(
+            _NO_NAME.sub("_", parameter.name), PointerType(PrimType(parameter.dtype))
+        )
         parameters.append(pointer)
         declarations.append(tir.DeclBuffer(parameter, data=pointer))
         writable.append(any(parameter.same_as(w) for w in written))

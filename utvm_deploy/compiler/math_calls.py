@@ -57,7 +57,14 @@ def with_own_functions(statement: Any, kernel: str) -> Any:
             return call
         return tirx.call_pure_extern(str(call.ty), f"utvm_{name}", *call.args[1:])
 
-    mapped = tvm_ffi.structural_map(statement, (ir.Call, renamed))
+    def remainder(value: Any) -> Any:
+        # TVM's C generator prints the remainder of two floats as a call of C's fmod.
+        name = {"float32": "fmodf", "float64": "fmod"}.get(str(value.ty))
+        if name is None:
+            return value
+        return renamed(tirx.call_pure_extern(str(value.ty), name, value.a, value.b))
+
+    mapped = tvm_ffi.structural_map(statement, ((ir.Call, renamed), (tirx.Mod, remainder)))
     if refused:
         advice = "" if refused[0].endswith("float32") else "; convert the model to float32"
         raise CompileError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, relax, tirx
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
@@ -71,12 +72,24 @@ def shown_shape(extents: Sequence[Any]) -> str:
 
 
 def _check_control_flow(main: Any) -> None:
+    if not main.is_pure:
+        raise UnsupportedOperator(
+            "the function 'main' is not pure; remove what has side effects, such as print and "
+            "assert_op"
+        )
     for block in main.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, relax.If):
                 raise UnsupportedOperator(
                     f"'{binding.var.name}' is the result of an if; only modules without control "
                     "flow are supported"
+                )
+            if isinstance(getattr(binding.value, "op", None), ir.GlobalVar):
+                raise UnsupportedOperator(
+                    f"'{binding.var.name}' is the result of a call of "
+                    f"'{binding.value.op.name_hint}'; only a function 'main' that calls no other "
+                    "Relax function is supported: put that function in its place with "
+                    "Function.inline_functions"
                 )
 
 
@@ -123,6 +136,18 @@ def _name(value: Any) -> str:
     return str(value.op.name)
 
 
+def _packed(function: Any) -> str:
+    """The packed function that a PrimFunc calls; empty if it calls none."""
+    found: list[str] = []
+
+    def visit(call: Any) -> None:
+        if str(getattr(call.op, "name", "")) in ("tirx.tvm_call_packed", "tirx.tvm_call_cpacked"):
+            found.append(str(call.args[0].value))
+
+    tvm_ffi.structural_walk(function.body, (ir.Call, visit))
+    return found[0] if found else ""
+
+
 def _told(problems: Sequence[str]) -> str:
     told = "; ".join(problems[:MAX_TOLD])
     more = len(problems) - MAX_TOLD
@@ -134,16 +159,18 @@ def check_lowered(module: Any) -> None:
     problems: list[str] = []
     for block in module["main"].body.blocks:
         for binding in block.bindings:
-            if problem := _problem(binding):
+            if problem := _problem(module, binding):
                 problems.append(f"{problem}, which makes '{binding.var.name}'")
     if problems:
         raise UnsupportedOperator(f"TVM cannot lower these operators to kernels: {_told(problems)}")
 
 
-def _problem(binding: Any) -> str:
+def _problem(module: Any, binding: Any) -> str:
     value = binding.value
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return ""
+    if value.op.name == "relax.call_tir" and (called := _packed(module[value.args[0]])):
+        return f"{_name(value)} (it calls {called}, which only TVM's runtime has)"
     if value.op.name in ("relax.call_tir", "relax.call_pure_packed", "relax.reshape"):
         return ""
     return str(value.op.name)

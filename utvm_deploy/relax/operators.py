@@ -219,7 +219,9 @@ def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
         return chain.limited(bound, math.inf) if is_least else chain.limited(-math.inf, bound)
     if name == "relax.clip":
         least, most = (_number(argument) for argument in value.args[1:])
-        return None if least is None or most is None else chain.limited(least, most)
+        if least is None or most is None or not least <= most:
+            return None
+        return chain.limited(least, most)
     if name not in _AFFINE or chain.limits is not None or chain.weights is None:
         return None
     left, right = value.args

@@ -12,6 +12,7 @@ import logging
 from typing import Any
 
 import tvm
+from tvm import tirx
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
@@ -30,6 +31,29 @@ LAYOUTS = {
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
 
+_OPAQUE = 8  # TVM's number for functions that are fused with nothing
+
+
+@tvm.transform.module_pass(opt_level=0, name="KeepApart")
+class _KeepApart:
+    """Keeps PrimFuncs from fusion whose extents are of int32, as TVMScript makes them.
+
+    Those of TVM's operators are of int64, and FuseTIR fails on a buffer with both.
+    """
+
+    def transform_module(self, module: Any, _context: Any) -> Any:
+        """The module with such functions marked as opaque."""
+        for name, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and _has_narrow_extents(function):
+                module.update_func(name, function.with_attr("op_pattern", _OPAQUE))
+        return module
+
+
+def _has_narrow_extents(function: Any) -> bool:
+    shapes = (getattr(parameter, "shape", ()) for parameter in function.params)
+    return any(str(extent.ty) != "int64" for shape in shapes for extent in shape)
+
+
 _PREPARE = (
     t.CanonicalizeBindings(),
     t.DecomposeOpsForInference(),
@@ -47,6 +71,7 @@ _LAYOUT = (
 _LOWER = (
     t.LegalizeOps(dict(SORTS_AND_SCANS)),
     t.AnnotateTIROpPattern(),
+    _KeepApart(),
     t.FoldConstant(),
     t.RewriteDataflowReshape(),
     t.FuseOps(),

@@ -116,8 +116,9 @@ def _scanned(x: Any, axis: int, dtype: str, how: tuple[Any, int, bool], name: st
     def body(ins: Any, outs: Any) -> Any:
         with IRBuilder() as builder:
             source, result = (T.buffer_proxy(one) for one in (ins[0], outs[0]))
-            with T.grid(*shape[:axis], *shape[axis + 1 :]) as found:
-                others = [found] if isinstance(found, tirx.Var) else list(found)
+            # A loop of one step more, so that a single dimension has loops round its scan, too.
+            with T.grid(1, *shape[:axis], *shape[axis + 1 :]) as found:
+                _, *others = [found] if isinstance(found, tirx.Var) else found
 
                 def at(place: Any) -> tuple[Any, ...]:
                     return (*others[:axis], place, *others[axis:])

@@ -102,7 +102,7 @@ class _Maker:
         """The PrimFunc as TVM's JSON, and its products; equal functions have equal texts."""
         name = function.name_hint
         if name not in self._texts:
-            plain = _rooted(self._module[function].without_attr("global_symbol"))
+            plain = _plain(self._module[function].without_attr("global_symbol"))
             self._texts[name] = str(tvm.ir.save_json(plain)), macs_of(plain)
         return self._texts[name]
 
@@ -166,19 +166,26 @@ class _Maker:
         return (self._operand(expression),)
 
 
-def _rooted(function: Any) -> Any:
-    """The function with a root block, which schedules begin at; a scan is a block without one."""
+def _plain(function: Any) -> Any:
+    """The function as our schedules take it: no offsets of buffers, and a root block."""
+    # TVM's kernels in plain loops, such as scatter, allow that their buffers begin anywhere.
+    at_zero = {
+        parameter: tirx.decl_buffer(parameter.shape, parameter.dtype, parameter.name)
+        for parameter in function.params
+        if isinstance(getattr(parameter, "elem_offset", None), tirx.Var)
+    }
+    if at_zero:
+        function = function.specialize(at_zero)
     body = function.body
-    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint == "root":
+    if isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root":
         return function
     root = s_tir.SBlock([], [], [], "root", body)
-    rooted = tirx.PrimFunc(
+    return tirx.PrimFunc(
         function.params,
         s_tir.SBlockRealize([], True, root),
         function.ret_type,
         function.attrs,
     )
-    return rooted
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:

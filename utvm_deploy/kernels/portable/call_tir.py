@@ -41,7 +41,7 @@ class TirKernel:
 def lower_call_tir(op: Operation) -> KernelCall:
     """The call of a PrimFunc; all of its inputs are passed."""
     a = op.attributes(CallTir)
-    label = re.sub(r"\W", "_", a.name)[:_MOST_NAME].strip("_") or "tir"
+    label = re.sub(r"[^A-Za-z0-9_]", "_", a.name)[:_MOST_NAME].strip("_") or "tir"
     kernel = TirKernel(label, a.text)
     return op.call(kernel, inputs=range(len(op.operator.inputs)), macs=a.macs)
 

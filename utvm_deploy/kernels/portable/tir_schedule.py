@@ -40,7 +40,8 @@ def schedule_tir(sch: Any) -> str:
     tiled = sum(_tile_if_possible(sch, block) for block in _blocks(sch))
     joined = sum(_join(sch, block) for block in reversed(_blocks(sch)))
     for block in _blocks(sch):
-        _begin(sch, block)
+        for nested in sch.get_child_blocks(block) or (block,):
+            _begin(sch, nested)
     done = [
         f"{count} {what}"
         for count, what in (
