@@ -22,6 +22,7 @@ from utvm_deploy.frontend import (
     qdq_weighted,
 )
 from utvm_deploy.frontend.qdq import Array, Node, QdqModel
+from utvm_deploy.frontend.qdq_constants import FOLDS
 from utvm_deploy.frontend.qdq_functions import LOGIC
 from utvm_deploy.frontend.qdq_job import (
     NONE,
@@ -210,6 +211,10 @@ class _Converter:
                     self.values[node.outputs[0]] = replace(product, arguments=merged)
                     return
         arguments = tuple(self._settled(node, i) if n else None for i, n in enumerate(node.inputs))
+        known = [value.real for value in arguments if isinstance(value, Constant)]
+        if len(known) == len(arguments) and node.kind in FOLDS:
+            self.values[node.outputs[0]] = Constant(FOLDS[node.kind](node, *known))
+            return
         low, high = -math.inf, math.inf
         if node.kind in ("Relu", "Clip"):
             low, high = self._limits(node)

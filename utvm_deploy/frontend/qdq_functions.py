@@ -207,7 +207,7 @@ def softsign(job: Job) -> Quantized:
 def _operands(job: Job, scales: tuple[Scale | None, ...]) -> tuple[list[int], bool]:
     """Tensors of one rank and order; of a scale, where one is given. And whether channels are last.
 
-    Constants without a scale of their own get that of the first activation.
+    Constants without a scale get that of the first activation.
     """
     store, rank = job.store, len(job.shape)
     values = [job.value(i) for i in range(len(scales))]

@@ -165,25 +165,18 @@ def slices(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Slice, with steps."""
-    x = store.settled(activation(node, _first(node, values)))
+    known = _first(node, values)
+    if isinstance(known, Constant) and known.axis is None:
+        rank = known.data.ndim
+        parts = _parts(node, values, known.data.shape)
+        places = tuple(parts.get(axis, slice(None)) for axis in range(rank))
+        return [replace(known, data=known.data[places])]
+    x = store.settled(activation(node, known))
     rank = len(x.shape)
-    lists = []
-    for position, what in ((1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")):
-        value = values[position] if position < len(values) else None
-        if value is None:
-            lists.append(node.integers(what, ()))
-        else:
-            data = constant(node, value, what).data.reshape(-1)
-            lists.append(tuple(int(v) for v in data))
-    starts, ends, axes, steps = lists
-    axes = axes or tuple(range(len(starts)))
-    steps = steps or (1,) * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise node.damaged("its starts, ends, axes and steps are not equally many")
     begin, stop, stride = [0] * rank, list(store.stored(x)), [1] * rank
-    for first, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for axis, part in _parts(node, values, x.shape).items():
         place = stored_axis(axis, rank, x.is_last)
-        begin[place], stop[place], stride[place] = slice(first, end, step).indices(stop[place])
+        begin[place], stop[place], stride[place] = part.indices(stop[place])
     name = node.outputs[0]
     # Backwards to the very first, whose end -1 would mean the last.
     end_mask = sum(1 << place for place in range(rank) if stop[place] < 0)
@@ -215,10 +208,40 @@ def slices(
     ]
 
 
+def _parts(
+    node: Node, values: Sequence[Value | None], shape: tuple[int, ...]
+) -> Mapping[int, slice]:
+    """What is cut out of each axis that the operator names."""
+    lists = []
+    for position, what in ((1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")):
+        value = values[position] if position < len(values) else None
+        if value is None:
+            lists.append(node.integers(what, ()))
+        else:
+            data = constant(node, value, what).data.reshape(-1)
+            lists.append(tuple(int(v) for v in data))
+    starts, ends, axes, steps = lists
+    axes = axes or tuple(range(len(starts)))
+    steps = steps or (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise node.damaged("its starts, ends, axes and steps are not equally many, or a step is 0")
+    if any(not -len(shape) <= axis < len(shape) for axis in axes):
+        raise node.damaged(f"its axes {axes} are not dimensions of {shape}")
+    return {
+        axis % len(shape): slice(first, end, step)
+        for first, end, axis, step in zip(starts, ends, axes, steps, strict=True)
+    }
+
+
 def split(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Split into parts, equal or not."""
+    known = _first(node, values)
+    if isinstance(known, Constant) and known.axis is None:
+        axis = node.integer("axis", 0) % known.data.ndim
+        ends = np.cumsum([shapes[name][axis] for name in node.outputs])[:-1]
+        return [replace(known, data=part) for part in np.split(known.data, ends, axis)]
     x = store.settled(activation(node, _first(node, values)))
     rank = len(x.shape)
     axis = node.integer("axis", 0) % rank

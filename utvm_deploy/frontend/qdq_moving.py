@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq import Node
+from utvm_deploy.frontend.qdq import Array, Node
 from utvm_deploy.frontend.qdq_job import activation
 from utvm_deploy.frontend.qdq_values import (
     FLOAT,
@@ -59,6 +60,12 @@ def tile(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Tile, and Expand, which repeats what has an extent of one."""
+    known = _given(node, values, 0)
+    if isinstance(known, Constant) and known.axis is None:
+        shape = shapes[node.outputs[0]]
+        padded: Array = known.data.reshape((1,) * (len(shape) - known.data.ndim) + known.data.shape)
+        counts = tuple(out // size for out, size in zip(shape, padded.shape, strict=True))
+        return [replace(known, data=np.tile(padded, counts))]
     data, scale = _source(store, node, values, 0)
     name = node.outputs[0]
     shape = shapes[name]

@@ -6,9 +6,14 @@ the same, so that both formats share one conversion.
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.qdq import Node, QdqModel
@@ -17,6 +22,16 @@ from utvm_deploy.frontend.qdq_job import all_at_once
 from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
 from utvm_deploy.graph.quantize_hint import quantize_command
 
+#: Calls that make a constant of one number; NaN: of their last argument.
+FILLED: Mapping[str, float] = {
+    "full": math.nan,
+    "full_like": math.nan,
+    "ones": 1.0,
+    "ones_like": 1.0,
+    "scalar_tensor": math.nan,
+    "zeros": 0.0,
+    "zeros_like": 0.0,
+}
 _INSTALL = "pip install 'utvm-deploy[torch]'"
 
 
@@ -44,9 +59,63 @@ def torch_to_tflite(path: Path) -> bytes:
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
     try:
-        return convert(_Reader(program, path.stem).read(), f"converted from {path.name}")
+        model = _Reader(decomposed(torch, program), path.stem).read()
+        return convert(model, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+
+
+def decomposed(torch: Any, program: Any) -> Any:
+    """The exported program with every operator that is not in STATEMENTS in terms of others.
+
+    Recurrent layers are unrolled, and attention becomes matrix products and a softmax. PyTorch's
+    decompositions do that, but for those here.
+    """
+    calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    known = {*STATEMENTS, *FILLED}
+    if all(target is operator.getitem or aten_name(target) in known for target in calls):
+        return program
+    table = torch.export.default_decompositions()
+    for target in list(table):
+        if aten_name(target) in known:
+            table.pop(target)
+    aten = torch.ops.aten
+    table[aten.scaled_dot_product_attention.default] = partial(_attention, torch)
+    table[aten.var.correction] = partial(_variance, torch)
+    return program.run_decompositions(table)
+
+
+def _attention(
+    torch: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query * scale @ key^T + mask) @ value; PyTorch's also guards rows without a key."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(attn_mask.logical_not(), -torch.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.matmul(torch.softmax(scores, -1), value)
+
+
+def _variance(
+    torch: Any, x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    axes = list(range(x.dim())) if dim is None else list(dim)
+    count = math.prod(x.shape[axis] for axis in axes)
+    centred = x - x.mean(axes, keepdim=True)
+    share = count / max(count - (1 if correction is None else correction), 1)
+    return (centred * centred).mean(axes, keepdim=keepdim) * share
 
 
 def register_quantizers() -> None:
@@ -83,6 +152,8 @@ class _Reader:
             if node.op == "placeholder" and node.name in inputs:
                 types[node.name] = str(node.meta["val"].dtype).removeprefix("torch.")
             elif node.op == "call_function":
+                if self._is_filled(node):
+                    continue
                 try:
                     self._call(node, index)
                 except UnsupportedOperator as exc:
@@ -118,6 +189,18 @@ class _Reader:
                 tensor = stored.get(target)
                 if tensor is not None:
                     self.tensors.constants[str(name)] = tensor.detach().cpu().numpy()
+
+    def _is_filled(self, node: Any) -> bool:
+        """Whether a call makes a constant of one number, which is noted."""
+        value = FILLED.get(aten_name(node.target))
+        if value is None:
+            return False
+        number = next((a for a in reversed(node.args) if isinstance(a, int | float)), 0.0)
+        made = node.meta["val"]
+        dtype = str(made.dtype).removeprefix("torch.")
+        filled = np.full(tuple(made.shape), number if math.isnan(value) else value, dtype)
+        self.tensors.constants[str(node.name)] = filled
+        return True
 
     def _note_shape(self, node: Any) -> None:
         value = node.meta.get("val")

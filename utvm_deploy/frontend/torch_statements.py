@@ -93,9 +93,9 @@ def aten_name(target: Any) -> str:
 def _quantizer(tensors: Tensors, call: Call) -> Stated:
     is_quantize = str(call.node.target).split(".")[1].startswith("quantize")
     dtype = str(call["dtype"] or "torch.int8").removeprefix("torch.")
-    if dtype not in ("int8", "uint8", "int32"):
+    if dtype not in ("int8", "uint8", "int16", "int32"):
         raise Node(call.index, aten_name(call.node.target), (), (call.name,)).unsupported(
-            f"it is of {dtype}; only int8 and uint8 are supported"
+            f"it is of {dtype}; only int8, uint8 and int16 are supported"
         )
     scale, zero = call["scale"], call["zero_point"]
     if "scales" in call.arguments:
@@ -117,8 +117,7 @@ def _quantizer(tensors: Tensors, call: Call) -> Stated:
 
 def _convolution(tensors: Tensors, call: Call) -> Stated:
     spatial = tensors.rank(str(call["weight"])) - 2
-    if call["transposed"]:
-        raise Node(call.index, "convolution", (), (call.name,)).unsupported("it is transposed")
+    is_transposed = bool(call["transposed"]) or "transpose" in aten_name(call.node.target)
     padding: Any = call["padding"]
     attributes: dict[str, Attribute] = {
         "strides": call.integers("stride", spatial, 1),
@@ -130,9 +129,9 @@ def _convolution(tensors: Tensors, call: Call) -> Stated:
     else:
         attributes["pads"] = call.integers("padding", spatial, 0) * 2
     inputs = [str(call["input"]), str(call["weight"])]
-    return Stated(
-        "Conv", (*inputs, str(call["bias"])) if call["bias"] else tuple(inputs), attributes
-    )
+    if call["bias"]:
+        inputs.append(str(call["bias"]))
+    return Stated("ConvTranspose" if is_transposed else "Conv", tuple(inputs), attributes)
 
 
 def _linear(tensors: Tensors, call: Call) -> Stated:
@@ -207,6 +206,135 @@ def _pool(kind: str) -> Statement:
         return Stated(kind, (str(call["self"]),), attributes)
 
     return state
+
+
+def _leaky(tensors: Tensors, call: Call) -> Stated:
+    slope = call["negative_slope"]
+    return Stated("LeakyRelu", (str(call["self"]),), {"alpha": 0.01 if slope is None else slope})
+
+
+def _elu(tensors: Tensors, call: Call) -> Stated:
+    kind = aten_name(call.node.target)
+    alpha = call["alpha"]
+    attributes: dict[str, Attribute] = {} if alpha is None else {"alpha": float(alpha)}
+    return Stated(kind.capitalize(), (str(call["self"]),), attributes)
+
+
+def _hard_sigmoid(tensors: Tensors, call: Call) -> Stated:
+    return Stated("HardSigmoid", (str(call["self"]),), {"alpha": 1 / 6, "beta": 0.5})
+
+
+def _gelu(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Gelu", (str(call["self"]),), {"approximate": call["approximate"] or "none"})
+
+
+def _softplus(tensors: Tensors, call: Call) -> Stated:
+    if call["beta"] not in (None, 1, 1.0):
+        raise Node(call.index, "softplus", (), (call.name,)).unsupported("its beta is not 1")
+    return Stated("Softplus", (str(call["self"]),))
+
+
+def _layer_norm(tensors: Tensors, call: Call) -> Stated:
+    shape = tuple(call["normalized_shape"])
+    epsilon = call["eps"] if call["eps"] is not None else 1e-5
+    attributes: dict[str, Attribute] = {"axis": -len(shape), "epsilon": float(epsilon)}
+    kind = "RMSNormalization" if "rms" in aten_name(call.node.target) else "LayerNormalization"
+    return Stated(kind, _with_parameters(call, str(call["input"])), attributes)
+
+
+def _group_norm(tensors: Tensors, call: Call) -> Stated:
+    epsilon = call["eps"] if call["eps"] is not None else 1e-5
+    groups = {"num_groups": int(call["num_groups"]), "epsilon": float(epsilon)}
+    return Stated("GroupNormalization", _with_parameters(call, str(call["input"])), groups)
+
+
+def _instance_norm(tensors: Tensors, call: Call) -> Stated:
+    if call["running_mean"] and not call["use_input_stats"]:
+        return _batch_norm(tensors, call)
+    epsilon = {"epsilon": float(call["eps"])}
+    return Stated("InstanceNormalization", _with_parameters(call, str(call["input"])), epsilon)
+
+
+def _with_parameters(call: Call, source: str) -> tuple[str, ...]:
+    """The source, and weight and bias where there are any; an absent one is ''."""
+    names = [str(call[key]) if call[key] else "" for key in ("weight", "bias")]
+    while names and not names[-1]:
+        names.pop()
+    return (source, *names)
+
+
+def _batch_norm(tensors: Tensors, call: Call) -> Stated:
+    channels = tensors.shape(str(call["input"]))[1]
+    default = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+    names = [
+        str(call[key])
+        if call[key]
+        else tensors.constant(np.full(channels, value), np.float32, f"{call.name}_{key}")
+        for key, value in default.items()
+    ]
+    return Stated(
+        "BatchNormalization", (str(call["input"]), *names), {"epsilon": float(call["eps"])}
+    )
+
+
+def _power(tensors: Tensors, call: Call) -> Stated:
+    names = [tensors.operand(call[key], f"{call.name}_{key}") for key in ("self", "exponent")]
+    return Stated("Pow", tuple(names))
+
+
+def _division(tensors: Tensors, call: Call) -> Stated:
+    if call["rounding_mode"] is not None:
+        raise Node(call.index, "div", (), (call.name,)).unsupported("it rounds its quotients")
+    return _binary("Div")(tensors, call)
+
+
+def _where(tensors: Tensors, call: Call) -> Stated:
+    choices = [tensors.operand(call[key], f"{call.name}_{key}") for key in ("self", "other")]
+    return Stated("Where", (str(call["condition"]), *choices))
+
+
+def _masked_fill(tensors: Tensors, call: Call) -> Stated:
+    fill = tensors.operand(call["value"], f"{call.name}_value")
+    return Stated("Where", (str(call["mask"]), fill, str(call["self"])))
+
+
+def _embedding(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Gather", (str(call["weight"]), str(call["indices"])), {"axis": 0})
+
+
+def _index_select(tensors: Tensors, call: Call) -> Stated:
+    return Stated("Gather", (str(call["self"]), str(call["index"])), {"axis": int(call["dim"])})
+
+
+def _select(tensors: Tensors, call: Call) -> Stated:
+    index = tensors.constant(int(call["index"]), np.int64, f"{call.name}_index")
+    return Stated("Gather", (str(call["self"]), index), {"axis": int(call["dim"])})
+
+
+def _place(kind: str) -> Statement:
+    def state(tensors: Tensors, call: Call) -> Stated:
+        if call["dim"] is None:
+            raise Node(call.index, kind, (), (call.name,)).unsupported("it names no dimension")
+        attributes = {"axis": int(call["dim"]), "keepdims": int(bool(call["keepdim"]))}
+        return Stated(kind, (str(call["self"]),), attributes)
+
+    return state
+
+
+def _repeat(tensors: Tensors, call: Call) -> Stated:
+    kind = "Expand" if "expand" in aten_name(call.node.target) else "Tile"
+    return Stated(kind, (str(call["self"]),))
+
+
+def _running_sum(tensors: Tensors, call: Call) -> Stated:
+    axis = tensors.constant(int(call["dim"]), np.int64, f"{call.name}_axis")
+    return Stated("CumSum", (str(call["self"]), axis))
+
+
+def _cast(tensors: Tensors, call: Call) -> Stated:
+    numbers = {"float32": 1, "int32": 6, "int64": 7, "bool": 9}
+    dtype = str(call["dtype"] or "torch.float32").removeprefix("torch.")
+    return Stated("Cast", (str(call["self"]),), {"to": numbers.get(dtype, 0)})
 
 
 def _adaptive_pool(tensors: Tensors, call: Call) -> Stated:
@@ -325,7 +453,9 @@ STATEMENTS: Mapping[str, Statement] = {
         ),
         _quantizer,
     ),
-    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _convolution),
+    **dict.fromkeys(
+        ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution"), _convolution
+    ),
     **dict.fromkeys(("matmul", "mm", "bmm"), _matmul),
     **dict.fromkeys(
         ("view", "reshape", "flatten", "squeeze", "unsqueeze", "_unsafe_view", "unflatten"), _view
@@ -338,7 +468,51 @@ STATEMENTS: Mapping[str, Statement] = {
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
     **dict.fromkeys(("constant_pad_nd", "pad"), _pad),
     **dict.fromkeys(("transpose", "t"), _transpose),
+    **dict.fromkeys(("elu", "selu", "celu"), _elu),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), _layer_norm),
+    **dict.fromkeys(("group_norm", "native_group_norm"), _group_norm),
+    **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _batch_norm),
+    **dict.fromkeys(("expand", "repeat", "expand_copy"), _repeat),
+    **dict.fromkeys(("to", "_to_copy"), _cast),
     "abs": _unary("Abs"),
+    "amin": _reduction("ReduceMin"),
+    "argmax": _place("ArgMax"),
+    "argmin": _place("ArgMin"),
+    "bitwise_and": _binary("And"),
+    "bitwise_not": _unary("Not"),
+    "bitwise_or": _binary("Or"),
+    "cos": _unary("Cos"),
+    "cumsum": _running_sum,
+    "div": _division,
+    "embedding": _embedding,
+    "eq": _binary("Equal"),
+    "exp": _unary("Exp"),
+    "floor": _unary("Floor"),
+    "ge": _binary("GreaterOrEqual"),
+    "gelu": _gelu,
+    "gt": _binary("Greater"),
+    "hardsigmoid": _hard_sigmoid,
+    "index_select": _index_select,
+    "instance_norm": _instance_norm,
+    "le": _binary("LessOrEqual"),
+    "log": _unary("Log"),
+    "logical_and": _binary("And"),
+    "logical_not": _unary("Not"),
+    "logical_or": _binary("Or"),
+    "lt": _binary("Less"),
+    "masked_fill": _masked_fill,
+    "mish": _unary("Mish"),
+    "ne": _binary("NotEqual"),
+    "pow": _power,
+    "prod": _reduction("ReduceProd"),
+    "reciprocal": _unary("Reciprocal"),
+    "rsqrt": _unary("Rsqrt"),
+    "select": _select,
+    "silu": _unary("Silu"),
+    "sin": _unary("Sin"),
+    "softplus": _softplus,
+    "sqrt": _unary("Sqrt"),
+    "where": _where,
     "adaptive_avg_pool2d": _adaptive_pool,
     "add": _binary("Add"),
     "addmm": _addmm,
@@ -348,7 +522,7 @@ STATEMENTS: Mapping[str, Statement] = {
     "clamp": _clamp("min", "max"),
     "hardswish": _unary("HardSwish"),
     "hardtanh": _clamp("min_val", "max_val"),
-    "leaky_relu": _unary("LeakyRelu", alpha="negative_slope"),
+    "leaky_relu": _leaky,
     "linear": _linear,
     "max_pool1d": _pool("MaxPool"),
     "max_pool2d": _pool("MaxPool"),
