@@ -141,6 +141,22 @@ def test_no_float_refuses_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "operator 2 (SIN)" in said and "docs/guides/quantization.md" in said
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["tune", "--board", "host", "--show-space"],
+        ["bench", "--board", "mps2_an500"],
+    ],
+)
+def test_no_float_of_tune_and_bench(
+    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = mixed_model().save(tmp_path / "model.tflite")
+    assert main([*argv, str(path), "--no-float"]) == 1
+    said = capsys.readouterr().err
+    assert "operator 2 (SIN)" in said and "works in float32" in said
+
+
 def test_no_float_takes_float32_at_the_ends(tmp_path: Path) -> None:
     m = ModelWriter()
     x = m.quantize(m.float_input((1, 8)), scale=0.1)

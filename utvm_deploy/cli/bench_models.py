@@ -54,12 +54,15 @@ class Comparing:
         records: Path | None,
         out: Output,
         progress: Progress,
+        *,
+        allow_float: bool = True,
     ) -> None:
         self._board = board
         self._libraries = libraries
         self._records = records
         self._out = out
         self._progress = progress
+        self._allow_float = allow_float
         self._is_alone = False
         self.ready: list[Ready] = []
         self.found: list[ModelComparison] = []
@@ -119,7 +122,9 @@ class Comparing:
         return Ready(path, graph, random_samples(graph, 1), ours, theirs)
 
     def _compile(self, path: Path, board: Board) -> tuple[CompiledModel, dict[str, CompiledModel]]:
-        ours = utvm_deploy.compile(path, board, scratch=AUTO, records=self._records)
+        ours = utvm_deploy.compile(
+            path, board, scratch=AUTO, records=self._records, allow_float=self._allow_float
+        )
         return ours, {
             library.label: utvm_deploy.compile(
                 path, board, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO

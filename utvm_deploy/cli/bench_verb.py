@@ -14,7 +14,12 @@ from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_board, add_verb, bo
 from utvm_deploy.cli.bench_models import Comparing
 from utvm_deploy.cli.bench_summary import bench_summary
 from utvm_deploy.cli.bench_text import overview, refused, report
-from utvm_deploy.cli.compile_options import add_cmsis_nn, add_records, cmsis_nn_builds_of
+from utvm_deploy.cli.compile_options import (
+    add_cmsis_nn,
+    add_no_float,
+    add_records,
+    cmsis_nn_builds_of,
+)
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
@@ -47,6 +52,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         several=True,
     )
     add_records(parser)
+    add_no_float(parser)
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
     )
@@ -66,7 +72,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if not libraries:
         check_recorded_core(board)
     with out.progress() as progress:
-        work = Comparing(board, libraries, args.records, out, progress)
+        work = Comparing(
+            board, libraries, args.records, out, progress, allow_float=not args.no_float
+        )
         work.check(args.models)
         if args.dry_run:
             return _dry_run(args, board, work)

@@ -57,7 +57,12 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         help="where layers have their scratch: in the arena, on the stack, or (auto) on the "
         "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
-    group.add_argument(
+    add_no_float(group)
+
+
+def add_no_float(parser: Any) -> None:
+    """--no-float."""
+    parser.add_argument(
         "--no-float",
         action="store_true",
         help="refuse a model with operators that compute in float32",

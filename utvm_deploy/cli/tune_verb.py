@@ -23,6 +23,7 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import (
     add_cmsis_nn,
+    add_no_float,
     add_optimize,
     add_plugin,
     backend_of,
@@ -36,6 +37,7 @@ from utvm_deploy.cli.steps import check_board
 from utvm_deploy.cli.tune_text import caption, kernel_rows, report
 from utvm_deploy.client.session_server import SCHEME
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
+from utvm_deploy.compiler.floats import refuse_float
 from utvm_deploy.compiler.options import KERNELS
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -83,6 +85,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_cmsis_nn(parser, "for --kernels cmsis-nn, ")
     add_plugin(parser)
     add_optimize(parser)
+    add_no_float(parser)
     parser.add_argument(
         "--seed", metavar="S", type=seed, default=0, help="of the search; default: %(default)s"
     )
@@ -150,6 +153,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     library = backend_of(args, board) if copy is None else cmsis_nn_backend(copy)
     custom = custom_of(args, board)
     graphs = [replace(simplify(load_model(path, custom)), name=path.stem) for path in args.models]
+    if args.no_float:
+        for graph in graphs:
+            refuse_float(graph)
     works = workload(graphs, board.cpu.kernel_core, library)
     if args.show_space:
         return _show_space(works, board, out)
