@@ -51,7 +51,10 @@ class ForkServer:
     def stand_in(self) -> SimpleNamespace:
         """What takes the place of ``process`` in the module."""
         return SimpleNamespace(
-            run=self.run, child_environment=process.child_environment, Completed=process.Completed
+            run=self.run,
+            child_environment=process.child_environment,
+            Completed=process.Completed,
+            is_dry_run=process.is_dry_run,
         )
 
     def run(

@@ -78,8 +78,9 @@ class OnnxWriter:
         unsigned: bool = False,
         wide: bool = False,
         per_channel: bool = True,
+        form: QuantFormat = QuantFormat.QDQ,
     ) -> Path:
-        """Write the model in QDQ form; ``wide`` has activations of 16 bits."""
+        """Write the model quantized; ``wide`` has activations of 16 bits."""
         types = {
             (False, False): QuantType.QInt8,
             (False, True): QuantType.QUInt8,
@@ -92,7 +93,7 @@ class OnnxWriter:
             source,
             target,
             _Reader([d if isinstance(d, int) else 1 for d in self.shape], self.seed),
-            quant_format=QuantFormat.QDQ,
+            quant_format=form,
             per_channel=per_channel,
             activation_type=types[wide, unsigned],
             weight_type=QuantType.QInt8,

@@ -15,6 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from fork_server import ForkServer
 from onnx import TensorProto, helper
 from onnx_writer import OnnxWriter
+from onnxruntime.quantization import QuantFormat
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
@@ -306,6 +307,43 @@ def test_float_operators_between_quantized_ones(tmp_path: Path, name: str) -> No
     ours, theirs, _ = _outputs(writer.quantized(tmp_path, build(writer)), samples=4)
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).max() <= 0.02 * np.ptp(theirs)
+
+
+def _with_shapes(writer: OnnxWriter) -> str:
+    """A reshape by what Shape says, as exporters write it."""
+    x = writer.conv("x", 6, 4, 3, 3)
+    batch = writer.add("Gather", writer.add("Shape", x), writer.constant(np.array([0])))
+    target = writer.add("Concat", batch, writer.constant(np.array([-1])), axis=0)
+    return str(writer.add("Gemm", writer.add("Reshape", x, target), writer.normal(168, 5)))
+
+
+QLINEAR: dict[str, tuple[tuple[int, ...], Callable[[OnnxWriter], str]]] = {
+    "mobile": ((1, 1, 16, 20), lambda w: _mobile(w)),
+    "grouped": ((1, 4, 16, 12), lambda w: _grouped(w)),
+    "products": (
+        IMAGE,
+        lambda w: w.add(
+            "Concat",
+            w.add("Mul", w.conv("x", 6, 3, 1, 1), w.add("Sigmoid", w.conv("x", 6, 3, 1, 1))),
+            w.add("LeakyRelu", w.conv("x", 6, 2, 1, 1), alpha=0.1),
+            w.add("AveragePool", w.conv("x", 6, 2, 1, 1), kernel_shape=[1, 1]),
+            axis=1,
+        ),
+    ),
+    "shapes": (IMAGE, _with_shapes),
+}
+
+
+@pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
+@pytest.mark.parametrize("name", QLINEAR)
+def test_qlinear_operators(tmp_path: Path, name: str, unsigned: bool) -> None:
+    shape, build = QLINEAR[name]
+    writer = OnnxWriter(shape)
+    path = writer.quantized(tmp_path, build(writer), unsigned=unsigned, form=QuantFormat.QOperator)
+    kinds = {node.op_type for node in onnx.load(path).graph.node}
+    assert kinds & {"QLinearConv", "QGemm", "QLinearMatMul"}
+    ours, theirs, step = _outputs(path, samples=4)
+    assert np.abs(ours - theirs).max() <= 3.01 * step
 
 
 #: Steps that some may be away: tables of LiteRT's have fewer bits than float32.

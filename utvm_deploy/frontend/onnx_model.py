@@ -11,6 +11,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.onnx_qlinear import without_qlinear
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.relax.from_onnx import relax_of_onnx
@@ -49,6 +50,7 @@ def onnx_to_model(path: Path) -> bytes:
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
+        proto = without_qlinear(onnx, proto)
         if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
             notes = _fix_shapes(onnx, proto)
             return relax_of_onnx(proto, notes).dumped()
@@ -141,6 +143,9 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         if node.op_type == "Constant":
             constants[node.output[0]] = _constant(onnx, node, index)
             continue
+        if _is_known(node, constants, shapes):
+            constants.update(_evaluated(onnx, proto, node, constants, shapes))
+            continue
         attributes = dict(_attributes(onnx, node))
         nodes.append(Node(index, node.op_type, tuple(node.input), tuple(node.output), attributes))
     types = tuple(_dtype(onnx, value) for value in inputs)
@@ -155,6 +160,48 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         tuple(value.name for value in graph.output),
         types,
     )
+
+
+def _is_known(node: Any, constants: Mapping[str, Array], shapes: Mapping[str, Any]) -> bool:
+    """Whether an operator depends on constants and shapes only."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear") or not node.input:
+        return False
+    if node.op_type == "Shape":
+        return shapes.get(node.input[0]) is not None
+    return all(name in constants for name in node.input if name)
+
+
+def _evaluated(
+    onnx: Any,
+    proto: Any,
+    node: Any,
+    constants: Mapping[str, Array],
+    shapes: Mapping[str, Any],
+) -> dict[str, Array]:
+    """What an operator on known values makes, by ONNX's reference."""
+    if node.op_type == "Shape":
+        extents = shapes[node.input[0]]
+        first, last = (
+            next((a.i for a in node.attribute if a.name == name), default)
+            for name, default in (("start", 0), ("end", len(extents)))
+        )
+        return {node.output[0]: np.array(extents[first:last], np.int64)}
+    from onnx.reference import ReferenceEvaluator
+
+    helper = onnx.helper
+    given = {name: constants[name] for name in node.input if name}
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
+        for name, data in given.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "known", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    try:
+        made = ReferenceEvaluator(model).run(None, given)
+    except Exception as exc:  # the evaluator has no class of errors
+        raise ModelError(f"operator {node.op_type}, which makes '{node.output[0]}': {exc}") from exc
+    return dict(zip((name for name in node.output if name), map(np.asarray, made), strict=True))
 
 
 def _without_contributed(onnx: Any, proto: Any) -> Any:
