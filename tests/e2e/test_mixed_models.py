@@ -19,6 +19,7 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
+from utvm_deploy.inspecting.islands import float_islands, float_operations
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.verifying.bisect import bisect
@@ -199,8 +200,48 @@ def test_a_core_without_fpu_gets_a_warning(
     assert "floating-point unit" not in caplog.text
 
 
-def test_inspect_names_the_float_operators(
+def two_islands() -> ModelWriter:
+    """SIN and a product of two inputs in float32, and int8 between them."""
+    m = mixed_model()
+    again = m.dequantize(m.outputs.pop())
+    shape = m.tensors[again].shape
+    exponential = m.tensor(shape, "float32")
+    m.operator("EXP", [again], [exponential])
+    m.output(m.quantize(exponential, scale=0.1))
+    return m
+
+
+def test_inspect_marks_float_islands_with_their_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["inspect", str(mixed_model().save(tmp_path / "model.tflite"))]) == 0
-    assert "float32: 2 of 6 operators: 2 (SIN), 3 (MUL)" in capsys.readouterr().out
+    path = str(two_islands().save(tmp_path / "model.tflite"))
+    assert main(["inspect", path]) == 0
+    said = capsys.readouterr().out
+    assert "float32: 3 of 9 operators: 2 (SIN), 3 (MUL), 7 (EXP); 864 operations" in said
+    assert "float island 1: 2 (SIN), 3 (MUL); 0 MACs, 576 operations, 2 conversions" in said
+    assert "float island 2: 7 (EXP); 0 MACs, 288 operations, 2 conversions at its ends" in said
+    assert main(["inspect", path, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["float_islands"] == [
+        {"operators": [2, 3], "conversions": [1, 4], "macs": 0, "operations": 576},
+        {"operators": [7], "conversions": [6, 8], "macs": 0, "operations": 288},
+    ]
+    marked = [(o["float_island"], o["float_operations"]) for o in facts["operators"]]
+    none = (None, None)
+    assert marked == [none, none, (1, 288), (1, 288), none, none, none, (2, 288), none]
+
+
+def test_inspect_counts_products_and_pools_of_float32(tmp_path: Path) -> None:
+    m = FloatWriter()
+    x = m.input((1, 6, 6, 4))
+    y = m.conv2d(x, RNG.normal(size=(8, 3, 3, 4)), RNG.normal(size=8))
+    y = m.max_pool(y, window=2, stride=2)
+    m.output(m.reshape(y, (1, 72)))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    (island,) = float_islands(graph)
+    assert [float_operations(graph, one) for one in graph.operators] == [
+        2 * 36 * 8 * 36,
+        72 * 4,
+        0,
+    ]
+    assert island.macs == 36 * 8 * 36 and island.conversions == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -129,8 +130,13 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
     if not found.ok:
         _report_problems(found, out)
         return
+    has_islands = _has_islands(found)
     out.table(
-        ["#", "operator", "detail", "output", "quantization", ">MACs", ">weights", ">live RAM"],
+        [
+            *("#", "operator", "detail", "output", "quantization"),
+            *((">island", ">float operations") if has_islands else ()),
+            *(">MACs", ">weights", ">live RAM"),
+        ],
         [
             (
                 str(operator.index),
@@ -138,6 +144,7 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
                 operator.detail,
                 "x".join(str(extent) for extent in operator.outputs[0].shape),
                 _quantization(operator.outputs[0]),
+                *((operator.float_island, operator.float_operations) if has_islands else ()),
                 operator.macs or None,
                 operator.weights_bytes or None,
                 operator.live_bytes,
@@ -155,24 +162,36 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
     )
 
 
+def _has_islands(found: Inspection) -> bool:
+    """Whether some operators compute in float32, and others do not."""
+    return any(o.float_island is None for o in found.operators) and bool(found.float_islands)
+
+
 def _report_floats(found: Inspection, out: Output) -> None:
-    """Which operators compute in float32, and what that costs without a floating-point unit."""
-    floats = [operator for operator in found.operators if _works_in_float(operator)]
+    """Which operators compute in float32, and what they cost."""
+    floats = [operator for operator in found.operators if operator.float_island is not None]
     if not floats:
         return
-    named = ", ".join(f"{one.index} ({one.kind})" for one in floats[:_MOST_NAMED])
-    more = f" and {len(floats) - _MOST_NAMED} more" if len(floats) > _MOST_NAMED else ""
+    operations = sum(island.operations for island in found.float_islands)
     out.line(
-        f"float32: {len(floats)} of {len(found.operators)} operators: {named}{more}; cores without "
-        "a floating-point unit compute them in software (docs/guides/float.md)"
+        f"float32: {len(floats)} of {len(found.operators)} operators: {_named(floats)}; "
+        f"{operations:,} operations; cores without a floating-point unit compute them in software "
+        "(docs/guides/float.md)"
     )
+    if not _has_islands(found):
+        return
+    for number, island in enumerate(found.float_islands, 1):
+        inside = [operator for operator in floats if operator.float_island == number]
+        out.line(
+            f"float island {number}: {_named(inside)}; {island.macs:,} MACs, "
+            f"{island.operations:,} operations, {len(island.conversions)} conversions at its ends"
+        )
 
 
-def _works_in_float(operator: OperatorFacts) -> bool:
-    """As ``graph.check.works_in_float``."""
-    tensors = (*operator.inputs, *operator.outputs)
-    conversions = ("QUANTIZE", "DEQUANTIZE")
-    return operator.kind not in conversions and any(one.dtype == "float32" for one in tensors)
+def _named(operators: Sequence[OperatorFacts]) -> str:
+    named = ", ".join(f"{one.index} ({one.kind})" for one in operators[:_MOST_NAMED])
+    more = len(operators) - _MOST_NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _report_problems(found: Inspection, out: Output) -> None:

@@ -11,6 +11,12 @@ from utvm_deploy.graph.attributes import NO_CLAMP
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_picture import describe, graph_svg
+from utvm_deploy.inspecting.islands import (
+    FloatIsland,
+    float_islands,
+    float_operations,
+    island_numbers,
+)
 
 __all__ = [
     "Inspection",
@@ -60,6 +66,9 @@ class OperatorFacts:
     macs: int | None  # None, as all that follows, where the model cannot be imported
     weights_bytes: int | None
     live_bytes: int | None  # activations that must be in RAM while it runs
+    # Of what computes in float32: the number of its island, from 1 on, and its operations.
+    float_island: int | None = None
+    float_operations: int | None = None
     problem: str | None = None  # why it cannot be compiled, and what to do
 
 
@@ -79,6 +88,7 @@ class Inspection:
     peak_activation_bytes: int | None
     peak_operator: int | None  # position in ``operators`` where that is
     problems: tuple[str, ...] = ()  # of the model as a whole
+    float_islands: tuple[FloatIsland, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -89,8 +99,10 @@ class Inspection:
 def inspect_model(graph: Graph) -> Inspection:
     """Collect the facts about a graph."""
     live = _live_bytes(graph)
+    islands = float_islands(graph)
+    numbers = island_numbers(islands)
     operators = tuple(
-        _operator_facts(graph, operator, live[position])
+        _operator_facts(graph, operator, live[position], numbers)
         for position, operator in enumerate(graph.operators)
     )
     peak = max(range(len(live)), key=live.__getitem__, default=0)
@@ -108,6 +120,7 @@ def inspect_model(graph: Graph) -> Inspection:
         weights_bytes=sum(t.size_bytes for t in graph.tensors if t.data is not None),
         peak_activation_bytes=live[peak] if live else 0,
         peak_operator=peak,
+        float_islands=islands,
     )
 
 
@@ -170,7 +183,9 @@ def _live_bytes(graph: Graph) -> list[int]:
     ]
 
 
-def _operator_facts(graph: Graph, operator: Operator, live_bytes: int) -> OperatorFacts:
+def _operator_facts(
+    graph: Graph, operator: Operator, live_bytes: int, islands: Mapping[int, int]
+) -> OperatorFacts:
     inputs = [graph.tensors[i] for i in operator.inputs if i is not None]
     outputs = [graph.tensors[i] for i in operator.outputs]
     clamp = getattr(operator.attributes, "clamp", None)
@@ -187,6 +202,10 @@ def _operator_facts(graph: Graph, operator: Operator, live_bytes: int) -> Operat
         macs=macs(graph, operator),
         weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None),
         live_bytes=live_bytes,
+        float_island=islands.get(operator.sources[0]),
+        float_operations=float_operations(graph, operator)
+        if operator.sources[0] in islands
+        else None,
     )
 
 
