@@ -1,0 +1,85 @@
+"""The facts of a quantization: what was observed, what is wanted, what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from utvm_deploy.graph.model import Array
+
+INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
+#: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
+SCHEMES = (INT8, INT16X8)
+
+#: Fewer samples than this are used, with a warning.
+FEW_SAMPLES = 32
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value of a tensor."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What the float model computed on the samples.
+
+    It does not depend on the scheme, so one calibration serves any number of recipes.
+    """
+
+    model: bytes  # the .tflite file that was run; recipes and ranges name its tensors
+    ranges: Mapping[str, Range]
+    inputs: tuple[Array, ...]  # the samples that outputs are compared on, one array per input
+    outputs: tuple[Array, ...]  # what the float model makes of these, one array per output
+    samples: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How each operator is quantized.
+
+    ``operators`` maps the name of an operator's first output to a scheme, or to "float".
+    ``ranges`` replaces the calibrated ranges of tensors, for example by clipped ones.
+    """
+
+    scheme: str = INT8
+    operators: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    float_ends: bool = False
+
+
+@dataclass(frozen=True)
+class FloatOperator:
+    """An operator of the quantized file that computes in float32."""
+
+    index: int
+    kind: str
+    output: str
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far an output of the quantized model is from the float model's."""
+
+    name: str
+    sqnr_db: float | None  # None if the two are equal, or the float output is always zero
+    largest: float  # the largest absolute difference
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModel:
+    """A quantized .tflite file, and what is known about it."""
+
+    data: bytes
+    scheme: str
+    calibration: Calibration
+    float_operators: tuple[FloatOperator, ...]
+    rewritten: tuple[str, ...]  # kinds of operators that our own rewriting quantized
+    outputs: tuple[OutputError, ...]
+    compared_samples: int
+    float_bytes: int
+    warnings: tuple[str, ...]

@@ -1,0 +1,132 @@
+"""All steps from a float model and samples to a checked quantized file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.formats import model_bytes
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.check import works_in_float
+from utvm_deploy.graph.model import Graph, Tensor
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.quantizing.facts import (
+    INT8,
+    SCHEMES,
+    Calibration,
+    FloatOperator,
+    QuantizedModel,
+    Range,
+    Recipe,
+)
+from utvm_deploy.quantizing.samples import samples_of
+from utvm_deploy.quantizing.sqnr import output_errors
+from utvm_deploy.quantizing.tflite_parent import (
+    RecipeResult,
+    calibrate,
+    check_installed,
+    quantize_with_recipes,
+)
+
+
+def quantize_model(
+    path: Path,
+    data: Any,
+    *,
+    scheme: str = INT8,
+    float_ends: bool = False,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> QuantizedModel:
+    """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
+    calibration, size = calibrated(path, data, input_range=input_range, progress=progress)
+    return quantize_with_recipe(
+        calibration,
+        Recipe(scheme, float_ends=float_ends),
+        name=path.stem,
+        float_bytes=size,
+        progress=progress,
+    )
+
+
+def calibrated(
+    path: Path,
+    data: Any,
+    *,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> tuple[Calibration, int]:
+    """The calibration of a float model file, and the file's size."""
+    check_installed()
+    graph = load_model(path)
+    inputs = float_inputs(path, graph)
+    samples = samples_of(data, inputs)
+    declared = None if input_range is None else Range(*input_range)
+    file = model_bytes(path)
+    try:
+        return calibrate(file, samples, inputs, declared=declared, progress=progress), len(file)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
+def float_inputs(path: Path, graph: Graph) -> tuple[Tensor, ...]:
+    """The inputs of a float model; ModelError if it is quantized already."""
+    for tensor in graph.tensors:
+        if tensor.quantization is not None:
+            raise ModelError(
+                f"{path} is quantized already: '{short_name(tensor.name)}' has a scale; give the "
+                "float model that it was made of"
+            )
+    return tuple(graph.tensors[number] for number in graph.inputs)
+
+
+def quantize_with_recipe(
+    calibration: Calibration,
+    recipe: Recipe,
+    *,
+    name: str = "model",
+    float_bytes: int | None = None,
+    progress: Progress = no_progress,
+) -> QuantizedModel:
+    """The file that a recipe describes, read back and compared with the float model."""
+    if recipe.scheme not in SCHEMES:
+        raise UsageError(f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(SCHEMES)}")
+    (result,) = quantize_with_recipes(calibration, [recipe], progress=progress)
+    graph = _read_back(result, name)
+    names = [short_name(graph.tensors[number].name) for number in graph.outputs]
+    return QuantizedModel(
+        result.data,
+        recipe.scheme,
+        calibration,
+        tuple(float_operators(graph)),
+        tuple(kind for kind, _ in result.rewritten),
+        tuple(output_errors(names, calibration.outputs, result.outputs)),
+        len(calibration.outputs[0]),
+        len(calibration.model) if float_bytes is None else float_bytes,
+        calibration.warnings,
+    )
+
+
+def float_operators(graph: Graph) -> Sequence[FloatOperator]:
+    """The operators of a quantized model that compute in float32."""
+    return [
+        FloatOperator(one.sources[0], one.kind, short_name(graph.tensors[one.outputs[0]].name))
+        for one in graph.operators
+        if works_in_float(graph, one)
+    ]
+
+
+def _read_back(result: RecipeResult, name: str) -> Graph:
+    """The graph of a file that was made; ModelError if it cannot be imported."""
+    with TemporaryFolder("utvm-quantized") as folder:
+        path = folder / f"{name}.tflite"
+        path.write_bytes(result.data)
+        try:
+            return load_model(path)
+        except UnsupportedOperator as error:
+            text = str(error).removeprefix(f"{path}: ")
+            raise ModelError(f"the quantized model cannot be compiled: {text}") from error

@@ -1,0 +1,27 @@
+"""The error of quantized outputs, as a ratio of signal to noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quantizing.facts import OutputError
+
+
+def sqnr_db(real: Array, quantized: Array) -> float | None:
+    """Power of the signal by that of the error, in dB; None if either is zero."""
+    signal = float(np.square(real, dtype=np.float64).sum())
+    noise = float(np.square(np.subtract(real, quantized, dtype=np.float64)).sum())
+    return 10 * math.log10(signal / noise) if signal and noise else None
+
+
+def output_errors(
+    names: Sequence[str], real: Sequence[Array], quantized: Sequence[Array]
+) -> Iterator[OutputError]:
+    """The error of each output over all samples."""
+    for name, one, other in zip(names, real, quantized, strict=True):
+        largest = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max())
+        yield OutputError(name, sqnr_db(one, other), largest)

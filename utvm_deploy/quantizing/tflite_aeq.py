@@ -1,0 +1,61 @@
+"""The door of ai-edge-quantizer: the file that a recipe describes, from calibrated ranges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.quantizing.facts import FLOAT, INT16X8, Range, Recipe
+
+
+def quantized_by_aeq(data: bytes, ranges: Mapping[str, Range], recipe: Recipe) -> bytes:
+    """What ai-edge-quantizer makes of a prepared file.
+
+    Operators that it does not know stay float, between DEQUANTIZE and QUANTIZE.
+    """
+    from ai_edge_quantizer import quantizer
+
+    made = quantizer.Quantizer(data)
+    names = quantizer.qtyping.TFLOperationName
+    _add(made, ".*", names.ALL_SUPPORTED, recipe.scheme)
+    for output, scheme in recipe.operators.items():
+        # The quantizer's scope of an operator: the names of its outputs, each with a semicolon.
+        _add(made, f"^{re.escape(output)};", names.ALL_SUPPORTED, scheme)
+    if recipe.float_ends:
+        for end in (names.INPUT, names.OUTPUT):
+            _add(made, ".*", end, FLOAT)
+    statistics = _statistics(data, {**ranges, **recipe.ranges})
+    try:
+        result = made.quantize(statistics, enable_progress_bar=False, enable_progress_report=False)
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise ModelError(f"ai-edge-quantizer cannot quantize it: {last_words(error)}") from error
+    return bytes(result.quantized_model)
+
+
+def _add(made: Any, regex: str, operation: Any, scheme: str) -> None:
+    if scheme == FLOAT:
+        made.update_quantization_recipe(regex, operation, algorithm_key="no_quantize")
+        return
+    bits = 16 if scheme == INT16X8 else 8
+    made.add_static_config(regex, operation, activation_num_bits=bits, weight_num_bits=8)
+
+
+def _statistics(data: bytes, ranges: Mapping[str, Range]) -> dict[str, Any]:
+    """The ranges in the quantizer's form: arrays with as many dimensions as the tensor."""
+    statistics = {}
+    model = schema.read_model(data)
+    for tensor in model.subgraphs[0].tensors:
+        name = tensor.name.decode("utf-8", "replace")
+        # A range for weights would give all their channels one scale.
+        if name in ranges and schema.constant(model, tensor) is None:
+            rank = [1] * len(schema.numbers(tensor.shape))
+            statistics[name] = {
+                "min": np.full(rank, ranges[name].low, np.float32),
+                "max": np.full(rank, ranges[name].high, np.float32),
+            }
+    return statistics

@@ -1,0 +1,117 @@
+"""Runs a float .tflite file on samples, and keeps the range of every tensor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quantizing.facts import Range
+
+
+def observe(
+    data: bytes,
+    inputs: Sequence[Array],
+    kept: int,
+    progress: Callable[[int, int], None],
+) -> tuple[dict[str, Range], tuple[Array, ...]]:
+    """The range of each float tensor by its name, and the outputs of the first ``kept`` samples.
+
+    ``inputs`` has one array per input; its first axis counts the samples. Raises ModelError if a
+    tensor becomes infinite or NaN.
+    """
+    interpreter = _interpreter(data, preserves=True)
+    details = [
+        detail
+        for detail in interpreter.get_tensor_details()
+        if detail["dtype"] is np.float32 and detail["name"]
+    ]
+    lows: dict[str, float] = {}
+    highs: dict[str, float] = {}
+    outputs: list[list[Array]] = []
+    count = len(inputs[0])
+    for sample in range(count):
+        made = _run(interpreter, [array[sample] for array in inputs])
+        if sample < kept:
+            outputs.append(made)
+        for detail in details:
+            try:
+                array = interpreter.get_tensor(detail["index"])
+            except ValueError:  # a tensor that no operator uses has no memory
+                continue
+            if array.size == 0:
+                continue
+            name, low, high = detail["name"], float(array.min()), float(array.max())
+            if not (np.isfinite(low) and np.isfinite(high)):
+                raise ModelError(
+                    f"tensor '{name}' of the float model becomes {_what(low, high)} on sample "
+                    f"{sample}; remove the sample, or repair the model"
+                )
+            lows[name] = min(low, lows.get(name, low))
+            highs[name] = max(high, highs.get(name, high))
+        progress(sample + 1, count)
+    ranges = {name: Range(lows[name], highs[name]) for name in lows}
+    return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
+
+
+def outputs_of(data: bytes, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """What LiteRT's reference kernels make of the samples, as real numbers.
+
+    Float samples are quantized by the scale of an integer input.
+    """
+    interpreter = _interpreter(data, preserves=False)
+    made = [
+        _run(interpreter, [array[sample] for array in inputs]) for sample in range(len(inputs[0]))
+    ]
+    return tuple(np.stack(arrays) for arrays in zip(*made, strict=True))
+
+
+def _what(low: float, high: float) -> str:
+    return "NaN" if np.isnan(low) or np.isnan(high) else "infinite"
+
+
+def _interpreter(data: bytes, *, preserves: bool) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # keeping all tensors is what is wanted here
+        interpreter = Interpreter(
+            model_content=data,
+            # The float model runs on the fast kernels: its last bits do not matter here.
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            if preserves
+            else OpResolverType.BUILTIN_REF,
+            experimental_preserve_all_tensors=preserves,
+        )
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def _run(interpreter: Any, sample: Sequence[Array]) -> list[Array]:
+    for detail, array in zip(interpreter.get_input_details(), sample, strict=True):
+        interpreter.set_tensor(detail["index"], _quantized(array, detail))
+    interpreter.invoke()
+    return list(_real(interpreter))
+
+
+def _quantized(array: Array, detail: Any) -> Array:
+    scale, zero_point = detail["quantization"]
+    dtype = np.dtype(detail["dtype"])
+    if array.dtype == dtype or not scale:
+        return np.asarray(array.reshape(detail["shape"]).astype(dtype))
+    info = np.iinfo(detail["dtype"])
+    steps = np.rint(array.astype(np.float64) / scale) + zero_point
+    return np.asarray(np.clip(steps, info.min, info.max).astype(dtype).reshape(detail["shape"]))
+
+
+def _real(interpreter: Any) -> Iterator[Array]:
+    for detail in interpreter.get_output_details():
+        array = interpreter.get_tensor(detail["index"])
+        scale, zero_point = detail["quantization"]
+        if scale and array.dtype != np.float32:
+            array = (array.astype(np.float64) - zero_point) * scale
+        yield array

@@ -1,0 +1,195 @@
+"""Calibrates and quantizes .tflite files in child processes.
+
+    calibration = calibrate(data, samples, inputs)            # once
+    results = quantize_with_recipes(calibration, [Recipe()])  # as often as wanted
+
+A list of recipes shares one child, so that one more file costs the time of ai-edge-quantizer only.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import select
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.graph.model import Array, Tensor
+from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quantizing.samples import Samples, Watch, shaped_batches
+from utvm_deploy.quantizing.tflite_files import (
+    JOB,
+    MODEL,
+    PREPARED,
+    RANGES,
+    REFUSAL,
+    RESULTS,
+    load_arrays,
+    save_arrays,
+)
+
+_PACKAGE, _VERSION = "ai-edge-quantizer", "0.10.0"
+_INSTALL = "pip install 'utvm-deploy[quantize]'"
+#: The first samples, on which outputs are compared. The reference kernels are slow.
+COMPARED_SAMPLES = 32
+_START_TIMEOUT_S = 120.0
+# A sample, and a file, on a loaded machine.
+_SAMPLE_TIMEOUT_S = 10.0
+_RECIPE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeResult:
+    """What one recipe became."""
+
+    data: bytes
+    rewritten: tuple[tuple[str, str], ...]  # kind and first output of what we quantized
+    outputs: tuple[Array, ...]  # real numbers, for the samples of the calibration
+
+
+def check_installed() -> None:
+    """ModelError if ai-edge-quantizer is missing, or is another version."""
+    try:
+        version = importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ModelError(
+            f"quantizing a .tflite file needs the package {_PACKAGE}: {_INSTALL}"
+        ) from error
+    if version != _VERSION:
+        raise ModelError(
+            f"{_PACKAGE} {version} is installed, but version {_VERSION} is needed: {_INSTALL}"
+        )
+
+
+def calibrate(
+    data: bytes,
+    samples: Samples,
+    inputs: Sequence[Tensor],
+    *,
+    declared: Range | None = None,
+    progress: Progress = no_progress,
+) -> Calibration:
+    """Run a float .tflite file on all samples. Raises ModelError for bad samples or weights."""
+    count = len(samples)
+    if count < 2:
+        raise ModelError(
+            f"the data have {count} {'sample' if count == 1 else 'samples'}, too few to calibrate "
+            "with; give a few hundred typical inputs"
+        )
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        watch = Watch(inputs, declared)
+        _write_samples(folder, samples, inputs, watch)
+        _run("calibrate", folder, {"kept": COMPARED_SAMPLES}, count * _SAMPLE_TIMEOUT_S, progress)
+        told = json.loads((folder / RANGES).read_text("utf-8"))
+        ranges = {name: Range(*one) for name, one in told.items()}
+        if declared is not None:
+            for tensor in inputs:
+                if tensor.name in ranges and tensor.dtype == "float32":
+                    ranges[tensor.name] = declared
+        kept = load_arrays(folder, "input", mapped=True)
+        return Calibration(
+            (folder / PREPARED).read_bytes(),
+            ranges,
+            tuple(np.array(array[:COMPARED_SAMPLES]) for array in kept),
+            load_arrays(folder, "output"),
+            count,
+            tuple(watch.warnings()),
+        )
+
+
+def quantize_with_recipes(
+    calibration: Calibration, recipes: Sequence[Recipe], *, progress: Progress = no_progress
+) -> tuple[RecipeResult, ...]:
+    """The file that each recipe describes. Raises ModelError if the quantizer refuses one."""
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / PREPARED).write_bytes(calibration.model)
+        told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
+        (folder / RANGES).write_text(json.dumps(told), encoding="utf-8")
+        save_arrays(folder, "input", calibration.inputs)
+        job = {"recipes": [_plain(recipe) for recipe in recipes]}
+        compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
+        timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
+        _run("quantize", folder, job, timeout_s, progress)
+        rewritten = json.loads((folder / RESULTS).read_text("utf-8"))
+        return tuple(
+            RecipeResult(
+                (folder / f"{index}.tflite").read_bytes(),
+                tuple((kind, output) for kind, output in rewritten[index]),
+                load_arrays(folder, f"{index}_output"),
+            )
+            for index in range(len(recipes))
+        )
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    ranges = {name: (one.low, one.high) for name, one in recipe.ranges.items()}
+    return {**asdict(recipe), "operators": dict(recipe.operators), "ranges": ranges}
+
+
+def _write_samples(folder: Path, samples: Samples, inputs: Sequence[Tensor], watch: Watch) -> None:
+    """Write the samples to files, batch by batch, so that they need not fit into memory."""
+    count = len(samples)
+    maps = [
+        np.lib.format.open_memmap(
+            folder / f"input_{index}.npy", "w+", np.dtype(one.dtype), (count, *one.shape)
+        )
+        for index, one in enumerate(inputs)
+    ]
+    start = 0
+    for arrays in shaped_batches(samples, inputs):
+        watch.see(arrays)
+        for target, array in zip(maps, arrays, strict=True):
+            target[start : start + len(array)] = array
+        start += len(arrays[0])
+    for target in maps:
+        target.flush()
+
+
+def _run(
+    step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
+) -> None:
+    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    argv = [sys.executable, "-m", "utvm_deploy.quantizing.tflite_child", step, str(folder)]
+    deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
+    with process.start(argv, env=process.child_environment()) as child:
+        assert child.popen.stdout is not None
+        if not _follow(child.popen.stdout, step, deadline, progress):
+            raise ModelError(
+                f"the {step} step takes more than {timeout_s:.0f} s; use fewer samples"
+            )
+        child.popen.wait(max(deadline - time.monotonic(), 1.0))
+        code = child.returncode
+        words = child.last_words().splitlines()
+    if code == 0:
+        return
+    if (folder / REFUSAL).exists():
+        raise ModelError((folder / REFUSAL).read_text("utf-8"))
+    said = words[-1].strip() if words else "no reason given"
+    raise ModelError(f"LiteRT ended with status {code} in the {step} step ({said})")
+
+
+def _follow(stdout: IO[bytes], what: str, deadline: float, progress: Progress) -> bool:
+    """Report progress until the child closes its output; False if the deadline passes first."""
+    rest = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([stdout], [], [], left)[0]:
+            break
+        received = stdout.read(4096)
+        if not received:
+            return True
+        *lines, rest = (rest + received).split(b"\n")
+        if lines:
+            done, total = lines[-1].split()
+            progress(what, int(done), int(total))
+    return False

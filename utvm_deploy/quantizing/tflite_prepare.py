@@ -1,0 +1,68 @@
+"""Makes a float .tflite file readable for ai-edge-quantizer, without changing what it computes.
+
+The quantizer tells tensors apart by their names, needs a signature, and takes operator codes only
+from the newer of the schema's two fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.quantizing import tflite_schema as schema
+
+
+def prepared(data: bytes) -> bytes:
+    """The file in the form that the quantizer takes. Raises ModelError for bad weights."""
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    _widen_half_floats(model, graph)
+    _name_tensors(graph)
+    # Names of signatures may hold anything; nothing after this step needs those of the file.
+    model.signatureDefs = [schema.signature(graph)]
+    _check_weights(model, graph)
+    return schema.model_bytes(model)
+
+
+def _widen_half_floats(model: Any, graph: Any) -> None:
+    """A float16 constant behind DEQUANTIZE becomes a float32 constant."""
+    kept = []
+    for operator in graph.operators:
+        source = graph.tensors[operator.inputs[0]] if schema.numbers(operator.inputs) else None
+        if schema.kind_of(model, operator) == "DEQUANTIZE" and source is not None:
+            half = schema.constant(model, source) if source.type == schema.FLOAT16 else None
+            if half is not None:
+                target = graph.tensors[operator.outputs[0]]
+                schema.set_constant(model, target, half.astype(np.float32))
+                continue
+        kept.append(operator)
+    graph.operators = kept
+
+
+def _name_tensors(graph: Any) -> None:
+    """No name is empty, or of two tensors."""
+    taken: set[bytes] = set()
+    for number, tensor in enumerate(graph.tensors):
+        name = tensor.name or b"tensor"
+        if name in taken:
+            name += b"_%d" % number
+        while name in taken:
+            name += b"_"
+        taken.add(name)
+        tensor.name = name
+
+
+def _check_weights(model: Any, graph: Any) -> None:
+    used = {number for operator in graph.operators for number in schema.numbers(operator.inputs)}
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.type != schema.FLOAT32 or number not in used:
+            continue
+        array = schema.constant(model, tensor)
+        if array is not None and not np.isfinite(array).all():
+            what = "NaN" if np.isnan(array).any() else "infinity"
+            name = tensor.name.decode("utf-8", "replace")
+            raise ModelError(
+                f"the weights '{name}' hold {what}; train the model again, or repair the weights"
+            )

@@ -1,0 +1,197 @@
+"""Quantizes operators that ai-edge-quantizer leaves float, where an integer kernel exists.
+
+DEQUANTIZE, float operator, QUANTIZE becomes one integer operator. Between two such operators no
+float tensor remains, because each gets a scale from the calibrated range of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.quantizing.facts import Range
+from utvm_deploy.quantizing.tflite_rules import (
+    FIXED,
+    FIXED_INT16_SCALE,
+    FROM_INPUT,
+    NO_OUTPUT,
+    SHARED,
+    Rule,
+    rule_of,
+)
+
+_DTYPES = {schema.INT8: "int8", schema.INT16: "int16"}
+# The range of a tensor that is always zero: its scale must not be zero.
+_LEAST_RANGE = 1e-6
+_LOWEST = -128
+
+
+class Rewriting:
+    """Changes a ``ModelT``; ``rewritten`` has the kind and first output of what it quantized."""
+
+    def __init__(
+        self, model: Any, dtype: int, ranges: Mapping[str, Range], kept: Collection[str]
+    ) -> None:
+        self.model = model
+        self.graph = model.subgraphs[0]
+        self.dtype = dtype
+        self.ranges = ranges
+        self.kept = kept  # first outputs of operators that stay float
+        # A float tensor -> the integer tensor of the same values.
+        self.integers: dict[int, int] = {}
+        self.operators: list[Any] = []
+        self.rewritten: list[tuple[str, str]] = []
+
+    def run(self) -> None:
+        """Rewrite every operator that can be, in their order."""
+        wanted = self._wanted()
+        for operator in list(self.graph.operators):
+            kind = schema.kind_of(self.model, operator)
+            if kind == "DEQUANTIZE" and self._tensor(operator.inputs[0]).type in schema.INTEGERS:
+                self.integers[int(operator.outputs[0])] = int(operator.inputs[0])
+            rule = None if kind in ("QUANTIZE", "DEQUANTIZE") else self._rule(operator, kind)
+            if rule is None or not self._rewrite(operator, kind, rule, wanted):
+                self.operators.append(operator)
+        self.graph.operators = self.operators
+
+    def _wanted(self) -> dict[int, Any]:
+        """Float tensors that the file quantizes anyway, and the quantization that they get."""
+        wanted = {}
+        for operator in self.graph.operators:
+            if schema.kind_of(self.model, operator) == "QUANTIZE":
+                target = self._tensor(operator.outputs[0])
+                if target.type == self.dtype:
+                    wanted[int(operator.inputs[0])] = target.quantization
+        return wanted
+
+    def _rule(self, operator: Any, kind: str) -> Rule | None:
+        """The rule for a float operator; None for all others, and for those that stay float."""
+        outputs = schema.numbers(operator.outputs)
+        if not outputs or self._name(outputs[0]) in self.kept:
+            return None
+        rule = rule_of(kind, _DTYPES[self.dtype])
+        is_float = any(self._is_float(number) for number in schema.numbers(operator.inputs))
+        if rule is None or not is_float:
+            return None
+        has_float_outputs = all(self._is_float(number) for number in outputs)
+        return rule if has_float_outputs or rule.output == NO_OUTPUT else None
+
+    def _rewrite(self, operator: Any, kind: str, rule: Rule, wanted: Mapping[int, Any]) -> bool:
+        """Put the integer operator in the place of the float one; False if it cannot be."""
+        inputs, outputs = schema.numbers(operator.inputs), schema.numbers(operator.outputs)
+        data = [
+            place for place, number in enumerate(inputs) if number >= 0 and self._is_float(number)
+        ]
+        sources = [n for p in data if self._is_constant(n := inputs[p]) is False]
+        known = all(n in self.integers or self._name(n) in self.ranges for n in sources)
+        if not sources or not known:
+            return False
+        first = self._parameters(sources[0])
+        if rule.needs_lowest_zero_point and int(first.zeroPoint[0]) != _LOWEST:
+            return False
+        params = [self._output(number, rule, first, wanted) for number in outputs]
+        if any(one is None for one in params):
+            return False
+        for place in data:
+            shared = params[0] if rule.output == SHARED else None
+            if rule.output == FROM_INPUT and self._is_constant(inputs[place]):
+                shared = first
+            inputs[place] = self._integer(inputs[place], shared)
+        operator.inputs = inputs
+        operator.opcodeIndex = schema.code_index(self.model, kind, rule.version)
+        self.operators.append(operator)
+        self.rewritten.append((kind, self._name(outputs[0])))
+        if rule.output != NO_OUTPUT:
+            operator.outputs = [
+                self._made(number, one) for number, one in zip(outputs, params, strict=True)
+            ]
+        return True
+
+    def _output(self, number: int, rule: Rule, first: Any, wanted: Mapping[int, Any]) -> Any:
+        """The quantization of an output; None if its range is not known."""
+        if rule.output in (FROM_INPUT, NO_OUTPUT):
+            return first
+        if rule.output == FIXED:
+            if self.dtype == schema.INT16:
+                return schema.quantization([FIXED_INT16_SCALE], [0])
+            return schema.quantization([rule.scale], [rule.zero_point])
+        return wanted.get(number) or self._calibrated(number)
+
+    def _calibrated(self, number: int) -> Any:
+        known = self.ranges.get(self._name(number))
+        return None if known is None else self._of_range(known.low, known.high)
+
+    def _of_range(self, low: float, high: float) -> Any:
+        low, high = min(low, 0.0), max(high, 0.0)
+        if self.dtype == schema.INT16:
+            return schema.quantization([max(-low, high, _LEAST_RANGE) / 32767], [0])
+        scale = max(high - low, _LEAST_RANGE) / 255
+        return schema.quantization([scale], [round(_LOWEST - low / scale)])
+
+    def _parameters(self, number: int) -> Any:
+        """The quantization that a computed float tensor has, or gets."""
+        if number in self.integers and self._tensor(self.integers[number]).type == self.dtype:
+            return self._tensor(self.integers[number]).quantization
+        return self._calibrated(number)
+
+    def _integer(self, number: int, shared: Any) -> int:
+        """The integer tensor for a float one, of the ``shared`` quantization if there is one."""
+        tensor = self._tensor(number)
+        array = schema.constant(self.model, tensor)
+        if array is not None:
+            return self._constant(tensor, array, shared)
+        params = shared or self._parameters(number)
+        known = self.integers.get(number)
+        if known is not None and self._is_like(known, params):
+            return known
+        name = tensor.name + b"_quantized_%d" % len(self.graph.tensors)
+        made = schema.new_tensor(self.model, self.graph, tensor, name, self.dtype, params)
+        # An integer tensor of another scale is requantized, without a float tensor in between.
+        source = number if known is None else known
+        self.operators.append(schema.operator(self.model, "QUANTIZE", 2, source, made))
+        if shared is None:
+            self.integers[number] = made
+        return made
+
+    def _constant(self, tensor: Any, array: Array, shared: Any) -> int:
+        params = shared or self._of_range(float(array.min()), float(array.max()))
+        dtype = np.dtype(_DTYPES[self.dtype])
+        limits = np.iinfo(dtype)
+        steps = np.rint(array.astype(np.float64) / float(params.scale[0])) + int(
+            params.zeroPoint[0]
+        )
+        name = tensor.name + b"_quantized_%d" % len(self.graph.tensors)
+        made = schema.new_tensor(self.model, self.graph, tensor, name, self.dtype, params)
+        stored = np.clip(steps, limits.min, limits.max).astype(dtype)
+        schema.set_constant(self.model, self._tensor(made), stored)
+        return made
+
+    def _made(self, number: int, params: Any) -> int:
+        """The integer output in the place of a float one, and a DEQUANTIZE for who reads that."""
+        tensor = self._tensor(number)
+        name = tensor.name + b"_quantized_%d" % len(self.graph.tensors)
+        made = schema.new_tensor(self.model, self.graph, tensor, name, self.dtype, params)
+        self.operators.append(schema.operator(self.model, "DEQUANTIZE", 2, made, number))
+        self.integers[number] = made
+        return made
+
+    def _tensor(self, number: int) -> Any:
+        return self.graph.tensors[number]
+
+    def _name(self, number: int) -> str:
+        name: bytes = self._tensor(number).name
+        return name.decode("utf-8", "replace")
+
+    def _is_float(self, number: int) -> bool:
+        return number >= 0 and self._tensor(number).type == schema.FLOAT32
+
+    def _is_like(self, number: int, params: Any) -> bool:
+        tensor = self._tensor(number)
+        return tensor.type == self.dtype and schema.is_equal(tensor.quantization, params)
+
+    def _is_constant(self, number: int) -> bool:
+        return schema.constant(self.model, self._tensor(number)) is not None

@@ -1,0 +1,149 @@
+"""The .tflite schema as objects: the only module that imports LiteRT's generated classes.
+
+``ModelT`` and the classes in it can be changed and written again. Only the child process that
+quantizes uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from utvm_deploy.graph.model import Array
+
+FLOAT32 = int(schema.TensorType.FLOAT32)
+FLOAT16 = int(schema.TensorType.FLOAT16)
+INT8 = int(schema.TensorType.INT8)
+INT16 = int(schema.TensorType.INT16)
+INTEGERS = (INT8, INT16)
+
+_DTYPES = {
+    FLOAT32: np.float32,
+    FLOAT16: np.float16,
+    INT8: np.int8,
+    INT16: np.int16,
+    int(schema.TensorType.INT32): np.int32,
+    int(schema.TensorType.INT64): np.int64,
+}
+_KINDS = {
+    number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)
+}
+# Codes from here on do not fit the old field, which has one byte.
+_NO_OLD_CODE = 127
+
+
+def read_model(data: bytes) -> Any:
+    """The file as a ``ModelT``; every operator code has both of its fields."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytearray(data), 0))
+    for buffer in model.buffers:
+        # Writers may put the data of buffers behind the rest of the file.
+        if buffer.offset > 1:
+            stored = data[buffer.offset : buffer.offset + buffer.size]
+            buffer.data, buffer.offset, buffer.size = np.frombuffer(stored, np.uint8), 0, 0
+    for code in model.operatorCodes:
+        code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
+        code.deprecatedBuiltinCode = min(code.builtinCode, _NO_OLD_CODE)
+    return model
+
+
+def model_bytes(model: Any) -> bytes:
+    """The file of a ``ModelT``."""
+    for code in model.operatorCodes:
+        code.deprecatedBuiltinCode = min(code.builtinCode, _NO_OLD_CODE)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def kind_of(model: Any, operator: Any) -> str:
+    """The schema's name of an operator."""
+    return str(_KINDS.get(model.operatorCodes[operator.opcodeIndex].builtinCode, "?"))
+
+
+def code_index(model: Any, kind: str, version: int) -> int:
+    """The position of an operator code, which is added if the model has none."""
+    number = getattr(schema.BuiltinOperator, kind)
+    for index, code in enumerate(model.operatorCodes):
+        if code.builtinCode == number:
+            code.version = max(code.version, version)
+            return index
+    code = schema.OperatorCodeT()
+    code.builtinCode, code.version = number, version
+    model.operatorCodes.append(code)
+    return len(model.operatorCodes) - 1
+
+
+def operator(model: Any, kind: str, version: int, source: int, target: int) -> Any:
+    """A new operator of one input and one output, such as QUANTIZE."""
+    made = schema.OperatorT()
+    made.opcodeIndex = code_index(model, kind, version)
+    made.inputs, made.outputs = [source], [target]
+    return made
+
+
+def numbers(vector: Any) -> list[int]:
+    """A vector of the file, which may be absent."""
+    return [] if vector is None else [int(number) for number in vector]
+
+
+def constant(model: Any, tensor: Any) -> Array | None:
+    """A tensor's value; None if it is computed."""
+    data = model.buffers[tensor.buffer].data
+    dtype = _DTYPES.get(tensor.type)
+    if data is None or len(data) == 0 or dtype is None:
+        return None
+    array: Array = np.asarray(data, np.uint8).view(dtype)
+    shape = numbers(tensor.shape)
+    return array.reshape(shape)
+
+
+def set_constant(model: Any, tensor: Any, array: Array) -> None:
+    """Give a tensor a value in a buffer of its own."""
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+    model.buffers.append(buffer)
+    tensor.buffer = len(model.buffers) - 1
+
+
+def quantization(scales: Sequence[float], zero_points: Sequence[int]) -> Any:
+    """The quantization parameters of a tensor."""
+    made = schema.QuantizationParametersT()
+    made.scale = np.asarray(scales, np.float32)
+    made.zeroPoint = np.asarray(zero_points, np.int64)
+    return made
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Whether two quantization parameters have the same scales and zero points."""
+    return np.array_equal(one.scale, other.scale) and np.array_equal(one.zeroPoint, other.zeroPoint)
+
+
+def new_tensor(model: Any, graph: Any, like: Any, name: bytes, dtype: int, params: Any) -> int:
+    """A further tensor of the shape of another one; its number."""
+    made = schema.TensorT()
+    made.name, made.type, made.shape = name, dtype, like.shape
+    made.shapeSignature, made.hasRank = like.shapeSignature, like.hasRank
+    made.quantization, made.buffer = params, 0
+    graph.tensors.append(made)
+    return len(graph.tensors) - 1
+
+
+def signature(graph: Any) -> Any:
+    """A signature of a subgraph; its names are those of the tensors."""
+    made = schema.SignatureDefT()
+    made.signatureKey, made.subgraphIndex = b"serving_default", 0
+    made.inputs, made.outputs = _maps(graph, graph.inputs), _maps(graph, graph.outputs)
+    return made
+
+
+def _maps(graph: Any, indices: Any) -> list[Any]:
+    maps = []
+    for number in dict.fromkeys(numbers(indices)):
+        one = schema.TensorMapT()
+        one.name, one.tensorIndex = graph.tensors[number].name, number
+        maps.append(one)
+    return maps
