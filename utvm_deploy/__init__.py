@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device
     from utvm_deploy.graph.model import Graph
+    from utvm_deploy.quantizing.facts import QuantizedModel
 
 __version__ = "0.2.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "connect",
     "from_relax",
     "load_board",
+    "quantize",
 ]
 
 
@@ -175,4 +177,29 @@ def connect(
         strict=strict,
         timing=timing,
         server=server,
+    )
+
+
+def quantize(
+    model: str | Path,
+    data: Any,
+    *,
+    scheme: str = "int8",
+    float_ends: bool = False,
+    input_range: tuple[float, float] | None = None,
+) -> QuantizedModel:
+    """Quantize a float model file; ``save`` of the result writes the .tflite file.
+
+    ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis counts
+    the samples, or a mapping of the names of inputs to arrays. ``scheme`` is "int8", or "int16x8"
+    for int16 activations and int8 weights. ``float_ends`` leaves the model's inputs and outputs
+    float. ``input_range`` is the smallest and the largest value that float inputs can have; by
+    default the samples say it. Raises ModelError and DataError.
+    """
+    from pathlib import Path
+
+    from utvm_deploy.quantizing.model_steps import quantize_model
+
+    return quantize_model(
+        Path(model), data, scheme=scheme, float_ends=float_ends, input_range=input_range
     )

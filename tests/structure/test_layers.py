@@ -19,6 +19,7 @@ LAYERS = (
     ("comparing",),
     ("profiling", "verifying", "inspecting", "bundling"),
     ("device", "doctor"),
+    ("quantizing",),
     ("client",),
     ("probe",),
     ("project",),
@@ -48,11 +49,16 @@ DOORS = {
         "oracle.relax_reference",
     },
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
-    "flatbuffers": {"frontend.tflite_write"},
+    "flatbuffers": {"frontend.tflite_write", "quantizing.tflite_schema"},
     "onnx": {"frontend.onnx_model"},
     "onnxruntime": {"oracle.origin"},
     "torch": {"frontend.torch_export", "oracle.origin"},
-    "ai_edge_litert": {"oracle.reference"},
+    "ai_edge_litert": {
+        "oracle.reference",
+        "quantizing.tflite_calibrate",
+        "quantizing.tflite_schema",
+    },
+    "ai_edge_quantizer": {"quantizing.tflite_aeq"},
     "serial": {"link.stream"},
     "elftools": {"project"},
     "rich": {"cli.output"},
@@ -221,12 +227,15 @@ with builder.function("main", [x]):
         y = builder.emit_output(relax.op.nn.relu(x))
     builder.emit_func_output(y)
 module = builder.get()
+floats = pathlib.Path(model).with_name("digits_float.tflite")
+calibration = floats.with_name("digits_calib.npz")
 calls = {
     "from_relax": lambda: utvm_deploy.from_relax(module),
     "board_names": lambda: utvm_deploy.board_names(),
     "load_board": lambda: utvm_deploy.load_board(board),
     "compile": lambda: utvm_deploy.compile(model, board),
     "connect": lambda: utvm_deploy.connect(board),
+    "quantize": lambda: utvm_deploy.quantize(floats, calibration),
 }
 functions = {n for n in utvm_deploy.__all__ if not isinstance(getattr(utvm_deploy, n), type)}
 assert functions == set(calls), f"give each public function a call here: {functions ^ set(calls)}"

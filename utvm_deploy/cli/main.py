@@ -32,6 +32,7 @@ VERBS = {
         "doctor",
         "inspect",
         "convert",
+        "quantize",
         "compile",
         "project",
         "run",

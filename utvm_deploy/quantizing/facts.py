@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from utvm_deploy.base.files import write_atomically
 from utvm_deploy.graph.model import Array
 
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
@@ -31,9 +33,11 @@ class Calibration:
     """
 
     model: bytes  # the .tflite file that was run; recipes and ranges name its tensors
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, Range]  # of each computed tensor
+    operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
     inputs: tuple[Array, ...]  # the samples that outputs are compared on, one array per input
     outputs: tuple[Array, ...]  # what the float model makes of these, one array per output
+    output_names: tuple[str, ...]
     samples: int
     warnings: tuple[str, ...] = ()
 
@@ -83,3 +87,7 @@ class QuantizedModel:
     compared_samples: int
     float_bytes: int
     warnings: tuple[str, ...]
+
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        write_atomically(Path(path), lambda file: file.write(self.data))

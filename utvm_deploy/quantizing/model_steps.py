@@ -9,10 +9,11 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.formats import model_bytes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
-from utvm_deploy.graph.model import Graph, Tensor
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing.facts import (
     INT8,
@@ -23,7 +24,7 @@ from utvm_deploy.quantizing.facts import (
     Range,
     Recipe,
 )
-from utvm_deploy.quantizing.samples import samples_of
+from utvm_deploy.quantizing.samples import dataset_for
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.tflite_parent import (
     RecipeResult,
@@ -64,16 +65,18 @@ def calibrated(
     check_installed()
     graph = load_model(path)
     inputs = float_inputs(path, graph)
-    samples = samples_of(data, inputs)
+    samples = dataset_for(data, inputs)
     declared = None if input_range is None else Range(*input_range)
     file = model_bytes(path)
+    names = [short_name(graph.tensors[number].name) for number in graph.outputs]
     try:
-        return calibrate(file, samples, inputs, declared=declared, progress=progress), len(file)
+        made = calibrate(file, samples, inputs, names, declared=declared, progress=progress)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+    return made, len(file)
 
 
-def float_inputs(path: Path, graph: Graph) -> tuple[Tensor, ...]:
+def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:
     """The inputs of a float model; ModelError if it is quantized already."""
     for tensor in graph.tensors:
         if tensor.quantization is not None:
@@ -81,7 +84,7 @@ def float_inputs(path: Path, graph: Graph) -> tuple[Tensor, ...]:
                 f"{path} is quantized already: '{short_name(tensor.name)}' has a scale; give the "
                 "float model that it was made of"
             )
-    return tuple(graph.tensors[number] for number in graph.inputs)
+    return tuple(ModelInput.of(graph.tensors[number]) for number in graph.inputs)
 
 
 def quantize_with_recipe(
@@ -97,14 +100,13 @@ def quantize_with_recipe(
         raise UsageError(f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(SCHEMES)}")
     (result,) = quantize_with_recipes(calibration, [recipe], progress=progress)
     graph = _read_back(result, name)
-    names = [short_name(graph.tensors[number].name) for number in graph.outputs]
     return QuantizedModel(
         result.data,
         recipe.scheme,
         calibration,
         tuple(float_operators(graph)),
         tuple(kind for kind, _ in result.rewritten),
-        tuple(output_errors(names, calibration.outputs, result.outputs)),
+        tuple(output_errors(calibration.output_names, calibration.outputs, result.outputs)),
         len(calibration.outputs[0]),
         len(calibration.model) if float_bytes is None else float_bytes,
         calibration.warnings,

@@ -48,11 +48,10 @@ def _add(made: Any, regex: str, operation: Any, scheme: str) -> None:
 def _statistics(data: bytes, ranges: Mapping[str, Range]) -> dict[str, Any]:
     """The ranges in the quantizer's form: arrays with as many dimensions as the tensor."""
     statistics = {}
-    model = schema.read_model(data)
-    for tensor in model.subgraphs[0].tensors:
+    for tensor in schema.read_model(data).subgraphs[0].tensors:
         name = tensor.name.decode("utf-8", "replace")
-        # A range for weights would give all their channels one scale.
-        if name in ranges and schema.constant(model, tensor) is None:
+        # Weights must have no range here: it would give all their channels one scale.
+        if name in ranges:
             rank = [1] * len(schema.numbers(tensor.shape))
             statistics[name] = {
                 "min": np.full(rank, ranges[name].low, np.float32),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing.facts import Range
 
@@ -87,7 +87,10 @@ def _interpreter(data: bytes, *, preserves: bool) -> Any:
             else OpResolverType.BUILTIN_REF,
             experimental_preserve_all_tensors=preserves,
         )
-    interpreter.allocate_tensors()
+    try:
+        interpreter.allocate_tensors()
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"LiteRT cannot run the model: {last_words(error)}") from error
     return interpreter
 
 

@@ -1,6 +1,6 @@
 """The child process that runs LiteRT and ai-edge-quantizer; ``tflite_parent`` starts it.
 
-    model.tflite, input_0.npy ... ──calibrate──▶ prepared.tflite, ranges.json, output_0.npy ...
+    model.tflite, input_0.npy ... ──calibrate──▶ prepared.tflite, facts.json, output_0.npy ...
     prepared.tflite, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 
 Both libraries print, and may end their process on odd files.
@@ -23,10 +23,10 @@ from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
 from utvm_deploy.quantizing.tflite_calibrate import observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_files import (
+    FACTS,
     JOB,
     MODEL,
     PREPARED,
-    RANGES,
     REFUSAL,
     RESULTS,
     load_arrays,
@@ -45,17 +45,45 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     data = prepared((folder / MODEL).read_bytes())
     (folder / PREPARED).write_bytes(data)
     inputs = load_arrays(folder, "input", mapped=True)
-    ranges, outputs = observe(data, inputs, job["kept"], tell)
-    told = {name: (one.low, one.high) for name, one in ranges.items()}
-    (folder / RANGES).write_text(json.dumps(told), encoding="utf-8")
+    seen, outputs = observe(data, inputs, job["kept"], tell)
+    model = schema.read_model(data)
+    ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
+    if job["declared"] is not None:
+        ends = [name_of(model, number) for number in model.subgraphs[0].inputs]
+        ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
+    facts = {
+        "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
+        "operators": [
+            (schema.kind_of(model, one), name_of(model, one.outputs[0]))
+            for one in model.subgraphs[0].operators
+            if schema.numbers(one.outputs)
+        ],
+    }
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     save_arrays(folder, "output", outputs)
+
+
+def name_of(model: Any, number: int) -> str:
+    """A tensor's name."""
+    name: bytes = model.subgraphs[0].tensors[number].name
+    return name.decode("utf-8", "replace")
+
+
+def computed_tensors(model: Any) -> set[str]:
+    """The names of all tensors that are no constants."""
+    tensors = model.subgraphs[0].tensors
+    return {
+        name_of(model, number)
+        for number, tensor in enumerate(tensors)
+        if schema.constant(model, tensor) is None
+    }
 
 
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
     data = (folder / PREPARED).read_bytes()
-    stored = json.loads((folder / RANGES).read_text("utf-8"))
-    ranges = {name: Range(*one) for name, one in stored.items()}
+    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
     for index, facts in enumerate(job["recipes"]):

@@ -8,7 +8,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 
-MODEL, PREPARED, JOB, RANGES = "model.tflite", "prepared.tflite", "job.json", "ranges.json"
+MODEL, PREPARED, JOB, FACTS = "model.tflite", "prepared.tflite", "job.json", "facts.json"
 RESULTS, REFUSAL = "results.json", "refusal.txt"
 
 

@@ -8,6 +8,7 @@ A list of recipes shares one child, so that one more file costs the time of ai-e
 
 from __future__ import annotations
 
+import contextvars
 import importlib.metadata
 import json
 import select
@@ -21,17 +22,18 @@ from typing import IO, Any
 import numpy as np
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.graph.model import Array, Tensor
+from utvm_deploy.datasets import Dataset, ModelInput
+from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
-from utvm_deploy.quantizing.samples import Samples, Watch, shaped_batches
+from utvm_deploy.quantizing.samples import BATCH, Watch
 from utvm_deploy.quantizing.tflite_files import (
+    FACTS,
     JOB,
     MODEL,
     PREPARED,
-    RANGES,
     REFUSAL,
     RESULTS,
     load_arrays,
@@ -73,8 +75,9 @@ def check_installed() -> None:
 
 def calibrate(
     data: bytes,
-    samples: Samples,
-    inputs: Sequence[Tensor],
+    samples: Dataset,
+    inputs: Sequence[ModelInput],
+    output_names: Sequence[str],
     *,
     declared: Range | None = None,
     progress: Progress = no_progress,
@@ -82,27 +85,28 @@ def calibrate(
     """Run a float .tflite file on all samples. Raises ModelError for bad samples or weights."""
     count = len(samples)
     if count < 2:
-        raise ModelError(
-            f"the data have {count} {'sample' if count == 1 else 'samples'}, too few to calibrate "
-            "with; give a few hundred typical inputs"
+        raise DataError(
+            f"the data {samples.origin} hold one sample, too few to calibrate with; give a few "
+            "hundred typical inputs"
         )
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / MODEL).write_bytes(data)
         watch = Watch(inputs, declared)
         _write_samples(folder, samples, inputs, watch)
-        _run("calibrate", folder, {"kept": COMPARED_SAMPLES}, count * _SAMPLE_TIMEOUT_S, progress)
-        told = json.loads((folder / RANGES).read_text("utf-8"))
-        ranges = {name: Range(*one) for name, one in told.items()}
-        if declared is not None:
-            for tensor in inputs:
-                if tensor.name in ranges and tensor.dtype == "float32":
-                    ranges[tensor.name] = declared
+        job = {
+            "kept": COMPARED_SAMPLES,
+            "declared": None if declared is None else (declared.low, declared.high),
+        }
+        _run("calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
         kept = load_arrays(folder, "input", mapped=True)
         return Calibration(
             (folder / PREPARED).read_bytes(),
-            ranges,
+            {name: Range(*one) for name, one in facts["ranges"].items()},
+            tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:COMPARED_SAMPLES]) for array in kept),
             load_arrays(folder, "output"),
+            tuple(output_names),
             count,
             tuple(watch.warnings()),
         )
@@ -115,7 +119,7 @@ def quantize_with_recipes(
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / PREPARED).write_bytes(calibration.model)
         told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
-        (folder / RANGES).write_text(json.dumps(told), encoding="utf-8")
+        (folder / FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
         save_arrays(folder, "input", calibration.inputs)
         job = {"recipes": [_plain(recipe) for recipe in recipes]}
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
@@ -137,7 +141,9 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     return {**asdict(recipe), "operators": dict(recipe.operators), "ranges": ranges}
 
 
-def _write_samples(folder: Path, samples: Samples, inputs: Sequence[Tensor], watch: Watch) -> None:
+def _write_samples(
+    folder: Path, samples: Dataset, inputs: Sequence[ModelInput], watch: Watch
+) -> None:
     """Write the samples to files, batch by batch, so that they need not fit into memory."""
     count = len(samples)
     maps = [
@@ -146,12 +152,16 @@ def _write_samples(folder: Path, samples: Samples, inputs: Sequence[Tensor], wat
         )
         for index, one in enumerate(inputs)
     ]
-    start = 0
-    for arrays in shaped_batches(samples, inputs):
+    for start in range(0, count, BATCH):
+        arrays = samples.batch(start, start + BATCH)
         watch.see(arrays)
-        for target, array in zip(maps, arrays, strict=True):
+        for target, array, one in zip(maps, arrays, inputs, strict=True):
+            if one.dtype != "float32" and array.dtype.kind == "f":
+                raise DataError(
+                    f"input {one.name!r} of the model takes {one.dtype}, and the data "
+                    f"{samples.origin} are floats; convert them with astype({one.dtype!r})"
+                )
             target[start : start + len(array)] = array
-        start += len(arrays[0])
     for target in maps:
         target.flush()
 
@@ -162,7 +172,9 @@ def _run(
     (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
     argv = [sys.executable, "-m", "utvm_deploy.quantizing.tflite_child", step, str(folder)]
     deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
-    with process.start(argv, env=process.child_environment()) as child:
+    # A dry run, too, says what would come out: nothing of the user's is touched.
+    start = contextvars.Context().run
+    with start(process.start, argv, env=process.child_environment()) as child:
         assert child.popen.stdout is not None
         if not _follow(child.popen.stdout, step, deadline, progress):
             raise ModelError(

@@ -1,0 +1,140 @@
+"""utvm quantize: a float model and typical inputs to a quantized .tflite file."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
+from utvm_deploy.cli.output import Output
+from utvm_deploy.quantizing.facts import INT8, SCHEMES, QuantizedModel
+from utvm_deploy.quantizing.model_steps import quantize_model
+
+#: Operators of one kind are counted; so many kinds are named.
+_MOST_NAMED = 8
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "quantize", "a float model to an int8 or int16 .tflite file", run
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a float model: .tflite")
+    parser.add_argument(
+        "--data",
+        metavar="CALIB",
+        type=Path,
+        required=True,
+        help="typical inputs, a few hundred: .npz, .npy, .csv, or a folder for each class",
+    )
+    parser.add_argument(
+        "--scheme",
+        choices=SCHEMES,
+        default=INT8,
+        help="int8, or int16x8: int16 activations and int8 weights; default: int8",
+    )
+    parser.add_argument(
+        "--input-range",
+        metavar="LOW,HIGH",
+        type=_range,
+        help="the smallest and largest value that float inputs can have; default: as in CALIB",
+    )
+    parser.add_argument(
+        "--float-ends",
+        action="store_true",
+        help="leave the inputs and outputs of the model float",
+    )
+    parser.add_argument(
+        "--no-float",
+        action="store_true",
+        help="exit with 1 if an operator stays float; the file is written all the same",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT.tflite",
+        type=Path,
+        required=True,
+        help="the quantized model to write",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Quantize, write the file, and tell what stayed float and how large the errors are."""
+    if args.output.suffix.lower() != ".tflite":
+        raise UsageError(f"{args.output} does not end in .tflite; give such a name to --output")
+    check_outputs(args.model, args.output)
+    with out.progress() as progress:
+        made = quantize_model(
+            args.model,
+            args.data,
+            scheme=args.scheme,
+            float_ends=args.float_ends,
+            input_range=args.input_range,
+            progress=progress,
+        )
+    if not args.dry_run:
+        made.save(args.output)
+    _report(made, out)
+    is_ok = not (args.no_float and made.float_operators)
+    if not is_ok:
+        out.line("--no-float: operators that compute in float32 remain, so the exit status is 1")
+    out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
+    out.result("utvm.quantize/1", {**_facts(made), "ok": is_ok, "output": args.output})
+    return 0 if is_ok else 1
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range; write it as -1,1") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise argparse.ArgumentTypeError(f"{text} is not a range from a lower to a higher number")
+    return low, high
+
+
+def _report(made: QuantizedModel, out: Output) -> None:
+    for warning in made.warnings:
+        out.line(f"! {warning}")
+    if made.rewritten:
+        out.line(f"quantized by our own rewriting: {_counted(made.rewritten)}")
+    if made.float_operators:
+        kinds = tuple(one.kind for one in made.float_operators)
+        out.line(f"float32: {_counted(kinds)}")
+        for one in made.float_operators:
+            out.line(f"  operator {one.index} ({one.kind}), which makes '{one.output}'")
+    else:
+        out.line("no operator computes in float32")
+    for error in made.outputs:
+        told = "" if error.sqnr_db is None else f"SQNR {error.sqnr_db:.1f} dB, "
+        out.line(
+            f"output {error.name}: {told}largest difference {error.largest:.3g}, on "
+            f"{made.compared_samples} of {made.calibration.samples} samples"
+        )
+    out.line(f"{made.scheme}: {len(made.data):,} bytes, from {made.float_bytes:,}")
+
+
+def _counted(kinds: tuple[str, ...]) -> str:
+    names = sorted(set(kinds))
+    told = ", ".join(f"{kinds.count(name)} {name}" for name in names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{told} and {more} more kinds" if more > 0 else told
+
+
+def _facts(made: QuantizedModel) -> dict[str, Any]:
+    return {
+        "scheme": made.scheme,
+        "samples": made.calibration.samples,
+        "compared_samples": made.compared_samples,
+        "bytes": len(made.data),
+        "float_bytes": made.float_bytes,
+        "float_operators": [asdict(one) for one in made.float_operators],
+        "rewritten": list(made.rewritten),
+        "outputs": [asdict(one) for one in made.outputs],
+        "warnings": list(made.warnings),
+    }
