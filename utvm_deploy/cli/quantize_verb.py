@@ -14,7 +14,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.quantizing.facts import INT8, SCHEMES, QuantizedModel
 from utvm_deploy.quantizing.model_steps import quantize_model
 
-#: Operators of one kind are counted; so many kinds are named.
+#: Operators are counted by their kind; this many kinds are named.
 _MOST_NAMED = 8
 
 
@@ -64,7 +64,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    """Quantize, write the file, and tell what stayed float and how large the errors are."""
+    """Quantize, write the file, and report what stayed float and how large the errors are."""
     if args.output.suffix.lower() != ".tflite":
         raise UsageError(f"{args.output} does not end in .tflite; give such a name to --output")
     check_outputs(args.model, args.output)

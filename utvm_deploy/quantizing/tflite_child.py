@@ -70,7 +70,7 @@ def name_of(model: Any, number: int) -> str:
 
 
 def computed_tensors(model: Any) -> set[str]:
-    """The names of all tensors that are no constants."""
+    """The names of all tensors except constants."""
     tensors = model.subgraphs[0].tensors
     return {
         name_of(model, number)

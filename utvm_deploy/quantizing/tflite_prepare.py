@@ -1,6 +1,6 @@
 """Makes a float .tflite file readable for ai-edge-quantizer, without changing what it computes.
 
-The quantizer tells tensors apart by their names, needs a signature, and takes operator codes only
+The quantizer identifies tensors by their names, needs a signature, and takes operator codes only
 from the newer of the schema's two fields.
 """
 

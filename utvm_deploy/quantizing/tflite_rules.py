@@ -1,6 +1,6 @@
 """How each operator that ai-edge-quantizer leaves float is quantized by our rewriting.
 
-The rules are those of LiteRT's integer kernels. The element types are those of our own kernels.
+The rules are those of LiteRT's integer kernels. The element types are those of our kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FROM_INPUT = "input"  # the operator moves or selects values: as its first float
 SHARED = "shared"  # all inputs get the quantization of the output
 CALIBRATED = "calibrated"  # by the calibrated range of the output
 FIXED = "fixed"  # the kernel computes with one scale only
-NO_OUTPUT = "none"  # the output is no real number, such as a position
+NO_OUTPUT = "none"  # the output is not a real number, but a position or a truth value
 
 
 @dataclass(frozen=True)

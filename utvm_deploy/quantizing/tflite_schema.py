@@ -102,7 +102,7 @@ def constant(model: Any, tensor: Any) -> Array | None:
 
 
 def set_constant(model: Any, tensor: Any, array: Array) -> None:
-    """Give a tensor a value in a buffer of its own."""
+    """Give a tensor a value, in a new buffer."""
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
     model.buffers.append(buffer)
