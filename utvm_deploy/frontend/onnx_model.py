@@ -220,6 +220,8 @@ def _without_contributed(onnx: Any, proto: Any) -> Any:
                 to = onnx.TensorProto.FLOAT
             made = onnx.helper.make_node("Cast", node.input[:1], node.output[:1], to=to)
             node.CopyFrom(made)
+        elif node.domain and node.op_type in ("FastGelu", "Gelu"):
+            node.CopyFrom(onnx.helper.make_node("Identity", node.input[:1], node.output[:1]))
     return copy
 
 

@@ -125,7 +125,8 @@ def unary(job: Job) -> Quantized:
 def gelu(job: Job) -> Quantized:
     """Gelu, exact or by tanh."""
     x = job.store.settled(job.quantized(0))
-    is_approximate = job.node.text("approximate", "none") == "tanh"
+    by_tanh = job.node.text("approximate", "none") == "tanh"
+    is_approximate = by_tanh or job.node.kind == "FastGelu"
     options: Options = ("GeluOptions", {"Approximate": is_approximate})
     return job.store.apply(
         "GELU", [x.tensor], job.name, x.shape, job.scale, options, is_last=x.is_last
@@ -406,6 +407,7 @@ EMITTERS: Mapping[str, Emitter] = {
     **dict.fromkeys(("Mish", "Softplus"), softplus),
     "CumSum": running_sum,
     "Div": division,
+    "FastGelu": gelu,
     "Gelu": gelu,
     "HardSigmoid": hard_sigmoid,
     "Pow": power,

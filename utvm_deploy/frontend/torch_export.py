@@ -69,7 +69,7 @@ def decomposed(torch: Any, program: Any) -> Any:
     """The exported program with every operator that is not in STATEMENTS in terms of others.
 
     Recurrent layers are unrolled, and attention becomes matrix products and a softmax. PyTorch's
-    decompositions do that, except for two of ours.
+    decompositions do that, except for attention and variance.
     """
     calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
     known = {*STATEMENTS, *FILLED}

@@ -1,0 +1,104 @@
+"""Float ONNX models made ready for a quantizer compute what they did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx_writer import OnnxWriter
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.onnx_prepare import prepared
+
+_STEPS, _INPUTS, _UNITS = 4, 5, 3
+_GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
+
+
+def _run(model: Any, x: np.ndarray) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    made: list[np.ndarray] = session.run(None, {"x": x})
+    return made
+
+
+def _same(model: Any, shape: tuple[int, ...]) -> Any:
+    """Check that the prepared model computes the same; the model."""
+    changed = prepared(onnx, model)
+    x = np.random.default_rng(3).normal(0, 1, shape).astype(np.float32)
+    for wanted, made in zip(_run(model, x), _run(changed, x), strict=True):
+        assert made.shape == wanted.shape
+        np.testing.assert_allclose(made, wanted, atol=1e-5)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction", "attributes"),
+    [
+        ("LSTM", "forward", {}),
+        ("LSTM", "bidirectional", {}),
+        ("GRU", "reverse", {"linear_before_reset": 1}),
+        ("GRU", "bidirectional", {}),
+        ("RNN", "forward", {}),
+    ],
+)
+def test_recurrent_layers_are_unrolled(
+    tmp_path: Path, kind: str, direction: str, attributes: dict[str, Any]
+) -> None:
+    ways, gates = 2 if direction == "bidirectional" else 1, _GATES[kind]
+    writer = OnnxWriter((_STEPS, 1, _INPUTS))
+    states = [writer.normal(ways, 1, _UNITS) for _ in range(2 if kind == "LSTM" else 1)]
+    made = writer.add(
+        kind,
+        "x",
+        writer.normal(ways, gates * _UNITS, _INPUTS),
+        writer.normal(ways, gates * _UNITS, _UNITS),
+        writer.normal(ways, 2 * gates * _UNITS),
+        "",
+        *states,
+        outputs=3 if kind == "LSTM" else 2,
+        hidden_size=_UNITS,
+        direction=direction,
+        **attributes,
+    )
+    model = onnx.load(writer.save(tmp_path / "model.onnx", *made))
+    changed = _same(model, (_STEPS, 1, _INPUTS))
+    assert not {kind} & {node.op_type for node in changed.graph.node}
+
+
+@pytest.mark.parametrize("order", range(3))
+def test_gelu_is_one_operator(tmp_path: Path, order: int) -> None:
+    writer = OnnxWriter((1, 24))
+    x = writer.add("Relu", writer.add("Gemm", "x", writer.normal(24, 10)))
+    half, one = writer.constant(np.float32(0.5)), writer.constant(np.float32(1))
+    root = writer.constant(np.float32(2**0.5))
+    share = writer.add("Add", writer.add("Erf", writer.add("Div", x, root)), one)
+    if order == 0:
+        y = writer.add("Mul", writer.add("Mul", x, share), half)
+    elif order == 1:
+        y = writer.add("Mul", writer.add("Mul", x, half), share)
+    else:
+        y = writer.add("Mul", x, writer.add("Mul", share, half))
+    model = onnx.load(writer.save(tmp_path / "model.onnx", y))
+    changed = _same(model, (1, 24))
+    assert [node.op_type for node in changed.graph.node] == ["Gemm", "Relu", "Gelu"]
+
+
+def test_other_products_with_erf_stay(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 24))
+    one = writer.constant(np.float32(1))
+    share = writer.add("Add", writer.add("Erf", writer.add("Div", "x", one)), one)
+    y = writer.add("Mul", writer.add("Mul", "x", share), writer.constant(np.float32(0.5)))
+    changed = _same(onnx.load(writer.save(tmp_path / "model.onnx", y)), (1, 24))
+    assert "Erf" in [node.op_type for node in changed.graph.node]
+
+
+def test_what_cannot_be_unrolled_is_named(tmp_path: Path) -> None:
+    writer = OnnxWriter(("steps", 1, _INPUTS))
+    weights = [writer.normal(1, _UNITS, n) for n in (_INPUTS, _UNITS)]
+    y = writer.add("RNN", "x", *weights, hidden_size=_UNITS)
+    model = onnx.load(writer.save(tmp_path / "model.onnx", y))
+    with pytest.raises(ModelError, match=r"RNN .* has no fixed shape"):
+        prepared(onnx, model)
