@@ -79,7 +79,11 @@ def test_every_operator_has_its_line(capsys: pytest.CaptureFixture[str], tmp_pat
 @pytest.mark.parametrize(
     ("change", "index", "says"),
     [
-        ({"dtype": "uint8"}, 1, "is uint8, as in legacy quantized models, .* convert the model"),
+        (
+            {"dtype": "uint8"},
+            1,
+            "is uint8, as in legacy quantized models, .* quantize the float model",
+        ),
         (
             {"dtype": "float32", "scales": (), "zero_points": ()},
             0,
