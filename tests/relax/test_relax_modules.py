@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,9 +55,11 @@ def test_a_batch_becomes_one_and_is_told(caplog: pytest.LogCaptureFixture) -> No
         ({"x": (1, 6)}, "has 3 dimensions"),
         ({"x": (1, 0, 4)}, "extents are at least 1"),
         ({"x": "abc"}, "neither a shape"),
+        ({"x": (1, 2**31, 4)}, "extents are at most 2,147,483,647"),
+        ([(1, 6, 4)], "inputs is of type list; give a dict"),
     ],
 )
-def test_wrong_shapes(inputs: dict[str, object], said: str) -> None:
+def test_wrong_shapes(inputs: Any, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         utvm_deploy.from_relax(symbolic(), inputs=inputs)
 
@@ -89,7 +92,7 @@ def test_a_file_with_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "not a module that tvm.ir.save_json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", ["x", "x=", "x=1,a", "x=0", "=1"])
+@pytest.mark.parametrize("given", ["x", "x=", "x=1,a", "x=0", "=1", "x=2147483648"])
 def test_options_that_are_no_shapes(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "model.onnx", "--shape", given]) == 2
     assert "--shape" in capsys.readouterr().err

@@ -13,6 +13,9 @@ from utvm_deploy.base.errors import ModelError
 #: Name of an input -> its shape.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
+#: Formats and TVM hold no larger extents.
+MOST_EXTENT = 2**31 - 1
+
 _given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B039
 
 
@@ -36,6 +39,11 @@ def shapes_of_inputs(inputs: Mapping[str, Any]) -> Shapes:
 
     Raises ModelError for what is neither.
     """
+    if not isinstance(inputs, Mapping):
+        raise ModelError(
+            f"inputs is of type {type(inputs).__name__}; give a dict from the names of inputs to "
+            "shapes or arrays"
+        )
     return {name: _shape(name, given) for name, given in inputs.items()}
 
 
@@ -49,6 +57,10 @@ def _shape(name: str, given: Any) -> tuple[int, ...]:
         ) from None
     if any(extent < 1 for extent in extents):
         raise ModelError(f"input '{name}' has the shape {extents}; extents are at least 1")
+    if any(extent > MOST_EXTENT for extent in extents):
+        raise ModelError(
+            f"input '{name}' has the shape {extents}; extents are at most {MOST_EXTENT:,}"
+        )
     return extents
 
 
@@ -63,4 +75,6 @@ def parsed_shape(text: str) -> tuple[str, tuple[int, ...]]:
         raise ValueError(f"{numbers!r} is not a shape, such as 1,64") from None
     if any(extent < 1 for extent in shape):
         raise ValueError(f"{numbers!r} has an extent below 1")
+    if any(extent > MOST_EXTENT for extent in shape):
+        raise ValueError(f"{numbers!r} has an extent above {MOST_EXTENT:,}")
     return name, shape

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import VerifyError
@@ -73,14 +74,25 @@ def difference(
     largest = 0.0
     for ours, others in zip(outputs, theirs, strict=True):
         for number, one, other in zip(graph.outputs, ours, others, strict=True):
-            gap = np.abs(one.astype(np.float64).reshape(-1) - other.astype(np.float64).reshape(-1))
-            steps = gap / _step(graph, number)
+            steps = gaps(one, other) / _step(graph, number)
             elements += steps.size
             # The rest of float32's rounding is not a difference.
             different += int(np.count_nonzero(steps > 0.5))
-            largest = max(largest, float(steps.max(initial=0.0)))
+            largest = max(largest, float(steps[np.isfinite(steps)].max(initial=0.0)))
     version = importlib.metadata.version(package)
     return Difference(f"{package} {version}", elements, different, round(largest, 2))
+
+
+def gaps(one: Array, other: Array) -> NDArray[np.float64]:
+    """How far the elements are from each other: 0 for equal infinities, and for two NaN.
+
+    A number is infinitely far from a NaN.
+    """
+    left, right = (array.astype(np.float64).reshape(-1) for array in (one, other))
+    is_equal = (left == right) | (np.isnan(left) & np.isnan(right))
+    with np.errstate(invalid="ignore"):
+        found = np.where(is_equal, 0.0, np.abs(left - right))
+    return np.nan_to_num(found, nan=np.inf, posinf=np.inf)
 
 
 def _step(graph: Graph, output: int) -> float:

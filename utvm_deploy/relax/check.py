@@ -88,7 +88,7 @@ def _check_control_flow(main: Any) -> None:
                 raise UnsupportedOperator(
                     f"'{binding.var.name}' is the result of a call of "
                     f"'{binding.value.op.name_hint}'; only a function 'main' that calls no other "
-                    "Relax function is supported: put that function in its place with "
+                    "Relax function is supported: inline it with "
                     "Function.inline_functions"
                 )
 

@@ -30,12 +30,14 @@ def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) 
     import tvm
 
     from utvm_deploy.relax.check import check_given, check_main
-    from utvm_deploy.relax.passes import lowered_module
+    from utvm_deploy.relax.indices import with_safe_indices
+    from utvm_deploy.relax.passes import MAIN, lowered_module
     from utvm_deploy.relax.shapes import with_shapes
 
     check_main(module)
     bound, notes = with_shapes(module, shapes or {})
     check_given(bound)
+    bound = with_safe_indices(bound, MAIN)
     try:
         lowered = lowered_module(bound)
     except tvm.error.InternalError as exc:

@@ -1,0 +1,45 @@
+"""Indices outside of the tensor that they index lead to its nearest element, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_model import HostModel
+from relax_operators import Case, Given, module_of, op
+
+import utvm_deploy
+
+X, ROWS = Given((5, 4)), Given((3,), "int32")
+PLACES = Given((2, 4), "int64")
+CASES = (
+    Case("take", (X, ROWS), lambda x, i: op.take(x, i, axis=0)),
+    Case("gather", (X, PLACES), lambda x, i: op.gather_elements(x, i, axis=0)),
+    Case("gather_nd", (X, Given((3, 2), "int64")), op.gather_nd),
+    Case("scatter", (X, PLACES, Given((2, 4))), op.scatter_elements),
+    Case("scatter_nd", (X, Given((2, 1), "int64"), Given((2, 4))), op.scatter_nd),
+)
+
+
+@pytest.mark.tools
+def test_indices_outside_become_the_nearest_inside(tmp_path: Path) -> None:
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    new = np.full((2, 4), -1, np.float32)
+    rows = np.array([5, -1, 2], np.int32)
+    places = np.array([[5, 4, 0, 9], [-6, 1, 2, -7]])
+    pairs = np.array([[5, 4], [-1, -1], [2, 3]])
+    inputs = [x, rows, x, places, x, pairs, x, places, new, x, np.array([[7], [-3]]), new]
+    compiled = utvm_deploy.compile(module_of(CASES), "host", name="indices")
+    take, gather, gather_nd, scatter, scatter_nd = HostModel(compiled, tmp_path).run(inputs)
+
+    np.testing.assert_array_equal(take, x[[4, 0, 2]])
+    inside = places.clip(0, 4)
+    np.testing.assert_array_equal(gather, np.take_along_axis(x, inside, 0))
+    np.testing.assert_array_equal(gather_nd, x[[4, 0, 2], [3, 0, 3]])
+    wanted = x.copy()
+    np.put_along_axis(wanted, inside, new, 0)
+    np.testing.assert_array_equal(scatter, wanted)
+    wanted = x.copy()
+    wanted[[4, 0]] = new
+    np.testing.assert_array_equal(scatter_nd, wanted)
