@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, check_outputs
 from utvm_deploy.cli.compile_options import add_plugin
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
+from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
@@ -28,6 +29,7 @@ from utvm_deploy.inspecting.facts import (
     inspect_refused,
     with_problems,
 )
+from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
 from utvm_deploy.inspecting.supported import supported_operators
 
 #: Formats of files whose operators can be listed.
@@ -102,7 +104,7 @@ def _found(
     # TVM takes a second to load, which other verbs need not wait for.
     from utvm_deploy.compiler.pipeline import least_activation_bytes, lowering_problems
 
-    inspected = inspect_model(graph)
+    inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
     try:
         problems = lowering_problems(graph)
         if problems:
@@ -110,6 +112,11 @@ def _found(
         return graph, inspected, least_activation_bytes(graph)
     except UtvmError as error:
         return graph, replace(inspected, problems=(str(error),)), None
+
+
+def _quantizable(path: Path, graph: Graph) -> Quantizable | None:
+    """What `utvm quantize` would do; None if it does not take the file, or is not needed."""
+    return None if path.suffix.lower() == ".relax" else quantizable(graph, kinds_in(path))
 
 
 def _supported(form: str, out: Output) -> int:
@@ -131,9 +138,12 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
         _report_problems(found, out)
         return
     has_islands = _has_islands(found)
+    of_kind = {} if found.quantizable is None else found.quantizable.types
+    can_tell = any(operator.kind in of_kind for operator in found.operators)
     out.table(
         [
-            *("#", "operator", "detail", "output", "quantization"),
+            *("#", "operator", "detail", "output"),
+            "quantizable to" if can_tell else "quantization",
             *((">island", ">float operations") if has_islands else ()),
             *(">MACs", ">weights", ">live RAM"),
         ],
@@ -143,7 +153,7 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
                 operator.kind,
                 operator.detail,
                 "x".join(str(extent) for extent in operator.outputs[0].shape),
-                _quantization(operator.outputs[0]),
+                _plan(operator, of_kind) if can_tell else _quantization(operator.outputs[0]),
                 *((operator.float_island, operator.float_operations) if has_islands else ()),
                 operator.macs or None,
                 operator.weights_bytes or None,
@@ -153,6 +163,8 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
         ],
     )
     _report_floats(found, out)
+    if found.quantizable is not None:
+        _report_quantizable(found.quantizable, out)
     assert found.peak_operator is not None
     overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
@@ -165,6 +177,25 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
 def _has_islands(found: Inspection) -> bool:
     """Whether some operators compute in float32, and others do not."""
     return any(o.float_island is None for o in found.operators) and bool(found.float_islands)
+
+
+def _plan(operator: OperatorFacts, of_kind: Mapping[str, tuple[str, ...]]) -> str:
+    """What `utvm quantize` can make of an operator; nothing is to be done with integers."""
+    if operator.kind not in of_kind:
+        return ""
+    return ", ".join(of_kind[operator.kind]) or "stays float32"
+
+
+def _report_quantizable(found: Quantizable, out: Output) -> None:
+    """What becomes of a float model's operators if they are quantized."""
+    for scheme, count, floats in (
+        ("int8", found.int8, found.float_int8),
+        ("int16x8", found.int16, found.float_int16),
+    ):
+        stay = ", ".join(floats[:_MOST_NAMED]) + (" ..." if len(floats) > _MOST_NAMED else "")
+        rest = f"; these stay float32: {stay}" if floats else ""
+        what = f"utvm quantize --scheme {scheme}"
+        out.line(f"{what}: {count} of {found.operators} operators become integers{rest}")
 
 
 def _report_floats(found: Inspection, out: Output) -> None:

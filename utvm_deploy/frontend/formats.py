@@ -36,7 +36,7 @@ from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
 from utvm_deploy.graph.quantize_hint import quantize_command
-from utvm_deploy.relax.facts import is_relax
+from utvm_deploy.relax.facts import is_relax, loaded
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,12 @@ def quantized_tflite(path: Path) -> bytes:
     if data is None or is_relax(data):
         raise ModelError(f"{path} is a float model; quantize it: {quantize_command(path)}")
     return data
+
+
+def kinds_in(path: Path) -> tuple[str, ...]:
+    """The kinds of operators that a float ONNX file has; empty for all other files."""
+    data = converted(path)
+    return loaded(data).kinds if data is not None and is_relax(data) else ()
 
 
 @lru_cache(maxsize=4)

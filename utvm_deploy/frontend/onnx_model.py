@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def onnx_to_model(path: Path) -> bytes:
         proto = without_qlinear(onnx, proto)
         if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
             notes = _fix_shapes(onnx, proto)
-            return relax_of_onnx(proto, notes).dumped()
+            # The import changes the model.
+            kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
+            return replace(relax_of_onnx(proto, notes), kinds=kinds).dumped()
         model = _read(onnx, proto, path.stem)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:

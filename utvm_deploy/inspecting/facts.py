@@ -17,6 +17,7 @@ from utvm_deploy.inspecting.islands import (
     float_operations,
     island_numbers,
 )
+from utvm_deploy.inspecting.quantizable import Quantizable
 
 __all__ = [
     "Inspection",
@@ -89,6 +90,7 @@ class Inspection:
     peak_operator: int | None  # position in ``operators`` where that is
     problems: tuple[str, ...] = ()  # of the model as a whole
     float_islands: tuple[FloatIsland, ...] = ()
+    quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
 
     @property
     def ok(self) -> bool:
@@ -198,7 +200,7 @@ def _operator_facts(
         name=outputs[0].name,
         inputs=tuple(_tensor_facts(t) for t in inputs),
         outputs=tuple(_tensor_facts(t) for t in outputs),
-        clamp=None if clamp == (-128, 127) else clamp,
+        clamp=None if clamp in ((-128, 127), (-32768, 32767)) else clamp,
         macs=macs(graph, operator),
         weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None),
         live_bytes=live_bytes,

@@ -24,6 +24,8 @@ _BOX_WIDTH, _BOX_HEIGHT = 212, 58
 _COLUMN, _ROW = 244, 108
 # A line leaves its box straight for as long as its label needs.
 _STUB = 22
+# The largest float32.
+_LARGEST = 3.4028234663852886e38
 _MARGIN, _HEADER = 28, 64
 _RADIUS = 8
 # Text wider than its box is cut: DejaVu Sans, the widest usual font, takes 5.5 px a character at
@@ -92,10 +94,16 @@ def describe(graph: Graph, operator: Operator) -> str:
     clamp = getattr(a, "clamp", (-128, 127))
     limits = getattr(a, "limits", None)
     if limits is not None:
-        parts.append(f"clamp {limits[0]:g}..{limits[1]:g}")
-    elif clamp not in ((-128, 127), NO_CLAMP):
+        parts += _float_clamp(*limits)
+    elif clamp not in ((-128, 127), (-32768, 32767), NO_CLAMP):
         parts.append(f"clamp {clamp[0]}..{clamp[1]}")
     return ", ".join(parts)
+
+
+def _float_clamp(low: float, high: float) -> list[str]:
+    """A clamp without the ends that the type of the values has anyway."""
+    ends = (f"{low:g}" if low > -_LARGEST else "", f"{high:g}" if high < _LARGEST else "")
+    return [f"clamp {ends[0]}..{ends[1]}"] if any(ends) else []
 
 
 def graph_svg(graph: Graph) -> str:

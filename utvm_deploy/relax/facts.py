@@ -21,6 +21,8 @@ class RelaxModel:
     notes: tuple[str, ...] = ()
     # The names of the outputs, if the source of the module had some.
     outputs: tuple[str, ...] = ()
+    # The kinds of operators in the source of the module, in their order.
+    kinds: tuple[str, ...] = ()
 
     def dumped(self) -> bytes:
         """The model as the bytes of a file."""
@@ -28,6 +30,7 @@ class RelaxModel:
             "format": _FORMAT,
             "notes": self.notes,
             "outputs": self.outputs,
+            "kinds": self.kinds,
             "given": self.given,
             "lowered": self.lowered,
         }
@@ -43,7 +46,7 @@ def loaded(data: bytes) -> RelaxModel:
     """The model in such bytes; ModelError if they are damaged."""
     try:
         parts = json.loads(data)
-        names = tuple(parts["notes"]), tuple(parts["outputs"])
+        names = tuple(parts["notes"]), tuple(parts["outputs"]), tuple(parts["kinds"])
         return RelaxModel(parts["given"], parts["lowered"], *names)
     except (ValueError, KeyError, TypeError) as exc:
         raise ModelError(f"the converted model is damaged: {exc}; convert it again") from exc

@@ -1,0 +1,73 @@
+"""What `utvm quantize` would make of a float model's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
+from utvm_deploy.graph.check import works_in_float
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.quantizing.tflite_rules import rule_of
+
+#: Element types of the activations that models are quantized to.
+_TYPES = ("int8", "int16")
+#: Operators that ai-edge-quantizer writes, and that no rule of ours is needed for.
+_WITHOUT_RULE = (
+    *("AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+    *("SUM", "TRANSPOSE_CONV"),
+)
+
+
+@dataclass(frozen=True)
+class Quantizable:
+    """How many of a float model's operators can be quantized, and which cannot.
+
+    They are those of the file, which are not always those of the table: TVM fuses and splits.
+    """
+
+    operators: int
+    types: dict[str, tuple[str, ...]]  # of each kind: what its activations can become
+    int8: int
+    int16: int
+    float_int8: tuple[str, ...]  # kinds that stay float32 if the others become int8
+    float_int16: tuple[str, ...]
+
+
+def quantizable(graph: Graph, kinds: Sequence[str] = ()) -> Quantizable | None:
+    """The answer for a float model; None for one with quantized tensors, or without floats.
+
+    ``kinds`` are the operators of the ONNX file that the model came from, if it came from one.
+    """
+    if any(tensor.quantization is not None for tensor in graph.tensors):
+        return None
+    floats = [one.kind for one in graph.operators if works_in_float(graph, one)]
+    if not floats:
+        return None
+    return _counted(kinds, onnx_types) if kinds else _counted(floats, tflite_types)
+
+
+def tflite_types(kind: str) -> tuple[str, ...]:
+    """What an operator of a float .tflite file is quantized to; empty if it stays float32."""
+    row = IMPORTERS.get(kind)
+    if kind in _WITHOUT_RULE and row is not None:
+        return tuple(dtype for dtype in _TYPES if dtype in row.types)
+    return tuple(dtype for dtype in _TYPES if rule_of(kind, dtype) is not None)
+
+
+def onnx_types(kind: str) -> tuple[str, ...]:
+    """What an operator of a float ONNX file is quantized to; empty if it stays float32."""
+    return tuple(dtype for dtype in types_of(kind) if dtype in _TYPES) if kind in KNOWN else ()
+
+
+def _counted(kinds: Sequence[str], types: Callable[[str], tuple[str, ...]]) -> Quantizable:
+    of = {kind: types(kind) for kind in kinds}
+    return Quantizable(
+        operators=len(kinds),
+        types=of,
+        int8=sum("int8" in of[kind] for kind in kinds),
+        int16=sum("int16" in of[kind] for kind in kinds),
+        float_int8=tuple(kind for kind in of if "int8" not in of[kind]),
+        float_int16=tuple(kind for kind in of if "int16" not in of[kind]),
+    )
