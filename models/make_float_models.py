@@ -8,7 +8,7 @@ the script has a venv of its own (Python 3.11, Linux x86-64; about a minute on t
     /tmp/float-venv/bin/python models/make_float_models.py            # writes next to this file
     /tmp/float-venv/bin/python models/make_float_models.py -o OTHER   # or into the folder OTHER
 
-make_quantized_models.py then makes the int8 and int16x8 forms. Everything random is seeded, and the
+`utvm quantize` then makes the int8 and int16x8 forms. Everything random is seeded, and the
 splits are fixed: neither training nor calibration sees a held-out sample. It printed:
 
     digits: 357 of 360 held-out images are right, 99.17%

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.frontend.operators import IMPORTERS
 from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.quantizing.tflite_rules import rule_of
+from utvm_deploy.quantizing.tflite_rules import quantized_types
 
 #: Element types of the activations that models are quantized to.
 _TYPES = ("int8", "int16")
-#: Operators that ai-edge-quantizer writes, and that no rule of ours is needed for.
-_WITHOUT_RULE = (
-    *("AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
-    *("SUM", "TRANSPOSE_CONV"),
-)
 
 
 @dataclass(frozen=True)
@@ -45,15 +39,7 @@ def quantizable(graph: Graph, kinds: Sequence[str] = ()) -> Quantizable | None:
     floats = [one.kind for one in graph.operators if works_in_float(graph, one)]
     if not floats:
         return None
-    return _counted(kinds, onnx_types) if kinds else _counted(floats, tflite_types)
-
-
-def tflite_types(kind: str) -> tuple[str, ...]:
-    """What an operator of a float .tflite file is quantized to; empty if it stays float32."""
-    row = IMPORTERS.get(kind)
-    if kind in _WITHOUT_RULE and row is not None:
-        return tuple(dtype for dtype in _TYPES if dtype in row.types)
-    return tuple(dtype for dtype in _TYPES if rule_of(kind, dtype) is not None)
+    return _counted(kinds, onnx_types) if kinds else _counted(floats, quantized_types)
 
 
 def onnx_types(kind: str) -> tuple[str, ...]:

@@ -48,6 +48,13 @@ _POSITIONS = (
     "NOT_EQUAL",
 )
 
+# ai-edge-quantizer writes these, also where no rule of ours could.
+_WITHOUT_RULE = (
+    *("AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+    *("SUM", "TRANSPOSE_CONV"),
+)
+_TYPES = ("int8", "int16")
+
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_MOVES, Rule(FROM_INPUT)),
     **dict.fromkeys(_SHARED, Rule(SHARED)),
@@ -71,3 +78,11 @@ def rule_of(kind: str, dtype: str) -> Rule | None:
     if importer is None or dtype not in importer.types:
         return None
     return RULES.get(kind)
+
+
+def quantized_types(kind: str) -> tuple[str, ...]:
+    """What activations of an operator can become, of int8 and int16; empty if it stays float."""
+    importer = IMPORTERS.get(kind)
+    if kind in _WITHOUT_RULE and importer is not None:
+        return tuple(dtype for dtype in _TYPES if dtype in importer.types)
+    return tuple(dtype for dtype in _TYPES if rule_of(kind, dtype) is not None)
