@@ -126,11 +126,6 @@ def _within_arena(
     if arena_bytes(steps) <= limit:
         return tuple(sequence)
     why = "its scratch would make the arena larger"
-    fitting = list(steps)
-    for index, step in enumerate(steps):
-        if live[index] + wanted[index] > limit:
-            room = max(limit - live[index], 0)
-            fitting[index] = _other_step(step, smaller, scratch_of, room, why)
 
     @cache
     def least(index: int) -> Step:
@@ -138,23 +133,35 @@ def _within_arena(
         step = steps[index]
         return _other_step(step, smaller, scratch_of, 0, why) if wanted[index] else step
 
-    tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
+    def fitted(limit: int) -> list[Step]:
+        """The steps of an arena of at most ``limit`` bytes, or those with the least scratch."""
+        fitting = list(steps)
+        for index, step in enumerate(steps):
+            if live[index] + wanted[index] > limit:
+                room = max(limit - live[index], 0)
+                fitting[index] = _other_step(step, smaller, scratch_of, room, why)
+        tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
 
-    def mixed(count: int) -> list[Step]:
-        """The least scratch in this number of layers, those with the least room first; in the
-        others, what fits."""
-        chosen = set(tightest[:count])
-        return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
+        def mixed(count: int) -> list[Step]:
+            """The least scratch in this number of layers, those with the least room first; in the
+            others, what fits."""
+            chosen = set(tightest[:count])
+            return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
 
-    low = sum(live[i] + sum(scratch_of(one)) > limit for i, one in enumerate(fitting))
-    high = len(steps)
-    while low < high:
-        middle = (low + high) // 2
-        if arena_bytes(mixed(middle)) <= limit:
-            high = middle
-        else:
-            low = middle + 1
-    return _refilled(sequence, mixed(low))
+        low = sum(live[i] + sum(scratch_of(one)) > limit for i, one in enumerate(fitting))
+        high = len(steps)
+        while low < high:
+            middle = (low + high) // 2
+            if arena_bytes(mixed(middle)) <= limit:
+                high = middle
+            else:
+                low = middle + 1
+        return mixed(low)
+
+    found = fitted(limit)
+    needed = arena_bytes(found)
+    # One layer may need more whatever its kernel. Then the others may take as much, too.
+    return _refilled(sequence, fitted(needed) if needed > limit else found)
 
 
 def _other_step(

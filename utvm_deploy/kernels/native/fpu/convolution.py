@@ -21,11 +21,22 @@ from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
-from utvm_deploy.kernels.native.fpu.gemm import MOST_CHANNELS, TILES, FpuTile, gemm_text, pack
+from utvm_deploy.kernels.native.fpu.gemm import (
+    CACHE_BYTES,
+    FLOAT_BYTES,
+    MISS_CYCLES,
+    MOST_CHANNELS,
+    TILES,
+    FpuTile,
+    gemm_text,
+    pack,
+)
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
+from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
-_FLOAT_BYTES = 4
+#: Core cycles of a value that is copied as a tile reads it.
+_GATHER_CYCLES = 4
 #: Bytes of the tiles that are copied at a time, unless one takes more.
 _TILES_BYTES = 16 * 1024
 #: Without VMAXNM and VMINNM, outputs of fewer products cost more to limit than a tile saves
@@ -108,7 +119,7 @@ class FpuConv2D:
     def lag(self) -> Lag | None:
         if not self.is_gathered:
             return None
-        sizes = _FLOAT_BYTES * self.input_channels, _FLOAT_BYTES * self.output_channels
+        sizes = FLOAT_BYTES * self.input_channels, FLOAT_BYTES * self.output_channels
         return lag_by_pixels(self.window, *sizes, self._block)
 
     @property
@@ -140,7 +151,7 @@ class FpuConv2D:
 
     def _multiply(self, c: Driver, pixels: Address, target: Address, count: int) -> None:
         """The products of some tiles' pixels with all channels."""
-        pitch = _FLOAT_BYTES * self.output_channels
+        pitch = FLOAT_BYTES * self.output_channels
         for tile, first, groups in self.parts:
             panels = self._panels.at(first * (self.depth + 1))
             to = replace(target, element=target.element + first)
@@ -160,7 +171,17 @@ class FpuConv2D:
         count = self.window.batch * self._pixels
         shared = self.tiles if self.is_gathered else self.window.batch
         sizes = self.depth, core, shared
-        return sum(tile.cycles(count, groups, *sizes) for tile, _, groups in self.parts)
+        total = sum(tile.cycles(count, groups, *sizes) for tile, _, groups in self.parts)
+        if not self.is_gathered:
+            return total
+        total += _GATHER_CYCLES * count * self.depth
+        line = CORES[core].cache_line_bytes
+        if line and self._tile.size_bytes + FLOAT_BYTES * self.tile.panel_floats(self.depth) > (
+            CACHE_BYTES
+        ):
+            groups = -(-self.output_channels // self.tile.channels)
+            total += MISS_CYCLES * FLOAT_BYTES / line * count * self.depth * (groups + 1)
+        return total
 
     @property
     def _block(self) -> int:
@@ -217,11 +238,13 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
         return f"outputs of {flat.shape[1]} products, which plain C does faster"
     sizes = weights.shape[-1], len(weights)
     is_dense = layer.kind == "FULLY_CONNECTED"
-    kernels = [
+    kernels: list[FpuConv2D | FpuRowConv2D] = [
         FpuConv2D(window, *sizes, tile, tiles, is_dense)
         for tile in _tiles(len(weights), is_dense)
         for tiles in _tile_counts(window, weights[0].size, tile, layer.core)
     ]
+    if not is_dense:
+        kernels += row_kernels(window, *sizes, layer.core)
     kernels = [one for one in kernels if choices.tile in (None, one.tile.label)]
     if not kernels:
         return f"there is no tile {choices.tile} for it"
@@ -265,21 +288,24 @@ def _tiles(outputs: int, is_dense: bool) -> list[FpuTile]:
 
 def _tile_counts(window: Window, depth: int, tile: FpuTile, core: str) -> tuple[int, ...]:
     """How many tiles can be copied at a time: several share weights in the data cache."""
-    kept = _FLOAT_BYTES * tile.panel_floats(depth) <= _KEPT_BYTES
+    kept = FLOAT_BYTES * tile.panel_floats(depth) <= _KEPT_BYTES
     if not CORES[core].cache_line_bytes or not kept or tile.pixels == 1:
         return (1,)
-    most = _TILES_BYTES // (_FLOAT_BYTES * depth * tile.pixels)
+    most = _TILES_BYTES // (FLOAT_BYTES * depth * tile.pixels)
     needed = -(-window.output_height * window.output_width // tile.pixels)
     return tuple(dict.fromkeys((max(min(most, needed), 1), 1)))
 
 
-def _scratch(kernel: FpuConv2D) -> int:
+def _scratch(kernel: FpuConv2D | FpuRowConv2D) -> int:
     return sum(one.size_bytes for one in kernel.scratch)
 
 
-def _call(layer: Layer, kernel: FpuConv2D, weights: Array, limits: Limits) -> KernelCall:
+def _call(
+    layer: Layer, kernel: FpuConv2D | FpuRowConv2D, weights: Array, limits: Limits
+) -> KernelCall:
     call = layer.portable
-    geometry = (ConstantArgument("geometry", kernel.geometry),) if kernel.is_gathered else ()
+    has_geometry = isinstance(kernel, FpuRowConv2D) or kernel.is_gathered
+    geometry = (ConstantArgument("geometry", kernel.geometry),) if has_geometry else ()
     arguments = (
         call.arguments[0],
         *geometry,

@@ -93,7 +93,8 @@ class FpuDepthwise:
 
     def texts(self, core: str) -> tuple[str, ...]:
         tiles = (depthwise_text(tile, core) for tile, _, _ in self.parts)
-        return (shared_text("utvm_float_limited"), family_text("fpu", "utvm_float_rows"), *tiles)
+        rows = (family_text("fpu", "utvm_float_row"), family_text("fpu", "utvm_float_rows"))
+        return (shared_text("utvm_float_limited"), *rows, *tiles)
 
     def drive(self, c: Driver) -> None:
         image, ring, geometry = self._image, self._ring, self._geometry

@@ -37,8 +37,10 @@ const float *pixels, const float *panels, const float *limits, float *output, in
 int32_t groups, int32_t depth, int32_t pitch, int32_t mode
 """
 #: Core cycles that a missing line of the data cache costs (docs/reference/cycle-model.md).
-_MISS_CYCLES = 22
-_FLOAT_BYTES = 4
+MISS_CYCLES = 22
+#: Of the smallest data cache, that a block's values and weights may take.
+CACHE_BYTES = 3584
+FLOAT_BYTES = 4
 
 
 class _Slots(Frame):
@@ -83,7 +85,7 @@ class FpuTile:
         """About the cycles of a product; ``shared`` tiles read weights from memory once."""
         turn = _turn_cycles(self, core) / self.step
         if CORES[core].cache_line_bytes:
-            miss = _MISS_CYCLES * _FLOAT_BYTES * self.channels / CORES[core].cache_line_bytes
+            miss = MISS_CYCLES * FLOAT_BYTES * self.channels / CORES[core].cache_line_bytes
             turn += miss / min(shared, -(-count // self.pixels))
         outputs = self.pixels * self.channels
         return -(-count // self.pixels) * groups * (depth * turn + 30 + 4.0 * outputs)
@@ -173,7 +175,7 @@ def _routine(tile: FpuTile, core: str) -> Assembler:
             a.mov("r0", "r8")
             a.load(r1=_Slots.panel)
             _sum_up(a, tile, Products(core, fused=tile.fused))
-            _add_bias(a, tile)
+            add_bias(a, tile.pixels, tile.channels)
             a.mov("r8", "r0")  # the next tile begins where this one ends
             a.mov("r4", "r5")
             a.cmp("r4", tile.pixels)
@@ -208,13 +210,14 @@ def _sum_up(a: Assembler, tile: FpuTile, products: Products) -> None:
     a.place(done)
 
 
-def _add_bias(a: Assembler, tile: FpuTile) -> None:
-    first = tile.pixels * tile.channels
-    chunk = min(REGISTERS - first, tile.channels)
-    for start in range(0, tile.channels, chunk):
-        some = range(start, min(start + chunk, tile.channels))
+def add_bias(a: Assembler, pixels: int, channels: int) -> None:
+    """Add the bias of each channel, which r1 points at, to the sums of a tile."""
+    first = pixels * channels
+    chunk = min(REGISTERS - first, channels)
+    for start in range(0, channels, chunk):
+        some = range(start, min(start + chunk, channels))
         a.vldmia("r1!", run(first, len(some)))
-        for pixel in range(tile.pixels):
+        for pixel in range(pixels):
             for at, channel in enumerate(some):
-                total = f"s{pixel * tile.channels + channel}"
+                total = f"s{pixel * channels + channel}"
                 a.vadd_f32(total, total, f"s{first + at}")

@@ -1,0 +1,257 @@
+"""CONV_2D of float32 that reads windows where they are: in the image, or in padded rows.
+
+Rows of the image are copied to scratch only where windows reach outside of it: once for each block
+of rows of outputs. A window of one pixel has one long row, which is cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from utvm_deploy.cores.core import CORES
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
+from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, pack
+from utvm_deploy.kernels.native.fpu.row_tile import RowTile, rows_text, step_of
+from utvm_deploy.kernels.native.micro_kernel import equal_blocks
+
+_MOST_PIXELS, _MOST_CHANNELS = 12, 6
+#: Rows, or tiles of a window of one pixel, that a block may have.
+_BLOCKS = (1, 2, 3, 4, 6, 8, 16, 32)
+#: Bytes of padded rows.
+_ROWS_BYTES = 16 * 1024
+#: Core cycles of a copied value, of a run of a tile, of a tile without its outputs, of an output.
+_COPY, _RUN, _TILE, _OUTPUT = 1.5, 14, 40, 4
+
+
+@dataclass(frozen=True)
+class FpuRowConv2D:
+    """Shape parameters; a block has some rows of outputs, or pixels of the only row."""
+
+    window: Window
+    input_channels: int
+    output_channels: int
+    tile: RowTile
+    block: int
+
+    @property
+    def name(self) -> str:
+        fused = "_fused" if self.tile.fused else ""
+        channels = f"{self.input_channels}x{self.output_channels}"
+        tile = f"fpu_{self.tile.label}_{self.block}{fused}"
+        return f"conv2d_float_{self.window.label}_{channels}_{tile}"
+
+    @property
+    def fused(self) -> FpuRowConv2D:
+        """The same with products and sums that may be rounded at once."""
+        return replace(self, tile=replace(self.tile, fused=True))
+
+    @property
+    def why(self) -> str:
+        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
+        tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
+        return f"FPU assembly over rows, {tile} in registers, products {rounded}"
+
+    @property
+    def depth(self) -> int:
+        """Products of an output."""
+        rows, columns = self.window.kernel
+        return rows * columns * self.input_channels
+
+    @property
+    def parts(self) -> list[tuple[RowTile, int, int]]:
+        """The tiles of whole groups and of the channels that remain: first channel, groups."""
+        groups, rest = divmod(self.output_channels, self.tile.channels)
+        found = [(self.tile, 0, groups)] if groups else []
+        if rest:
+            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
+        return found
+
+    @property
+    def geometry(self) -> Array:
+        """What the tiles read of the shape, then the geometry of padded rows."""
+        w, pixel = self.window, FLOAT_BYTES * self.input_channels
+        row = self._columns * pixel
+        length = run_length(w, self.input_channels)
+        taps = self.depth // length
+        step = row * w.dilations[0] if w.kernel[0] > 1 else pixel * w.dilations[1]
+        jump, pitch = step - FLOAT_BYTES * length, row * w.strides[0]
+        shape = (taps, length // self.tile.step, jump, pitch, FLOAT_BYTES * self.output_channels)
+        border = (w.height, w.width, self._columns, w.left, self.input_channels)
+        return np.array([*shape, *border], dtype=np.int32)
+
+    @property
+    def lag(self) -> Lag | None:
+        w, pixels = self.window, self.block
+        if not is_one_row(w):
+            pixels *= w.output_width
+        sizes = FLOAT_BYTES * self.input_channels, FLOAT_BYTES * self.output_channels
+        return lag_by_pixels(w, *sizes, pixels, mixed=not w.is_padded)
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return (self._image, self._geometry, self._panels, self._limits, "mode", self._output)
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return (self._rows,) if self.window.is_padded else ()
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        names = ("utvm_float_row", "utvm_float_border") if self.window.is_padded else ()
+        tiles = (rows_text(tile, core) for tile, _, _ in self.parts)
+        return (
+            shared_text("utvm_float_limited"),
+            *(family_text("fpu", name) for name in names),
+            *tiles,
+        )
+
+    def drive(self, c: Driver) -> None:
+        w, image, output, rows = self.window, self._image, self._output, self._rows
+        with c.loop("batch", w.batch) as n:
+            for first, times, count in equal_blocks(self._extent, self.block):
+                with c.loop("block", times) as block:
+                    place = block * count + first
+                    if is_one_row(w):
+                        self._multiply(c, image.at(n, 0, place), output.at(n, 0, place), 1, count)
+                        continue
+                    row, source = place * w.strides[0], image.at(n, place * w.strides[0])
+                    if w.is_padded:
+                        sizes = (row + -w.top, self._seen(count), self._geometry.at(_SHAPE_WORDS))
+                        c.call("utvm_float_border", image.at(n), rows.at(), *sizes)
+                        source = rows.at()
+                    self._multiply(c, source, output.at(n, place), count, w.output_width)
+
+    def _multiply(self, c: Driver, source: Address, to: Address, rows: int, width: int) -> None:
+        """The outputs of some rows."""
+        for tile, first, groups in self.parts:
+            panels = self._panels.at(first * (self.depth + 1))
+            target = replace(to, element=to.element + first)
+            sizes = (rows, width, groups, self._geometry.at(), "mode")
+            c.call(tile.function, source, panels, self._limits.at(), target, *sizes)
+
+    def packed(self, weights: Array, bias: Array) -> Array:
+        """[outputs, depth] and the bias as the tiles read them."""
+        found = []
+        for tile, first, groups in self.parts:
+            some = slice(first, first + groups * tile.channels)
+            found.append(pack(weights[some], bias[some], tile.channels))
+        return np.concatenate(found)
+
+    def cycles(self, core: str) -> float:
+        """About the cycles with waits for the data cache."""
+        w = self.window
+        blocks = -(-self._extent // self.block) * w.batch
+        rows, width = (1, self.block) if is_one_row(w) else (self.block, w.output_width)
+        tiles = rows * -(-width // self.tile.pixels)
+        runs = self.depth // run_length(w, self.input_channels)
+        total = 0.0
+        for tile, _, groups in self.parts:
+            outputs = tile.pixels * tile.channels
+            each = self.depth * tile.cycles(core) + runs * _RUN + _TILE + _OUTPUT * outputs
+            total += tiles * groups * each
+        seen = self.input_channels * (width if is_one_row(w) else self._seen(rows) * self._columns)
+        total += _COPY * seen if w.is_padded else 0
+        if CORES[core].cache_line_bytes:
+            total += self._missed(FLOAT_BYTES * seen, tiles, core)
+        return total * blocks
+
+    def _missed(self, seen: int, tiles: int, core: str) -> float:
+        """Cycles that a block waits for the data cache, of ``seen`` bytes of the image."""
+        panel = FLOAT_BYTES * (self.depth + 1) * self.tile.channels
+        groups = -(-self.output_channels // self.tile.channels)
+        # What all tiles of a group read, and how often it comes from memory.
+        window = seen // tiles if is_one_row(self.window) else seen // max(self.block, 1)
+        times = 1 if seen + panel <= CACHE_BYTES else groups
+        again = 1 if window + panel <= CACHE_BYTES else tiles
+        missed = seen * times + panel * groups * again
+        return MISS_CYCLES * missed / CORES[core].cache_line_bytes
+
+    @property
+    def _extent(self) -> int:
+        """What is cut into blocks."""
+        w = self.window
+        return w.output_width if is_one_row(w) else w.output_height
+
+    @property
+    def _columns(self) -> int:
+        """Columns of the image, or of padded rows."""
+        return self.window.padded_width if self.window.is_padded else self.window.width
+
+    def _seen(self, rows: int) -> int:
+        """Rows of the image that ``rows`` rows of outputs see."""
+        w = self.window
+        return (rows - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilations[0] + 1
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.input_channels), "float32")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (2 * _SHAPE_WORDS,), "int32")
+
+    @property
+    def _panels(self) -> Operand:
+        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
+
+    @property
+    def _limits(self) -> Operand:
+        return Operand("limits", (2,), "float32")
+
+    @property
+    def _rows(self) -> Operand:
+        shape = (self._seen(min(self.block, self._extent)), self._columns, self.input_channels)
+        return Operand("rows", shape, "float32")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", self.window.output_shape(self.output_channels), "float32")
+
+
+#: Words that tiles read of the shape; as many say how rows are padded.
+_SHAPE_WORDS = 5
+
+
+def is_one_row(w: Window) -> bool:
+    """Whether the outputs are one row, whose pixels see one pixel each."""
+    return w.kernel == w.strides == (1, 1) and not w.is_padded and w.output_height == 1
+
+
+def run_length(w: Window, channels: int) -> int:
+    """The values of a window that follow each other."""
+    return channels * (w.kernel[1] if w.dilations[1] == 1 or w.kernel[1] == 1 else 1)
+
+
+def row_kernels(window: Window, inputs: int, outputs: int, core: str) -> Iterator[FpuRowConv2D]:
+    """Every kernel over rows for a convolution."""
+    w = window
+    if w.kernel[0] > 1 and w.kernel[1] > 1 and w.dilations[1] > 1:
+        return  # the runs of a window are not evenly apart
+    if w.kernel == w.strides == (1, 1) and not w.is_padded:
+        pixels = w.batch * w.height * w.width
+        w = replace(w, batch=1, height=1, width=pixels, output_height=1, output_width=pixels)
+        w = replace(w, dilations=(1, 1))
+    stride = FLOAT_BYTES * inputs * w.strides[1]
+    step = step_of(run_length(w, inputs))
+    extent = w.output_width if is_one_row(w) else w.output_height
+    for pixels in range(1, min(_MOST_PIXELS, w.output_width) + 1):
+        for channels in range(1, min(_MOST_CHANNELS, outputs) + 1):
+            tile = RowTile(pixels, channels, stride, step)
+            if not tile.fits(core):
+                continue
+            for block in _BLOCKS:
+                size = min(block * (pixels if is_one_row(w) else 1), extent)
+                # Each row, or block of the only one, has at least one whole tile.
+                if is_one_row(w) and 0 < extent % size < pixels:
+                    continue
+                kernel = FpuRowConv2D(w, inputs, outputs, tile, size)
+                if sum(one.size_bytes for one in kernel.scratch) <= _ROWS_BYTES or block == 1:
+                    yield kernel
+                if size == extent:
+                    break
