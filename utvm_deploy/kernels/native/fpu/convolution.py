@@ -22,7 +22,6 @@ from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.gemm import (
-    CACHE_BYTES,
     FLOAT_BYTES,
     MISS_CYCLES,
     MOST_CHANNELS,
@@ -167,7 +166,7 @@ class FpuConv2D:
         return np.concatenate(found)
 
     def cycles(self, core: str) -> float:
-        """About the cycles of the products."""
+        """About the cycles, if the copied windows never miss the data cache."""
         count = self.window.batch * self._pixels
         shared = self.tiles if self.is_gathered else self.window.batch
         sizes = self.depth, core, shared
@@ -175,12 +174,8 @@ class FpuConv2D:
         if not self.is_gathered:
             return total
         total += _GATHER_CYCLES * count * self.depth
-        line = CORES[core].cache_line_bytes
-        if line and self._tile.size_bytes + FLOAT_BYTES * self.tile.panel_floats(self.depth) > (
-            CACHE_BYTES
-        ):
-            groups = -(-self.output_channels // self.tile.channels)
-            total += MISS_CYCLES * FLOAT_BYTES / line * count * self.depth * (groups + 1)
+        if line := CORES[core].cache_line_bytes:
+            total += MISS_CYCLES * (self._image.size_bytes + self._output.size_bytes // 2) / line
         return total
 
     @property

@@ -28,6 +28,8 @@ _BLOCKS = (1, 2, 3, 4, 6, 8, 16, 32)
 _ROWS_BYTES = 16 * 1024
 #: Core cycles of a copied value, of a run of a tile, of a tile without its outputs, of an output.
 _COPY, _RUN, _TILE, _OUTPUT = 1.5, 14, 40, 4
+#: Bytes of a line of the data cache.
+_LINE_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class FpuRowConv2D:
         return np.concatenate(found)
 
     def cycles(self, core: str) -> float:
-        """About the cycles with waits for the data cache."""
+        """About the cycles, with waits for the data cache."""
         w = self.window
         blocks = -(-self._extent // self.block) * w.batch
         rows, width = (1, self.block) if is_one_row(w) else (self.block, w.output_width)
@@ -158,19 +160,28 @@ class FpuRowConv2D:
         seen = self.input_channels * (width if is_one_row(w) else self._seen(rows) * self._columns)
         total += _COPY * seen if w.is_padded else 0
         if CORES[core].cache_line_bytes:
-            total += self._missed(FLOAT_BYTES * seen, tiles, core)
+            missed = self._missed(FLOAT_BYTES * seen, rows * width, tiles, blocks)
+            total += MISS_CYCLES * missed / CORES[core].cache_line_bytes
         return total * blocks
 
-    def _missed(self, seen: int, tiles: int, core: str) -> float:
-        """Cycles that a block waits for the data cache, of ``seen`` bytes of the image."""
+    def _missed(self, seen: int, pixels: int, tiles: int, blocks: int) -> float:
+        """The bytes for which a block waits, if padded rows never miss the data cache.
+
+        A store that misses waits about half as long as a load.
+        """
+        weights = FLOAT_BYTES * (self.depth + 1) * self.output_channels
         panel = FLOAT_BYTES * (self.depth + 1) * self.tile.channels
+        outputs = FLOAT_BYTES * self.output_channels * pixels
+        if seen + outputs + weights <= CACHE_BYTES:
+            return seen + outputs / 2 + weights / blocks
+        if seen + outputs + panel <= CACHE_BYTES:
+            return seen + outputs / 2 + weights
         groups = -(-self.output_channels // self.tile.channels)
-        # What all tiles of a group read, and how often it comes from memory.
-        window = seen // tiles if is_one_row(self.window) else seen // max(self.block, 1)
-        times = 1 if seen + panel <= CACHE_BYTES else groups
-        again = 1 if window + panel <= CACHE_BYTES else tiles
-        missed = seen * times + panel * groups * again
-        return MISS_CYCLES * missed / CORES[core].cache_line_bytes
+        # Each group reads all pixels again, and a line of each output.
+        window = seen // tiles if is_one_row(self.window) else seen // self.block
+        times = 1 if self.window.is_padded or seen + panel <= CACHE_BYTES else groups
+        again = 1 if self.window.is_padded or window + panel <= CACHE_BYTES else tiles
+        return seen * times + weights * again + _LINE_BYTES * pixels * groups / 2
 
     @property
     def _extent(self) -> int:
