@@ -244,6 +244,17 @@ def test_scratch_takes_what_the_arena_has_to_spare(
     assert first_kernel(sizes, calls) == plain
 
 
+def test_scratch_is_free_beside_a_layer_that_needs_more_in_any_case(
+    three: tuple[list[KernelCall], dict[object, int]],
+) -> None:
+    calls, sizes = three
+    graph = simplify(load_model(DIGITS))
+    sizes[lower(graph, graph.operators[1]).kernel] = 30_000
+    assert first_kernel(sizes, calls, 1_000) == calls[0].kernel
+    sizes[calls[0].kernel] = 40_000
+    assert first_kernel(sizes, calls, 1_000) == calls[1].kernel
+
+
 def test_no_kernel_asks_for_a_stack_that_there_is_no_room_for(
     three: tuple[list[KernelCall], dict[object, int]], caplog: pytest.LogCaptureFixture
 ) -> None:

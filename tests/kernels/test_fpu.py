@@ -44,6 +44,16 @@ def every_layer() -> FloatWriter:
         m.fully_connected(m.input((2, 37)), drawn(21, 37), drawn(21), activation="RELU"),
         m.fully_connected(m.input((1, 6)), drawn(3, 6)),
     )
+    # Pixels that no base of the loads reaches together, one row for a window of one pixel, runs
+    # that are apart, and images of which there are several.
+    wide, row = m.input((1, 3, 5, 300)), m.input((1, 1, 19, 6))
+    m.output(
+        m.conv2d(wide, drawn(4, 3, 1, 300), drawn(4)),
+        m.conv2d(wide, drawn(3, 1, 1, 300), drawn(3), stride=2),
+        m.conv2d(row, drawn(6, 1, 3, 6), drawn(6), dilation=(1, 4), activation="RELU"),
+        m.conv2d(m.input((2, 9, 13, 3)), drawn(9, 1, 1, 3), drawn(9), activation="RELU6"),
+        m.conv2d(m.input((2, 5, 4, 2)), drawn(3, 3, 3, 2), drawn(3)),
+    )
     return m
 
 

@@ -160,8 +160,9 @@ def _within_arena(
 
     found = fitted(limit)
     needed = arena_bytes(found)
-    # One layer may need more whatever its kernel. Then the others may take as much, too.
-    return _refilled(sequence, fitted(needed) if needed > limit else found)
+    # With any kernel, one layer may need more. Then the others may take as much for speed.
+    is_for_speed = spare != NO_SPARE and needed > limit
+    return _refilled(sequence, fitted(needed) if is_for_speed else found)
 
 
 def _other_step(

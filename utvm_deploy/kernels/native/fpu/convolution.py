@@ -31,7 +31,7 @@ from utvm_deploy.kernels.native.fpu.gemm import (
     pack,
 )
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
-from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels
+from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels, row_labels
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 #: Core cycles of a value that is copied as a tile reads it.
@@ -48,7 +48,7 @@ _GEOMETRY_WORDS = 12
 
 @dataclass(frozen=True)
 class TileChoices(Choices):
-    """The register tile by its label, pixels by channels."""
+    """The register tile by its label: pixels by channels, and ``_rows`` if it reads in place."""
 
     tile: str | None = None
 
@@ -253,7 +253,14 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def product_choices(kernel: object) -> Iterator[Choices]:
     """The choices of the layer whose default kernel is ``kernel``, the default's first."""
-    if isinstance(kernel, FpuConv2D):
+    if isinstance(kernel, FpuRowConv2D):
+        yield TileChoices()
+        others = (
+            *row_labels(kernel),
+            *(one.label for one in _tiles(kernel.output_channels, False)),
+        )
+        yield from (TileChoices(label) for label in others if label != kernel.tile.label)
+    elif isinstance(kernel, FpuConv2D):
         yield TileChoices()
         for tile in _tiles(kernel.output_channels, kernel.is_dense):
             if tile.label != kernel.tile.label:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from utvm_deploy.cores.timing import Kind
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
@@ -121,7 +122,7 @@ class RowTile:
     def point(self, a: Assembler) -> None:
         """Point the other bases at their pixels."""
         bases = self.bases()
-        for before, base in zip(bases, bases[1:], strict=False):
+        for before, base in pairwise(bases):
             a.add(base, before, self._near * self.stride)
 
     def turn(self, a: Assembler, products: Products) -> None:

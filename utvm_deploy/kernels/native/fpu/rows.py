@@ -22,6 +22,8 @@ from utvm_deploy.kernels.native.fpu.row_tile import RowTile, rows_text, step_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 _MOST_PIXELS, _MOST_CHANNELS = 12, 6
+#: Tiles that tuning tries, pixels by channels.
+_TUNED = ((5, 4), (12, 2))
 #: Rows, or tiles of a window of one pixel, that a block may have.
 _BLOCKS = (1, 2, 3, 4, 6, 8, 16, 32)
 #: Bytes of padded rows.
@@ -266,3 +268,12 @@ def row_kernels(window: Window, inputs: int, outputs: int, core: str) -> Iterato
                     yield kernel
                 if size == extent:
                     break
+
+
+def row_labels(kernel: FpuRowConv2D) -> Iterator[str]:
+    """Tiles over rows that may be faster for a layer and fit every core with an FPU."""
+    for pixels, channels in _TUNED:
+        tile = replace(kernel.tile, pixels=pixels, channels=channels)
+        is_small = pixels <= kernel.window.output_width and channels <= kernel.output_channels
+        if is_small and tile.fits("cortex-m4"):
+            yield tile.label
