@@ -13,17 +13,20 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
     from utvm_deploy.backends.interface import Backend
     from utvm_deploy.base.errors import UtvmError
+    from utvm_deploy.base.progress import Progress
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.memory_needs import CheckNeeds
     from utvm_deploy.compiler.model import CompiledModel
-    from utvm_deploy.device import Device
+    from utvm_deploy.device import Device, DeviceModel
+    from utvm_deploy.evaluating.evaluation import Data
+    from utvm_deploy.evaluating.facts import Evaluation
     from utvm_deploy.graph.model import Graph
     from utvm_deploy.quantizing.facts import QuantizedModel
 
@@ -35,6 +38,7 @@ __all__ = [
     "board_names",
     "compile",
     "connect",
+    "evaluate",
     "from_relax",
     "load_board",
     "quantize",
@@ -203,3 +207,64 @@ def quantize(
     return quantize_model(
         Path(model), data, scheme=scheme, float_ends=float_ends, input_range=input_range
     )
+
+
+def evaluate(
+    model: str | Path,
+    data: Data,
+    board: Board | str | Path | Device | None = None,
+    *,
+    reference: str | Path | None = None,
+    samples: int | None = None,
+    labels: str | Path | None = None,
+    raw_type: str | None = None,
+    task: str | None = None,
+    output: int = 0,
+    top_k: int = 5,
+    threshold: float = 0.5,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Accuracy, or what fits the data: by the reference kernels, on ``board`` and as float.
+
+    ``data`` are labelled samples: a path as for ``utvm eval``, a mapping of arrays as in an .npz
+    file, or a ``datasets.Dataset``. ``board`` may be a device; without a board nothing is compiled.
+    ``reference`` is the float model to compare with. ``samples`` is how many are run, at equal
+    distances. ``labels`` is an .npy file with the labels or targets, and ``raw_type`` what .bin
+    files hold.
+
+    ``task`` is "classification", "anomaly" or "regression", by default what the data and the shape
+    of the output number ``output`` say. ``top_k`` and ``threshold`` are for classification: how
+    many of the best classes count, and which single score is class 1. ``options`` are those of
+    ``compile``. Raises DataError for data that do not fit the model.
+    """
+    import contextlib
+    from pathlib import Path
+
+    from utvm_deploy.base.progress import no_progress
+    from utvm_deploy.device import INSTRUCTIONS, Device
+    from utvm_deploy.evaluating.evaluation import evaluated, make_plan
+    from utvm_deploy.evaluating.facts import Settings
+
+    plan = make_plan(
+        Path(model),
+        data,
+        Settings(task, output, top_k, threshold),
+        reference=None if reference is None else Path(reference),
+        samples=samples,
+        labels=labels,
+        raw_type=raw_type,
+    )
+    told = progress or no_progress
+    if board is None:
+        return evaluated(plan, None, told)
+    is_open = isinstance(board, Device)
+    device = board if isinstance(board, Device) else connect(board, timing=INSTRUCTIONS)
+    compiled = compile(model, device.board, **options)
+
+    @contextlib.contextmanager
+    def loaded() -> Iterator[DeviceModel]:
+        with contextlib.nullcontext(device) if is_open else device:
+            yield device.load(compiled)
+
+    return evaluated(plan, loaded(), told)

@@ -18,6 +18,7 @@ BOARD = "stm32f746g_disco"
 VERBS = {
     "run": ["run", DIGITS],
     "verify": ["verify", DIGITS],
+    "eval": ["eval", DIGITS, "--data", "none.npz"],
     "profile": ["profile", DIGITS],
     "bench": ["bench", DIGITS],
     "tune": ["tune", DIGITS, "--trials", "1", "--records", "r.jsonl"],

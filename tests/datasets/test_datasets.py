@@ -44,9 +44,10 @@ def test_npz(tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
     assert np.array_equal(found.reshape(given.shape), given.astype(found.dtype))
     assert data.labels is not None and data.labels.tolist() == LABELS.tolist()
     assert data.targets is None and data.class_names is None
-    cut = data.first(4)
-    assert len(cut) == 4 and cut.labels is not None and len(cut.labels) == 4
-    assert cut.batch(2, 6)[0].shape == (2, 1, 4, 4, 1)
+    cut = data.spread(3)
+    assert len(cut) == 3 and cut.labels is not None and cut.labels.tolist() == [0, 1, 0]
+    assert cut.positions is not None and cut.positions.tolist() == [0, 2, 4]
+    assert np.array_equal(cut.batch(1, 9)[0], found[[2, 4]])
 
 
 def test_inputs_by_name() -> None:
@@ -147,6 +148,8 @@ def test_mlperf_windows(tmp_path: Path) -> None:
     assert data.groups is not None and data.groups.tolist() == [0, 0, 0, 1, 1]
     expected = [first[0:3], first[2:5], first[4:7], second[0:3], second[2:5]]
     assert np.array_equal(whole(data)[:, 0], np.array(expected))
+    cut = data.spread(1)
+    assert cut.groups is not None and cut.groups.tolist() == [0, 0, 0]
 
 
 def with_nan(place: int) -> np.ndarray[Any, Any]:

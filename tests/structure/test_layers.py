@@ -17,7 +17,7 @@ LAYERS = (
     ("cluster",),
     ("tuning", "silicon_kit", "runs"),
     ("comparing",),
-    ("profiling", "verifying", "inspecting", "bundling"),
+    ("profiling", "verifying", "inspecting", "bundling", "evaluating"),
     ("device", "doctor"),
     ("quantizing",),
     ("client",),
@@ -218,6 +218,7 @@ for module in pkgutil.walk_packages(utvm_deploy.__path__, "utvm_deploy."):
     if module.name.split(".")[-1] != "__main__":
         importlib.import_module(module.name)
 model, board = sys.argv[1:]
+import numpy
 import tvm
 from tvm import relax
 x = relax.Var("x", relax.TensorType((1, 4), "float32"))
@@ -229,6 +230,7 @@ with builder.function("main", [x]):
 module = builder.get()
 floats = pathlib.Path(model).with_name("digits_float.tflite")
 calibration = floats.with_name("digits_calib.npz")
+zeros = numpy.zeros((1, 8, 8, 1), "int8")
 calls = {
     "from_relax": lambda: utvm_deploy.from_relax(module),
     "board_names": lambda: utvm_deploy.board_names(),
@@ -236,6 +238,7 @@ calls = {
     "compile": lambda: utvm_deploy.compile(model, board),
     "connect": lambda: utvm_deploy.connect(board),
     "quantize": lambda: utvm_deploy.quantize(floats, calibration),
+    "evaluate": lambda: utvm_deploy.evaluate(model, {"inputs": zeros, "labels": [0]}),
 }
 functions = {n for n in utvm_deploy.__all__ if not isinstance(getattr(utvm_deploy, n), type)}
 assert functions == set(calls), f"give each public function a call here: {functions ^ set(calls)}"

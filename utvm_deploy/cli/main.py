@@ -39,6 +39,7 @@ VERBS = {
         "tune",
         "report",
         "verify",
+        "eval",
         "profile",
         "bench",
         "bundle",

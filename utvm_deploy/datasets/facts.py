@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Dataset:
 
     ``labels`` (a class for each sample), ``targets`` (numbers for each sample) and ``groups`` are
     None where the data have none. Samples with equal numbers in ``groups`` are windows of one
-    recording.
+    recording. ``positions`` are the numbers of the samples in the data if some are left out.
     """
 
     count: int
@@ -47,6 +47,7 @@ class Dataset:
     targets: NDArray[np.float64] | None = None
     class_names: tuple[str, ...] | None = None
     groups: NDArray[np.int64] | None = None
+    positions: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -59,20 +60,28 @@ class Dataset:
         """
         return self.read(start, min(stop, self.count))
 
-    def first(self, count: int) -> Dataset:
-        """The first samples alone."""
-        if count >= self.count:
+    def spread(self, count: int) -> Dataset:
+        """``count`` samples, or recordings, at equal distances: sorted data keep all classes."""
+        marks = np.arange(self.count) if self.groups is None else self.groups
+        recordings = np.unique(marks)
+        if count >= len(recordings):
             return self
+        places = np.arange(count) * len(recordings) // count
+        kept = np.flatnonzero(np.isin(marks, recordings[places]))
+
+        def read(start: int, stop: int) -> tuple[Array, ...]:
+            one_by_one = [self.read(place, place + 1) for place in kept[start:stop].tolist()]
+            return tuple(np.concatenate(arrays) for arrays in zip(*one_by_one, strict=True))
 
         def cut(values: Any) -> Any:
-            return None if values is None else values[:count]
+            return None if values is None else values[kept]
 
-        return Dataset(
-            count,
-            self.read,
-            self.origin,
-            cut(self.labels),
-            cut(self.targets),
-            self.class_names,
-            cut(self.groups),
+        return replace(
+            self,
+            count=len(kept),
+            read=read,
+            labels=cut(self.labels),
+            targets=cut(self.targets),
+            groups=cut(self.groups),
+            positions=kept if self.positions is None else self.positions[kept],
         )

@@ -24,7 +24,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.graph.model import Array, Graph
 
 #: A file name's ending -> the package that runs such files.
-_RUNTIMES: Mapping[str, str] = {".onnx": "onnxruntime", ".pt2": "torch"}
+RUNTIMES: Mapping[str, str] = {".onnx": "onnxruntime", ".pt2": "torch"}
 _START_TIMEOUT_S = 60.0
 _SAMPLE_TIMEOUT_S = 10.0
 _INPUTS, _RESULTS = "inputs.npz", "results.npz"
@@ -52,9 +52,35 @@ def difference(
     None, too, if that runtime is not installed: it is not part of the byte-for-byte comparison.
     Raises VerifyError if the runtime fails.
     """
-    package = _RUNTIMES.get(model_path.suffix.lower())
+    package = RUNTIMES.get(model_path.suffix.lower())
     if package is None or importlib.util.find_spec(package) is None:
         return None
+    runtime, theirs = run_origin(model_path, inputs, len(graph.outputs))
+    elements = different = 0
+    largest = 0.0
+    for ours, others in zip(outputs, theirs, strict=True):
+        for number, one, other in zip(graph.outputs, ours, others, strict=True):
+            steps = gaps(one, other) / _step(graph, number)
+            elements += steps.size
+            # The rest of float32's rounding is not a difference.
+            different += int(np.count_nonzero(steps > 0.5))
+            largest = max(largest, float(steps[np.isfinite(steps)].max(initial=0.0)))
+    return Difference(runtime, elements, different, round(largest, 2))
+
+
+def run_origin(
+    model_path: Path, inputs: Sequence[Sequence[Array]], outputs: int
+) -> tuple[str, list[list[Array]]]:
+    """The name and version of a model's own runtime, and its first ``outputs`` of each sample.
+
+    Raises VerifyError if the runtime is missing or fails.
+    """
+    package = RUNTIMES[model_path.suffix.lower()]
+    if importlib.util.find_spec(package) is None:
+        raise VerifyError(
+            f"{model_path.name} is run by {package}, which is not installed; install it: "
+            f"pip install {package}"
+        )
     with TemporaryFolder("utvm-origin") as directory:
         arrays = {f"{s}_{i}": a for s, sample in enumerate(inputs) for i, a in enumerate(sample)}
         np.savez(directory / _INPUTS, **arrays)  # type: ignore[arg-type]
@@ -67,20 +93,8 @@ def difference(
             lines = completed.output.strip().splitlines() or ["no reason given"]
             raise VerifyError(f"{package} cannot run {model_path.name}: {lines[-1].strip()}")
         with np.load(directory / _RESULTS, allow_pickle=False) as file:
-            theirs = [
-                [file[f"{s}_{i}"] for i in range(len(graph.outputs))] for s in range(len(inputs))
-            ]
-    elements = different = 0
-    largest = 0.0
-    for ours, others in zip(outputs, theirs, strict=True):
-        for number, one, other in zip(graph.outputs, ours, others, strict=True):
-            steps = gaps(one, other) / _step(graph, number)
-            elements += steps.size
-            # The rest of float32's rounding is not a difference.
-            different += int(np.count_nonzero(steps > 0.5))
-            largest = max(largest, float(steps[np.isfinite(steps)].max(initial=0.0)))
-    version = importlib.metadata.version(package)
-    return Difference(f"{package} {version}", elements, different, round(largest, 2))
+            found = [[file[f"{s}_{i}"] for i in range(outputs)] for s in range(len(inputs))]
+    return f"{package} {importlib.metadata.version(package)}", found
 
 
 def gaps(one: Array, other: Array) -> NDArray[np.float64]:

@@ -50,6 +50,10 @@ _MACS_PER_S = 2_000_000
 MEMORY_BYTES = 8 * 1024**3
 
 _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
+#: A file of this name in the folder asks for the outputs alone.
+_OUTPUTS_ONLY = "outputs_only"
+#: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
+_KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +72,16 @@ def run_reference(
     inputs: Sequence[Array | Sequence[Array]],
     *,
     timeout_s: float | None = None,
+    outputs_only: bool = False,
 ) -> ReferenceRun:
     """Run every sample through the reference kernels in one child process.
 
     ``inputs`` has one entry per sample: the model's inputs in order, or the array alone if there is
-    a single input. Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes
-    longer than ``timeout_s`` (default: by the number of samples and the model's size).
+    a single input. With ``outputs_only``, no other tensors are kept, and each sample finds the
+    state that a model has before its first run.
+
+    Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes longer than
+    ``timeout_s`` (default: by the number of samples and the model's size).
     """
     _check_installed()
     path = Path(model_path).resolve()
@@ -85,6 +93,8 @@ def run_reference(
         if timeout_s is None:
             timeout_s = _START_TIMEOUT_S + _sample_timeout_s(file) * len(samples)
         save_samples(directory, samples)
+        if outputs_only:
+            (directory / _OUTPUTS_ONLY).touch()
         completed = process.run(
             [sys.executable, "-m", __name__, str(file), str(directory)],
             timeout_s=timeout_s,
@@ -191,8 +201,15 @@ def interpret_or_explain(model: str, directory: Path) -> int:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
             samples = _samples(arrays)
         is_tvms = reference_name(file) == relax_reference.REFERENCE
-        run = relax_reference.interpret if is_tvms else _interpret
-        outputs, collected = run(file, samples)
+        outputs_only = (directory / _OUTPUTS_ONLY).exists()
+        if is_tvms:
+            outputs, collected = relax_reference.interpret(file, samples)
+        elif outputs_only:
+            outputs, collected = _outputs(file, samples)
+        else:
+            outputs, collected = _interpret(file, samples)
+        if outputs_only:
+            collected = {number: collected[number] for number in outputs}
         results = {str(number): np.array(arrays) for number, arrays in collected.items()}
         results["outputs"] = np.array(outputs, np.int64)
         np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
@@ -238,12 +255,47 @@ def _interpret(
     ]
     collected: dict[int, list[Any]] = {number: [] for number in kept}
     for sample in samples:
-        if len(sample) != len(inputs):
-            raise ValueError(f"it has {len(inputs)} inputs, but {len(sample)} were given")
+        _check_count(inputs, sample)
         for number, array in zip(inputs, sample, strict=True):
             interpreter.set_tensor(number, array)
         interpreter.invoke()
         for number in kept:
+            collected[number].append(interpreter.get_tensor(number))
+    return outputs, collected
+
+
+def _check_count(inputs: Sequence[int], sample: Sequence[Array]) -> None:
+    if len(sample) != len(inputs):
+        raise ValueError(f"it has {len(inputs)} inputs, but {len(sample)} were given")
+
+
+def _outputs(
+    model: Path, samples: Sequence[Sequence[Array]]
+) -> tuple[list[int], dict[int, list[Array]]]:
+    """As ``_interpret``, of the outputs alone, and for samples that follow nothing."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    def start() -> Any:
+        made = Interpreter(
+            model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+        )
+        made.allocate_tensors()
+        return made
+
+    interpreter = start()
+    inputs = [int(d["index"]) for d in interpreter.get_input_details()]
+    outputs = [int(d["index"]) for d in interpreter.get_output_details()]
+    is_kept = any(op["op_name"] in _KEEPING for op in interpreter._get_ops_details())
+    collected: dict[int, list[Any]] = {number: [] for number in outputs}
+    for sample in samples:
+        _check_count(inputs, sample)
+        if is_kept:
+            interpreter = start()
+        interpreter.reset_all_variables()
+        for number, array in zip(inputs, sample, strict=True):
+            interpreter.set_tensor(number, array)
+        interpreter.invoke()
+        for number in collected:
             collected[number].append(interpreter.get_tensor(number))
     return outputs, collected
 

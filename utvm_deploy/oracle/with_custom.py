@@ -26,6 +26,8 @@ def run_oracle(
     path: Path,
     inputs: Sequence[Array | Sequence[Array]],
     custom: CustomOperators | None = None,
+    *,
+    outputs_only: bool = False,
 ) -> ReferenceRun:
     """``run_reference``, where ``custom`` computes the custom operators that it knows.
 
@@ -38,7 +40,7 @@ def run_oracle(
         if isinstance(operator.attributes, External)
     ]
     if graph is None or custom is None or not operators:
-        return run_reference(path, inputs)
+        return run_reference(path, inputs, outputs_only=outputs_only)
     tensors = graph.tensors
     made = [number for operator in operators for number in operator.outputs]
     samples = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]

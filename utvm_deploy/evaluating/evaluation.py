@@ -1,0 +1,95 @@
+"""An evaluation from its data to its figures; the caller compiles and loads the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.base.errors import DataError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
+from utvm_deploy.device import DeviceModel
+from utvm_deploy.evaluating.conversion import InputCount, how_taken
+from utvm_deploy.evaluating.engines import Plan, device_run, float_run, reference_run
+from utvm_deploy.evaluating.facts import DEVICE, REFERENCE, Change, Evaluation, Settings
+from utvm_deploy.evaluating.judging import changes, judged
+from utvm_deploy.evaluating.problem import problem_of
+from utvm_deploy.frontend.tflite import load_model
+
+#: What data may be: a path, arrays by their names in an .npz file, or a dataset.
+Data = str | Path | Mapping[str, Any] | Dataset
+
+#: More of the inputs' values clipped than this: their scale is probably not the model's.
+_CLIPPED_SHARE = 0.01
+
+
+def make_plan(
+    path: Path,
+    data: Data,
+    settings: Settings,
+    *,
+    reference: Path | None = None,
+    samples: int | None = None,
+    labels: str | Path | None = None,
+    raw_type: str | None = None,
+    custom: CustomOperators | None = None,
+) -> Plan:
+    """Read the model and the data, and check that they fit; nothing runs yet."""
+    graph = load_model(path, custom)
+    inputs = tuple(ModelInput.of(graph.tensors[number]) for number in graph.inputs)
+    if isinstance(data, Mapping):
+        data = dataset_of_arrays(data, inputs)
+    elif not isinstance(data, Dataset):
+        data = load_dataset(data, inputs, labels=labels, raw_type=raw_type)
+    if samples is not None:
+        data = data.spread(samples)
+    if reference is not None and not reference.exists():
+        raise DataError(f"there is no float model {reference}; give its path")
+    problem = problem_of(graph, data, settings, reference)
+    return Plan(path, graph, data, problem, settings.output, reference, custom)
+
+
+def evaluated(
+    plan: Plan,
+    device: AbstractContextManager[DeviceModel] | None = None,
+    progress: Progress = no_progress,
+) -> Evaluation:
+    """Run all samples on this computer, and then on ``device``, which is entered by then."""
+    count = InputCount()
+    runs = [] if plan.reference is None else [float_run(plan, progress)]
+    runs.append(reference_run(plan, progress, count))
+    board = None
+    if device is not None:
+        with device as model:
+            runs.append(device_run(plan, model, progress))
+            board = model.compiled.board
+    found = changes(plan.problem, runs)
+    clipped = count.clipped / count.values if count.values else 0.0
+    return Evaluation(
+        model=plan.graph.name,
+        board=board,
+        data=plan.data.origin,
+        problem=plan.problem,
+        inputs=how_taken(plan.data.batch(0, 1), plan.inputs),
+        clipped=clipped,
+        judged=judged(plan.problem, runs),
+        changes=found,
+        notes=tuple(_notes(plan, found, clipped)),
+    )
+
+
+def _notes(plan: Plan, found: tuple[Change, ...], clipped: float) -> Iterator[str]:
+    if clipped > _CLIPPED_SHARE:
+        yield (
+            f"{100 * clipped:.1f} % of the input values are outside of the range that the inputs "
+            "hold, and were clipped; are the data scaled as the model was trained?"
+        )
+    outputs = len(plan.graph.outputs)
+    if outputs > 1:
+        yield f"the model has {outputs} outputs; the figures are those of output {plan.output}"
+    for change in found:
+        if (change.before, change.after) == (REFERENCE, DEVICE) and change.largest_difference:
+            yield "the board and the reference kernels differ; `utvm verify` shows the layer"
