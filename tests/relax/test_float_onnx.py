@@ -151,6 +151,15 @@ def test_further_outputs_of_a_normalization_are_refused(tmp_path: Path) -> None:
             helper.make_node("RoiAlign", ["x", "weights", "weights"], ["y"], mode="max"),
             "has the mode 'max'",
         ),
+        (
+            helper.make_node(
+                "BatchNormalization", ["x", *"abcd"], ["y", "m", "v"], training_mode=1
+            ),
+            "is for training",
+        ),
+        (helper.make_node("IsInf", ["x"], ["y"], detect_negative=0), "finds infinities of one"),
+        (helper.make_node("Resize", ["x"], ["y"], antialias=1), "has antialias"),
+        (helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=2, mode="CRD"), "has the mode"),
     ],
     ids=lambda value: getattr(value, "op_type", ""),
 )
@@ -159,6 +168,19 @@ def test_what_the_importer_of_tvm_makes_wrong_is_refused(node: onnx.NodeProto, s
     graph = helper.make_graph([node], "wrong", [], [helper.make_empty_tensor_value_info("y")])
     with pytest.raises(ModelError, match=rf"operator 0 \({node.op_type}\) {said}"):
         relax_of_onnx(helper.make_model(graph))
+
+
+def test_scales_that_make_a_part_of_an_element_are_refused(tmp_path: Path) -> None:
+    """TVM would read other places of the input, because it computes the scale from the sizes."""
+    scales = numpy_helper.from_array(np.array([1, 1, 1.3, 1.3], np.float32), "scales")
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    path = single(tmp_path / "r.onnx", [node], scales)
+    model = onnx.load(path)
+    for place in (2, 3):
+        model.graph.output[0].type.tensor_type.shape.dim[place].dim_value = 5
+    onnx.save(model, path)
+    with pytest.raises(ModelError, match=r"scales 4 elements by 1\.3, which makes 5\.2"):
+        load_model(path)
 
 
 def test_a_model_without_operators(tmp_path: Path) -> None:

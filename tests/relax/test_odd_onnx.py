@@ -107,6 +107,11 @@ def custom(path: Path) -> Path:
     return saved(path, [node("Foo", domain="acme")])
 
 
+def with_computed_k(path: Path) -> Path:
+    top = helper.make_node("TopK", ["x", "count"], ["y", "places"])
+    return saved(path, [top], [X, value("count", [1], TensorProto.INT64)])
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -116,6 +121,7 @@ def custom(path: Path) -> Path:
         (by_values, "relax.nonzero, which makes '[^']*', has an output .* on values$"),
         (custom, "Foo"),
         (lambda path: saved(path, [node("Det")]), "Det"),
+        (with_computed_k, "TVM cannot import the operator TopK, which makes 'y': TopK k must be"),
         (no_inputs, "has no inputs"),
         (damaged, "not an ONNX file, or it is damaged"),
         (too_large, "FoldConstant needs more memory than an import may take"),

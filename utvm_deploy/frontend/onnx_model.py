@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_given
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 #: The domains whose operators have ONNX's names and meanings.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
+#: How far a float32 scale may be from the fraction that it stands for.
+_WHOLE = 1e-6
 _INSTALL = "pip install 'utvm-deploy[onnx]'"
 
 
@@ -54,6 +57,7 @@ def onnx_to_model(path: Path) -> bytes:
         proto = without_qlinear(onnx, proto)
         if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
             notes = _fix_shapes(onnx, proto)
+            _check_scales(onnx, proto)
             # The import changes the model.
             kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
             return replace(relax_of_onnx(proto, notes), kinds=kinds).dumped()
@@ -84,6 +88,40 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
     except Exception as exc:  # onnx has several classes for it
         raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
     return tuple(notes)
+
+
+def _check_scales(onnx: Any, proto: Any) -> None:
+    """Raise UnsupportedOperator for resizes to a part of an element.
+
+    TVM computes the scale from the shapes, where that part is lost. So it reads other places.
+    """
+    resizes = [
+        (index, node)
+        for index, node in enumerate(proto.graph.node)
+        if node.op_type in ("Resize", "Upsample") and len(node.input) > 1
+    ]
+    if not resizes:
+        return
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    shapes = {value.name: _shape(value) for value in values}
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    for index, node in resizes:
+        # Before version 11, the scales were the second input.
+        tensor = constants.get(node.input[min(2, len(node.input) - 1)])
+        shape = shapes.get(node.input[0])
+        if tensor is None or shape is None:
+            continue
+        for extent, scale in zip(shape, _array(onnx, tensor).ravel(), strict=False):
+            made = extent * float(scale)
+            if made - math.floor(made) > _WHOLE * extent:
+                raise UnsupportedOperator(
+                    f"operator {index} ({node.op_type}) scales {extent} elements by {scale:g}, "
+                    f"which makes {made:g}; give it sizes instead of scales"
+                )
 
 
 def _give_shapes(inputs: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +25,30 @@ def relax_of_onnx(proto: Any, notes: tuple[str, ...] = ()) -> RelaxModel:
     try:
         module = from_onnx(proto, keep_params_in_input=False)
     except Exception as exc:  # of many classes
-        raise ModelError(f"TVM cannot import the model: {last_words(exc)}") from exc
+        what = _operator_of(exc) or "the model"
+        said = last_words(exc)
+        # The text of these is a name or a piece of Python, which means nothing alone.
+        if isinstance(exc, KeyError | AttributeError | TypeError | IndexError):
+            said = f"{type(exc).__name__}: {said}"
+        raise ModelError(f"TVM cannot import {what}: {said}") from exc
     names = tuple(value.name for value in proto.graph.output)
     return replace(relax_model(module), notes=notes, outputs=names)
 
 
-#: Operators whose further outputs TVM's importer makes wrong: they are zeros.
-_ONE_OUTPUT = ("LayerNormalization",)
+def _operator_of(error: Exception) -> str:
+    """The operator that TVM's importer was at when it failed, for a message; empty if none."""
+    place, found = error.__traceback__, ""
+    while place is not None:
+        # TVM prints the operator's name, but does not put it into the error.
+        node: Any = place.tb_frame.f_locals.get("node")
+        if hasattr(node, "op_type") and node.output:
+            found = f"the operator {node.op_type}, which makes '{node.output[0]}'"
+        place = place.tb_next
+    return found
+
+
+#: Operators whose further outputs TVM's importer makes wrong: zeros, or ones of another type.
+_ONE_OUTPUT = ("Dropout", "LayerNormalization")
 
 
 def _check_meanings(proto: Any) -> None:
@@ -48,6 +66,23 @@ def _check_meanings(proto: Any) -> None:
         where = f"operator {index} ({node.op_type})"
         if node.op_type == "RoiAlign" and "mode" in attributes and attributes["mode"].s == b"max":
             raise UnsupportedOperator(f"{where} has the mode 'max'; only 'avg' is supported")
+        if node.op_type == "BatchNormalization" and _given(attributes, "training_mode", 0):
+            raise UnsupportedOperator(f"{where} is for training; export the model for inference")
+        if node.op_type == "IsInf" and not all(
+            _given(attributes, f"detect_{sign}", 1) for sign in ("negative", "positive")
+        ):
+            raise UnsupportedOperator(
+                f"{where} finds infinities of one sign only; compare with 0, too"
+            )
+        if (
+            node.op_type == "SpaceToDepth"
+            and "mode" in attributes
+            and attributes["mode"].s != b"DCR"
+        ):
+            mode = attributes["mode"].s.decode(errors="replace")
+            raise UnsupportedOperator(f"{where} has the mode '{mode}'; only 'DCR' is supported")
+        if node.op_type == "Resize" and _given(attributes, "antialias", 0):
+            raise UnsupportedOperator(f"{where} has antialias; export the model without it")
         if node.op_type == "ConvTranspose" and "output_shape" in attributes:
             raise UnsupportedOperator(f"{where} has an output_shape; give it pads instead")
         if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
@@ -60,6 +95,11 @@ def _check_meanings(proto: Any) -> None:
                 f"{where} shifts by numbers for which C may be undefined; multiply or divide by "
                 "powers of 2 instead"
             )
+
+
+def _given(attributes: Mapping[str, Any], name: str, default: int) -> int:
+    """An attribute that is an integer."""
+    return int(attributes[name].i) if name in attributes else default
 
 
 def _replace_prelu(proto: Any) -> None:
