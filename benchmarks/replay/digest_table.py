@@ -2,8 +2,8 @@
 
     4606d6c0215a record add_16384:int8 dsp
 
-A line is a digest and a name. A name is ``record KERNEL CANDIDATE``, or ``model MODEL LEVEL`` and
-one of the model's kernels, its calls or its weights.
+A line is a digest and a name. A name is ``record KERNEL CANDIDATE``, or ``model MODEL OPTIONS``
+and one of the model's kernels, its calls or its weights.
 """
 
 from __future__ import annotations

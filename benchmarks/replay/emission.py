@@ -19,13 +19,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import float_layers
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("cmsis_nn", "tune")]
 
 #: The prefix of every model's C symbols, so that they have the same names in all models.
 PREFIX = "model"
-#: How models are compiled: all for time, those of this repository for size, too.
-TIME, SIZE = "time", "size"
+#: How models are compiled: all for time, those of this repository for size, too, and one of
+#: float32 with fused sums.
+TIME, SIZE, FAST = "time", "size", "fast"
+OPTIONS = {TIME: {"level": TIME}, SIZE: {"level": SIZE}, FAST: {"float_math": FAST}}
 RECORD, MODEL = "record", "model"
 #: Beside a model's kernels: its other C, which says how they are called and where memory lies, and
 #: its constants. The constants count, because kernels decide in which order weights lie.
@@ -113,7 +117,7 @@ def absent(names: Iterable[str]) -> set[str]:
         return set()
     from networks import NETWORKS
 
-    models = {*NETWORKS, *(path.stem for path in model_files())}
+    models = {*NETWORKS, float_layers.NAME, *(path.stem for path in model_files())}
     known = {RECORD: operators_by_key(tuple(model_files())), MODEL: models}
 
     def is_absent(name: str) -> bool:
@@ -154,10 +158,10 @@ def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator
     """Each model's kernels, its other C and its weights."""
     from utvm_deploy.compiler.pipeline import compile_model
 
-    for label, level, graph in _models():
-        start = f"{MODEL} {label} {level} "
+    for label, options, graph in _models():
+        start = f"{MODEL} {label} {options} "
         if selection is None or any(name.startswith(start) for name in selection):
-            compiled = compile_model(graph(), board_of(core), name=PREFIX, level=level)
+            compiled = compile_model(graph(), board_of(core), name=PREFIX, **OPTIONS[options])
             yield from _of_model(start, compiled)
 
 
@@ -179,6 +183,8 @@ def _models() -> Iterator[tuple[str, str, Any]]:
 
     for name in NETWORKS:
         yield name, TIME, partial(loaded, name)
+    for options in (TIME, FAST):
+        yield float_layers.NAME, options, float_layers.float_layers
 
 
 def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
