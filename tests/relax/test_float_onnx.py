@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.relax.from_onnx import relax_of_onnx
@@ -186,3 +187,105 @@ def test_scales_that_make_a_part_of_an_element_are_refused(tmp_path: Path) -> No
 def test_a_model_without_operators(tmp_path: Path) -> None:
     path = single(tmp_path / "i.onnx", [helper.make_node("Identity", ["x"], ["y"])])
     assert [operator.kind for operator in load_model(path).operators] == ["RESHAPE"]
+
+
+def saved(
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    shape: list[int],
+    made: list[int],
+    constants: dict[str, np.ndarray],
+    opset: int = 17,
+) -> Path:
+    """Operators between ``x`` and ``y``."""
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, extents)
+        for name, extents in (("x", shape), ("y", made))
+    )
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "saved", [x], [y], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.tools
+def test_slopes_of_prelu_before_opset_7_are_along_the_channels(tmp_path: Path) -> None:
+    """Here the last dimension has as many elements as there are channels."""
+    slopes = np.array([0.5, -0.25, 2], np.float32)
+    node = helper.make_node("PRelu", ["x", "slopes"], ["y"])
+    shape = [1, 3, 2, 3]
+    path = saved(tmp_path / "p.onnx", [node], shape, shape, {"slopes": slopes}, 6)
+    x = RNG.standard_normal(shape).astype(np.float32)
+    expected = np.where(x < 0, x * slopes.reshape(3, 1, 1), x)
+    assert np.array_equal(run_reference(path, [x]).outputs[0][0], expected)
+
+
+def integers(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.tools
+def test_ends_of_a_slice_that_are_computed_from_shapes(tmp_path: Path) -> None:
+    """As an upsampling layer crops: the extent by a factor, rounded down, in float32."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["extent"], axis=0),
+        helper.make_node("Cast", ["extent"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["real", "factor"], ["scaled"]),
+        helper.make_node("Floor", ["scaled"], ["floor"]),
+        helper.make_node("Cast", ["floor"], ["end"], to=TensorProto.INT64),
+        helper.make_node("Unsqueeze", ["end", "zero"], ["ends"]),
+        helper.make_node("Slice", ["x", "zero", "ends", "axis"], ["y"]),
+    ]
+    constants = {
+        "one": np.array(1, np.int64),
+        "factor": np.array(0.6, np.float32),
+        "zero": integers(0),
+        "axis": integers(1),
+    }
+    path = saved(tmp_path / "s.onnx", nodes, [1, 9], [1, 5], constants)
+    x = RNG.standard_normal((1, 9)).astype(np.float32)
+    assert np.array_equal(run_reference(path, [x]).outputs[0][0], x[:, :5])
+
+
+@pytest.mark.parametrize("extent", [0, -1])
+def test_a_batch_extent_that_is_no_extent_becomes_one(
+    extent: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    path = saved(tmp_path / "b.onnx", [node], [extent, 3], [extent, 3], {})
+    graph = load_model(path)
+    assert [graph.tensors[n].shape for n in (*graph.inputs, *graph.outputs)] == [(1, 3)] * 2
+    assert "the batch '?' of input 'x' is bound to 1" in caplog.text
+    with given_shapes({"x": (2, 3)}):
+        graph = load_model(path)
+    assert graph.tensors[graph.inputs[0]].shape == (2, 3)
+
+
+SCATTERS = {
+    "elements": ("ScatterElements", [[0, 3], [4, 1]], (2, 2), {"axis": 1}),
+    "sums of elements": ("ScatterElements", [[3, 3], [-1, 1]], (2, 2), {"reduction": "add"}),
+    "rows": ("ScatterND", [[3], [0]], (2, 5), {}),
+    "sums of rows": ("ScatterND", [[1], [1]], (2, 5), {"reduction": "add"}),
+    "points": ("ScatterND", [[3, 4], [0, 1]], (2,), {}),
+}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", SCATTERS)
+def test_scatters_compute_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
+    kind, positions, shape, attributes = SCATTERS[name]
+    constants = {
+        "positions": np.array(positions, np.int64),
+        "updates": RNG.standard_normal(shape).astype(np.float32),
+    }
+    node = helper.make_node(kind, ["x", "positions", "updates"], ["y"], **attributes)
+    path = saved(tmp_path / "s.onnx", [node], [4, 5], [4, 5], constants)
+    x = RNG.standard_normal((4, 5)).astype(np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {"x": x})
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host"))
+        (ours,), _ = model.run([x])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _log = logging.getLogger(__name__)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 #: How far a float32 scale may be from the fraction that it stands for.
 _WHOLE = 1e-6
+#: Elements of constants that are computed at import, such as shapes.
+_MOST_KNOWN = 256
 _INSTALL = "pip install 'utvm-deploy[onnx]'"
 
 
@@ -60,7 +63,9 @@ def onnx_to_model(path: Path) -> bytes:
             _check_scales(onnx, proto)
             # The import changes the model.
             kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
-            return replace(relax_of_onnx(proto, notes), kinds=kinds).dumped()
+            return replace(
+                relax_of_onnx(_with_known_values(onnx, proto), notes), kinds=kinds
+            ).dumped()
         model = _read(onnx, proto, path.stem)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:
@@ -79,7 +84,7 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
     _give_shapes(inputs)
     for name, value in inputs.items():
         dimensions = value.type.tensor_type.shape.dim
-        if dimensions and not dimensions[0].HasField("dim_value"):
+        if dimensions and _is_free(dimensions[0]):
             symbol = dimensions[0].dim_param or "?"
             notes.append(f"the batch '{symbol}' of input '{name}' is bound to 1")
             _fix_batch(value)
@@ -141,8 +146,8 @@ def _fix_shape(value: Any, shape: tuple[int, ...]) -> None:
             f"has {len(shape)}"
         )
     for dimension, extent in zip(dimensions, shape, strict=True):
-        if dimension.HasField("dim_value") and dimension.dim_value != extent:
-            stated = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dimensions]
+        if not _is_free(dimension) and dimension.dim_value != extent:
+            stated = [d.dim_param or "?" if _is_free(d) else d.dim_value for d in dimensions]
             raise ModelError(
                 f"input '{value.name}' has the shape ({', '.join(map(str, stated))}), which {told} "
                 "does not fit"
@@ -201,6 +206,58 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
         tuple(value.name for value in graph.output),
         types,
     )
+
+
+def _with_known_values(onnx: Any, proto: Any) -> Any:
+    """The model with its inferred shapes, and with constants for what depends on shapes only.
+
+    TVM's importer folds some of that itself, but not all, such as the ends of a Slice that are
+    computed in float32. Large values and the model's outputs are left to it.
+    """
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:  # TVM's importer infers by itself
+        return proto
+    graph = inferred.graph
+    values = (*graph.input, *graph.value_info)
+    shapes = {value.name: _shape(value) for value in values}
+    constants = {
+        tensor.name: _array(onnx, tensor)
+        for tensor in graph.initializer
+        if math.prod(tensor.dims) <= _MOST_KNOWN
+    }
+    outputs = {value.name for value in graph.output}
+    kept = []
+    for index, node in enumerate(graph.node):
+        made: dict[str, Array] = {}
+        if node.op_type == "Constant":
+            with suppress(ModelError):
+                constants[node.output[0]] = _constant(onnx, node, index)
+        elif _is_small(node, shapes) and _is_known(node, constants, shapes):
+            # What ONNX's reference cannot compute may still be imported.
+            with suppress(ModelError):
+                made = _evaluated(onnx, proto, node, constants, shapes)
+        if made and outputs.isdisjoint(made):
+            constants.update(made)
+            graph.initializer.extend(
+                onnx.numpy_helper.from_array(np.asarray(data), name) for name, data in made.items()
+            )
+        else:
+            kept.append(node)
+    if len(kept) != len(graph.node):
+        # The copies outlive the list that they came from.
+        nodes = [type(node).FromString(node.SerializeToString()) for node in kept]
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return inferred
+
+
+def _is_small(node: Any, shapes: Mapping[str, Any]) -> bool:
+    """Whether an operator without subgraphs makes few elements."""
+    if any(attribute.HasField("g") for attribute in node.attribute):
+        return False
+    made = [shapes.get(name) for name in node.output if name]
+    return all(shape is not None and math.prod(shape) <= _MOST_KNOWN for shape in made)
 
 
 def _is_known(node: Any, constants: Mapping[str, Array], shapes: Mapping[str, Any]) -> bool:
@@ -286,8 +343,13 @@ def _check_self_contained(tensors: Iterable[Any], onnx: Any) -> None:
 def _fix_batch(value: Any) -> None:
     """A batch of any size becomes one; other free dimensions stay, to be refused."""
     dimensions = value.type.tensor_type.shape.dim
-    if dimensions and not dimensions[0].HasField("dim_value"):
+    if dimensions and _is_free(dimensions[0]):
         dimensions[0].dim_value = 1
+
+
+def _is_free(dimension: Any) -> bool:
+    """Whether an extent may be of any size; some tools write 0 or -1 for that."""
+    return not dimension.HasField("dim_value") or dimension.dim_value <= 0
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

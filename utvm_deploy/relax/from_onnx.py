@@ -102,18 +102,45 @@ def _given(attributes: Mapping[str, Any], name: str, default: int) -> int:
     return int(attributes[name].i) if name in attributes else default
 
 
+#: The first opset whose operators broadcast by the last dimensions.
+_BROADCASTING = 7
+#: ONNX's number for an attribute that is a list of integers.
+_INTEGERS = 7
+
+
+def _ranks(proto: Any) -> dict[str, int]:
+    """The number of dimensions of the tensors where that is known."""
+    graph = proto.graph
+    ranks = {
+        value.name: len(value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.value_info)
+    }
+    return ranks | {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+
+
 def _replace_prelu(proto: Any) -> None:
     """Write each PRelu as max(x, 0) + slope * min(x, 0).
 
-    TVM's importer always takes the slopes to be along the last dimension.
+    TVM's importer always takes the slopes to be along the last dimension. Before opset 7, slopes of
+    one dimension are along the channels.
     """
     nodes: list[Any] = []
+    versions = [one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")]
+    ranks = _ranks(proto) if versions and versions[0] < _BROADCASTING else {}
     for number, node in enumerate(proto.graph.node):
         if node.op_type != "PRelu" or node.domain not in ("", "ai.onnx"):
             nodes.append(node)
             continue
         x, slope = node.input
-        made = [f"{node.output[0]}/prelu{number}/{step}" for step in range(5)]
+        made = [f"{node.output[0]}/prelu{number}/{step}" for step in range(6)]
+        more = ranks.get(x, 0) - 2
+        if more > 0 and ranks.get(slope) == 1:
+            step = type(node)(op_type="Unsqueeze", name=f"{node.name}/Unsqueeze")
+            step.input.append(slope)
+            step.output.append(made[5])
+            step.attribute.add(name="axes", ints=range(1, 1 + more), type=_INTEGERS)
+            nodes.append(step)
+            slope = made[5]
         steps = (
             ("Relu", [x], made[0]),
             ("Neg", [x], made[1]),
