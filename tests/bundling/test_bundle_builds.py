@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from bundle_cases import Case, make_case, make_float_case, make_state_case, write
 from float_writer import FloatWriter
+from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import FORMATS, check_bundle
@@ -130,6 +131,39 @@ def test_the_verb_allows_inexact_functions_their_bound(tmp_path: Path) -> None:
     assert main(["bundle", str(model), "--board", "host", "--samples", "2", "-o", str(bundle)]) == 0
     said = run(build(bundle, tmp_path / "build") / "net_selftest").stdout
     assert said == "PASS net: 2 sample(s), every output within 0.0001 of the largest magnitude\n"
+
+
+def rounded_sigmoid(path: Path) -> Path:
+    """A sigmoid in float32 between int8, with a scale that rounds the last place to a step.
+
+    Of 0.9, the reference's sigmoid is 0.7109495, and ours is the next float32.
+    """
+    theirs, ours, half = np.float32(0.7109495), np.float32(0.71094954), np.float32(0.5)
+    scale = next(
+        scale
+        for scale in ours / (np.arange(20, 120, dtype=np.float32) + half)
+        if np.floor(theirs / scale + half) != np.floor(ours / scale + half)
+    )
+    m = ModelWriter()
+    real = m.dequantize(m.input((1, 512), scale=0.05))
+    sigmoid = m.tensor((1, 512), "float32")
+    m.operator("LOGISTIC", [real], [sigmoid])
+    m.output(m.quantize(sigmoid, scale=float(scale)))
+    return m.save(path)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("target", ["host", "nucleo_f746zg"])
+def test_selftest_of_integers_behind_inexact_float32(
+    tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounding turns the last place of a float32 into a step, which no right bundle fails for."""
+    model = rounded_sigmoid(tmp_path / "net.tflite")
+    bundle = tmp_path / "bundle"
+    assert main(["bundle", str(model), "--board", target, "-o", str(bundle), "--no-latency"]) == 0
+    assert "the self-test expects our bytes of" in capsys.readouterr().out
+    text = run(build(bundle, tmp_path / "build") / "net_selftest").stdout
+    assert text.startswith("PASS net: 4 sample(s)")
 
 
 def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:

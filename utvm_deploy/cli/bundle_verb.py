@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from utvm_deploy.cli.arguments import (
     keep_model,
     positive,
 )
+from utvm_deploy.cli.bundle_outputs import Outputs, as_library, with_steps
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile_verb import profile_summary
@@ -31,18 +31,12 @@ from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step, load_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA
-from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.reference import REFERENCE
 from utvm_deploy.oracle.samples import Samples, load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.verifying.bounds import bounds_of, whole_bound
-
-#: Of every sample, every output.
-Outputs = Sequence[Sequence[Array]]
 
 #: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no
 #: run influences the next one.
@@ -118,10 +112,14 @@ def _write(args: argparse.Namespace, out: Output) -> int:
         reference = run_oracle(args.model, samples.inputs, custom_of(args, board))
         expected: Outputs = reference.outputs
         oracle = reference.reference
-        bound = whole_bound(bounds_of(compiled, oracle))
+        bounds = bounds_of(compiled, oracle)
         latency = _latency(args, board, compiled, samples, out, progress)
         if compiled.external is not None:
-            expected, oracle = _as_library(args, board, compiled, samples, expected, out, progress)
+            expected, oracle = as_library(args, board, compiled, samples, expected, out, progress)
+        else:
+            expected, oracle = with_steps(
+                args, board, compiled, graph, samples, reference, bounds, out, progress
+            )
         progress(f"writing {args.output}", 0, 1)
         path = write_bundle(
             compiled,
@@ -132,7 +130,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             inputs=samples.inputs,
             expected=expected,
             oracle=oracle,
-            tolerance=bound.relative,
+            tolerance=whole_bound(bounds).relative,
             report=latency,
         )
     out.line(f"wrote {path}; check it with: utvm bundle --check {shlex.quote(str(path))}")
@@ -150,39 +148,6 @@ def _write(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
-
-
-def _as_library(
-    args: argparse.Namespace,
-    board: Board,
-    compiled: CompiledModel,
-    samples: Samples,
-    expected: Outputs,
-    out: Output,
-    progress: Progress,
-) -> tuple[Outputs, str]:
-    """What the self-test is to expect of a library that may round otherwise, and who says so."""
-    assert compiled.external is not None
-    name = compiled.external.name
-    found: Outputs | None = None
-    if board.runs_here:
-        # The bundle may fit a board that is too small for the runtime, which runs the model here.
-        with (
-            suppress(CompileError),
-            load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model,
-        ):
-            found = [model.run(inputs)[0] for inputs in samples.inputs]
-    if found is None:
-        out.line(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
-        return expected, REFERENCE
-    if all(
-        a.tobytes() == b.tobytes()
-        for ours, theirs in zip(found, expected, strict=True)
-        for a, b in zip(ours, theirs, strict=True)
-    ):
-        return expected, REFERENCE
-    out.line(f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes")
-    return found, f"{name} ({compiled.external.built_with}) on {board.name}"
 
 
 def _latency(

@@ -15,7 +15,7 @@ from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.compiler.options import FAST
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.graph.float_bounds import EXACT, FLOAT_BOUNDS, OF_MODELS, Bound
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.oracle import relax_reference
 
 #: The tensors of one sample: file position -> the reference's array.
@@ -54,6 +54,35 @@ def _is_float(layer: Layer) -> bool:
 def whole_bound(bounds: Mapping[int, Bound]) -> Bound:
     """The bound of a whole model's float32 outputs."""
     return EXACT if all(bound.is_exact for bound in bounds.values()) else OF_MODELS
+
+
+def integers_behind(
+    compiled: CompiledModel, graph: Graph, bounds: Mapping[int, Bound]
+) -> tuple[int, ...]:
+    """The positions of the outputs of integers that depend on an inexact layer.
+
+    ``graph`` is that of the model's file.
+    """
+    inexact = {
+        position
+        for layer in compiled.layers
+        if not bounds[layer.index].is_exact
+        for position in layer.operators
+    }
+    reached: set[int | None] = set()
+    before = -1
+    # What a state brings to the next run is found in a further round.
+    while before != len(reached):
+        before = len(reached)
+        for operator in graph.operators:
+            if not reached.isdisjoint(operator.inputs) or not inexact.isdisjoint(operator.sources):
+                reached.update(operator.outputs)
+        reached.update(found for found, left in graph.states if left in reached)
+    return tuple(
+        index
+        for index, number in enumerate(graph.outputs)
+        if number in reached and graph.tensors[number].dtype != "float32"
+    )
 
 
 def corrected_run(

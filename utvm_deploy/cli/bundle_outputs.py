@@ -1,0 +1,145 @@
+"""What a bundle's self-test expects where a model may rightly differ from the reference."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import utvm_deploy
+from utvm_deploy.base.errors import BundleError, CompileError, MissingTool
+from utvm_deploy.base.progress import Progress
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import load_step
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import EXACT
+from utvm_deploy.device import INSTRUCTIONS, DeviceModel
+from utvm_deploy.graph.float_bounds import Bound
+from utvm_deploy.graph.model import Array, Graph
+from utvm_deploy.oracle.reference import REFERENCE, ReferenceRun
+from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.verifying.bounds import integers_behind
+from utvm_deploy.verifying.on_board import verify
+
+#: Of every sample, every output.
+Outputs = Sequence[Sequence[Array]]
+
+#: A board of this computer. It computes the bytes of every other board, if float math is exact.
+_HOST = "host"
+
+
+def as_library(
+    args: argparse.Namespace,
+    board: Board,
+    compiled: CompiledModel,
+    samples: Samples,
+    expected: Outputs,
+    out: Output,
+    progress: Progress,
+) -> tuple[Outputs, str]:
+    """What the self-test is to expect of a library that may round otherwise, and who says so."""
+    assert compiled.external is not None
+    name = compiled.external.name
+    found: Outputs | None = None
+    if board.runs_here:
+        # The bundle may fit a board that is too small for the runtime, which runs the model here.
+        with (
+            suppress(CompileError),
+            load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model,
+        ):
+            found = _run(model, samples)
+    if found is None:
+        out.line(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
+        return expected, REFERENCE
+    if _equal(found, expected, range(len(compiled.outputs))):
+        return expected, REFERENCE
+    out.line(f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes")
+    return found, f"{name} ({compiled.external.built_with}) on {board.name}"
+
+
+def with_steps(
+    args: argparse.Namespace,
+    board: Board,
+    compiled: CompiledModel,
+    graph: Graph,
+    samples: Samples,
+    reference: ReferenceRun,
+    bounds: Mapping[int, Bound],
+    out: Output,
+    progress: Progress,
+) -> tuple[Outputs, str]:
+    """What the self-test is to expect of integers behind inexact float32, and who says so.
+
+    Rounding turns the least difference of a float32 into a step of an integer, and later layers
+    may enlarge it. So no bound of such outputs is both safe and narrow. The self-test expects the
+    model's own bytes instead, after each layer was found to be right.
+    """
+    behind = integers_behind(compiled, graph, bounds)
+    if not behind:
+        return reference.outputs, reference.reference
+    for target in _targets(board, compiled):
+        with suppress(CompileError, MissingTool):
+            made = compiled if target.name == board.name else _compiled_for(args, compiled, target)
+            with load_step(args, target, made, progress, timing=INSTRUCTIONS) as model:
+                return _checked(args, model, samples, reference, behind, out)
+    out.line(
+        f"the self-test expects {reference.reference}'s bytes of integers that float32 is rounded "
+        f"to; {board.name} may round otherwise"
+    )
+    return reference.outputs, reference.reference
+
+
+def _targets(board: Board, compiled: CompiledModel) -> list[Board]:
+    """Boards of this computer that make the bytes of ``board``, the likeliest first."""
+    own = [board] if board.runs_here else []
+    return [*own, load_board(_HOST)] if compiled.float_math == EXACT else own
+
+
+def _compiled_for(
+    args: argparse.Namespace, compiled: CompiledModel, target: Board
+) -> CompiledModel:
+    return utvm_deploy.compile(args.model, target, name=compiled.name)
+
+
+def _checked(
+    args: argparse.Namespace,
+    model: DeviceModel,
+    samples: Samples,
+    reference: ReferenceRun,
+    behind: Sequence[int],
+    out: Output,
+) -> tuple[Outputs, str]:
+    """The reference's outputs, and the model's own where those ``behind`` differ from them."""
+    model.reset_state()
+    found = _run(model, samples)
+    expected = reference.outputs
+    if _equal(found, expected, behind):
+        return expected, reference.reference
+    if not verify(model, args.model, samples, reference=reference).ok:
+        raise BundleError(
+            f"{args.model} does not compute what {reference.reference} does; see which layer is "
+            f"wrong with: utvm verify {args.model} --board {model.compiled.board}"
+        )
+    mixed = [
+        [ours if index in behind else theirs for index, (ours, theirs) in enumerate(pairs)]
+        for pairs in (zip(*rows, strict=True) for rows in zip(found, expected, strict=True))
+    ]
+    names = ", ".join(model.compiled.outputs[index].name for index in behind)
+    out.line(
+        f"float32 is rounded to other steps than {reference.reference}'s: the self-test expects "
+        f"our bytes of {names}; every layer was verified"
+    )
+    return mixed, f"{reference.reference}, and of {names} utvm on {model.compiled.board}"
+
+
+def _run(model: DeviceModel, samples: Samples) -> list[tuple[Array, ...]]:
+    return [tuple(model.run(inputs)[0]) for inputs in samples.inputs]
+
+
+def _equal(ours: Outputs, theirs: Outputs, positions: Sequence[int]) -> bool:
+    return all(
+        one[index].tobytes() == other[index].tobytes()
+        for one, other in zip(ours, theirs, strict=True)
+        for index in positions
+    )
