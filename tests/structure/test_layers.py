@@ -16,7 +16,7 @@ LAYERS = (
     ("service",),
     ("cluster",),
     ("tuning", "silicon_kit", "runs"),
-    ("comparing",),
+    ("comparing", "precision"),
     ("profiling", "verifying", "inspecting", "bundling", "evaluating"),
     ("device", "doctor"),
     ("quantizing",),

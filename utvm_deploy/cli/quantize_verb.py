@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
+from utvm_deploy.cli.arguments import Verbs, add_verb, board_of, check_outputs
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.precision_text import (
+    MIXED,
+    add_precision,
+    budgets_of,
+    check_precision,
+    layers_json,
+    mixed_json,
+    report_layers,
+    report_mixed,
+)
+from utvm_deploy.precision.facts import LayerSensitivity, Mixed
+from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, sensitivities
 from utvm_deploy.quantizing.facts import INT8, SCHEMES, QuantizedModel
 from utvm_deploy.quantizing.model_steps import quantize_model
 
@@ -33,9 +45,10 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheme",
-        choices=SCHEMES,
+        choices=(*SCHEMES, MIXED),
         default=INT8,
-        help="int8, or int16x8: int16 activations and int8 weights; default: int8",
+        help="int8; int16x8: int16 activations and int8 weights; or mixed: one of them for each "
+        "layer; default: int8",
     )
     parser.add_argument(
         "--input-range",
@@ -53,6 +66,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 if an operator stays float; the file is written all the same",
     )
+    add_precision(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -68,24 +82,50 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.output.suffix.lower() != ".tflite":
         raise UsageError(f"{args.output} does not end in .tflite; give such a name to --output")
     check_outputs(args.model, args.output)
-    with out.progress() as progress:
-        made = quantize_model(
-            args.model,
-            args.data,
-            scheme=args.scheme,
-            float_ends=args.float_ends,
-            input_range=args.input_range,
-            progress=progress,
-        )
+    check_precision(args)
+    made, rows, mixed = _quantized(args, out)
     if not args.dry_run:
         made.save(args.output)
+    max_loss = DEFAULT_MAX_LOSS if args.max_loss is None else args.max_loss
+    more: dict[str, Any] = {}
+    if rows:
+        report_layers(rows, out)
+        more["layers"] = layers_json(rows)
+    if mixed is not None:
+        report_mixed(mixed, len(rows), max_loss, out)
+        more["mixed"] = mixed_json(mixed, max_loss)
     _report(made, out)
     is_ok = not (args.no_float and made.float_operators)
     if not is_ok:
         out.line("--no-float: operators that compute in float32 remain, so the exit status is 1")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
-    out.result("utvm.quantize/1", {**_facts(made), "ok": is_ok, "output": args.output})
+    out.result("utvm.quantize/1", {**_facts(made), **more, "ok": is_ok, "output": args.output})
     return 0 if is_ok else 1
+
+
+def _quantized(
+    args: argparse.Namespace, out: Output
+) -> tuple[QuantizedModel, tuple[LayerSensitivity, ...], Mixed | None]:
+    """The quantized model, the table of layers if it is wanted, and the choice of a mixed one."""
+    board = None if args.board is None else board_of(args)
+    same: dict[str, Any] = {"float_ends": args.float_ends, "input_range": args.input_range}
+    with out.progress() as progress:
+        if args.scheme == MIXED:
+            found = quantize_mixed(
+                args.model,
+                args.data,
+                max_loss=DEFAULT_MAX_LOSS if args.max_loss is None else args.max_loss,
+                board=board,
+                budgets=budgets_of(args),
+                progress=progress,
+                **same,
+            )
+            return found.quantized, found.rows, found.mixed
+        rows: tuple[LayerSensitivity, ...] = ()
+        if args.sensitivity:
+            rows = sensitivities(args.model, args.data, board=board, progress=progress, **same).rows
+        made = quantize_model(args.model, args.data, scheme=args.scheme, progress=progress, **same)
+        return made, rows, None
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from utvm_deploy.quantizing.facts import (
 from utvm_deploy.quantizing.samples import dataset_for
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.tflite_parent import (
+    COMPARED_SAMPLES,
     RecipeResult,
     calibrate,
     check_installed,
@@ -59,9 +60,13 @@ def calibrated(
     data: Any,
     *,
     input_range: tuple[float, float] | None = None,
+    compared: int = COMPARED_SAMPLES,
     progress: Progress = no_progress,
 ) -> tuple[Calibration, int]:
-    """The calibration of a float model file, and the file's size."""
+    """The calibration of a float model file, and the file's size.
+
+    Quantized models are compared on the first ``compared`` samples.
+    """
     check_installed()
     graph = load_model(path)
     inputs = float_inputs(path, graph)
@@ -70,10 +75,17 @@ def calibrated(
     file = model_bytes(path)
     names = [short_name(graph.tensors[number].name) for number in graph.outputs]
     try:
-        made = calibrate(file, samples, inputs, names, declared=declared, progress=progress)
+        made = calibrate(
+            file, samples, inputs, names, declared=declared, compared=compared, progress=progress
+        )
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     return made, len(file)
+
+
+def labels_of(path: Path, data: Any) -> Any:
+    """The classes of the samples, as an array of int64; None if the data have none."""
+    return dataset_for(data, float_inputs(path, load_model(path))).labels
 
 
 def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:

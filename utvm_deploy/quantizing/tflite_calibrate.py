@@ -58,12 +58,12 @@ def observe(
     return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
 
 
-def outputs_of(data: bytes, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """What LiteRT's reference kernels make of the samples, as real numbers.
+def outputs_of(data: bytes, inputs: Sequence[Array], *, is_exact: bool = True) -> tuple[Array, ...]:
+    """What LiteRT makes of the samples, by its reference or its fast kernels, as real numbers.
 
     Float samples are quantized by the scale of an integer input.
     """
-    interpreter = _interpreter(data, preserves=False)
+    interpreter = _interpreter(data, preserves=False, is_fast=not is_exact)
     made = [
         _run(interpreter, [array[sample] for array in inputs]) for sample in range(len(inputs[0]))
     ]
@@ -74,7 +74,7 @@ def _what(low: float, high: float) -> str:
     return "NaN" if np.isnan(low) or np.isnan(high) else "infinite"
 
 
-def _interpreter(data: bytes, *, preserves: bool) -> Any:
+def _interpreter(data: bytes, *, preserves: bool, is_fast: bool = False) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def _interpreter(data: bytes, *, preserves: bool) -> Any:
             model_content=data,
             # The float model runs on the fast kernels: its last bits do not matter here.
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-            if preserves
+            if preserves or is_fast
             else OpResolverType.BUILTIN_REF,
             experimental_preserve_all_tensors=preserves,
         )

@@ -92,7 +92,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
         made, rewritten = quantized(data, ranges, recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
-            save_arrays(folder, f"{index}_output", outputs_of(made, inputs))
+            save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")

@@ -80,9 +80,13 @@ def calibrate(
     output_names: Sequence[str],
     *,
     declared: Range | None = None,
+    compared: int = COMPARED_SAMPLES,
     progress: Progress = no_progress,
 ) -> Calibration:
-    """Run a float .tflite file on all samples. Raises ModelError for bad samples or weights."""
+    """Run a float .tflite file on all samples, and keep the first ``compared`` with their outputs.
+
+    Raises ModelError for bad samples or weights.
+    """
     count = len(samples)
     if count < 2:
         raise DataError(
@@ -94,7 +98,7 @@ def calibrate(
         watch = Watch(inputs, declared)
         _write_samples(folder, samples, inputs, watch)
         job = {
-            "kept": COMPARED_SAMPLES,
+            "kept": compared,
             "declared": None if declared is None else (declared.low, declared.high),
         }
         _run("calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
@@ -104,7 +108,7 @@ def calibrate(
             (folder / PREPARED).read_bytes(),
             {name: Range(*one) for name, one in facts["ranges"].items()},
             tuple((kind, output) for kind, output in facts["operators"]),
-            tuple(np.array(array[:COMPARED_SAMPLES]) for array in kept),
+            tuple(np.array(array[:compared]) for array in kept),
             load_arrays(folder, "output"),
             tuple(output_names),
             count,
@@ -113,15 +117,23 @@ def calibrate(
 
 
 def quantize_with_recipes(
-    calibration: Calibration, recipes: Sequence[Recipe], *, progress: Progress = no_progress
+    calibration: Calibration,
+    recipes: Sequence[Recipe],
+    *,
+    is_exact: bool = True,
+    progress: Progress = no_progress,
 ) -> tuple[RecipeResult, ...]:
-    """The file that each recipe describes. Raises ModelError if the quantizer refuses one."""
+    """The file that each recipe describes, and its outputs.
+
+    These are of the reference kernels, or else of LiteRT's fast ones, which may differ by a step.
+    Raises ModelError if the quantizer refuses a recipe.
+    """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / PREPARED).write_bytes(calibration.model)
         told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
         (folder / FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
         save_arrays(folder, "input", calibration.inputs)
-        job = {"recipes": [_plain(recipe) for recipe in recipes]}
+        job = {"recipes": [_plain(recipe) for recipe in recipes], "exact": is_exact}
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
         _run("quantize", folder, job, timeout_s, progress)

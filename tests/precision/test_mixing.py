@@ -1,0 +1,141 @@
+"""Schemes for each layer: the table of layers, the choice, its budgets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.cli.main import main
+from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
+from utvm_deploy.precision.mixing import mix
+from utvm_deploy.precision.sensitivity import layer_sensitivities
+from utvm_deploy.quantizing.facts import Calibration
+from utvm_deploy.quantizing.model_steps import calibrated
+
+pytestmark = pytest.mark.tools
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+DIGITS, SAMPLES = MODELS / "digits_float.tflite", MODELS / "digits_calib.npz"
+
+
+@pytest.fixture(scope="module")
+def digits() -> Calibration:
+    return calibrated(DIGITS, SAMPLES)[0]
+
+
+@pytest.fixture(scope="module")
+def rows(digits: Calibration) -> tuple[LayerSensitivity, ...]:
+    return layer_sensitivities(digits, None, {})
+
+
+def _measure(data: bytes) -> ModelPrice:
+    """A board on which a larger file takes more of everything."""
+    return ModelPrice(len(data), "cycles", len(data), len(data), {})
+
+
+def _prices() -> Mapping[str, ModelPrice]:
+    layers: dict[str, LayerPrice] = {}
+    return {
+        "int8": ModelPrice(100, "cycles", 100, 100, layers),
+        "int16x8": ModelPrice(10**6, "cycles", 10**6, 10**6, layers),
+    }
+
+
+def test_each_layer_is_quantized_alone(rows: tuple[LayerSensitivity, ...]) -> None:
+    assert [row.kind for row in rows] == [
+        *("DEPTHWISE_CONV_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D"),
+        *("AVERAGE_POOL_2D", "FULLY_CONNECTED", "SOFTMAX"),
+    ]
+    decibels = {row.kind: row.sqnr_db["int8"] for row in rows}
+    # Softmax of int8 has steps of 1/256; every other layer is behind it.
+    assert min(decibels, key=lambda kind: decibels[kind] or 0.0) == "SOFTMAX"
+    last = rows[-1].sqnr_db
+    assert last["int8"] is not None and last["int16x8"] is not None
+    assert last["int16x8"] > last["int8"] + 6
+
+
+def test_the_cheapest_choice_within_the_loss_is_taken(
+    digits: Calibration, rows: tuple[LayerSensitivity, ...]
+) -> None:
+    losses = []
+    for allowed in (0.0, 4.0, 100.0):
+        made, recipe = mix(digits, None, rows, max_loss=allowed, budgets=Budgets())
+        assert made.loss <= max(allowed, 0.01) and made.is_within
+        assert set(made.wide) <= {row.output for row in rows}
+        assert set(made.wide) <= set(recipe.operators) or recipe.scheme == "int16x8"
+        losses.append((len(made.wide), made.loss))
+    # A larger allowance takes no more layers; one that int8 meets takes none.
+    assert [count for count, _ in losses] == sorted((c for c, _ in losses), reverse=True)
+    assert losses[1][0] == 1 and losses[2][0] == 0
+    assert made.losses["int8"] > 4.0 and made.losses["int16x8"] == 0.0
+
+
+def test_budgets_take_fewer_wide_layers(
+    digits: Calibration, rows: tuple[LayerSensitivity, ...]
+) -> None:
+    made, _ = mix(
+        digits,
+        None,
+        rows,
+        max_loss=0.0,
+        budgets=Budgets(ram=200),
+        measure=_measure,
+        prices=_prices(),
+    )
+    assert not made.wide and not made.is_within
+    with pytest.raises(UtvmError, match="even the int8 model is over a budget: flash 100 of 50"):
+        mix(
+            digits,
+            None,
+            rows,
+            max_loss=0.0,
+            budgets=Budgets(flash=50),
+            measure=_measure,
+            prices=_prices(),
+        )
+
+
+def test_the_verb_prints_the_table_and_the_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "mixed.tflite"
+    data = str(MODELS / "digits_labelled.npz")
+    words = ["quantize", str(DIGITS), "--data", data, "--scheme", "mixed", "--max-loss", "0.1"]
+    assert main([*words, "-o", str(target), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["scheme"] == "mixed" and target.stat().st_size == facts["bytes"]
+    assert facts["mixed"]["loss_unit"] == "percentage points"
+    assert facts["mixed"]["loss"] <= 0.1 and facts["mixed"]["is_within"]
+    assert {row["kind"] for row in facts["layers"]} >= {"CONV_2D", "SOFTMAX"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-loss", "1"], "--max-loss goes with --scheme mixed"),
+        (["--scheme", "mixed", "--ram-budget", "32K"], "a budget is measured on a board"),
+        (["--scheme", "mixed", "--cycle-budget", "0"], "is not a number of cycles"),
+        (["--scheme", "mixed", "--ram-budget", "0"], "a budget of 0 bytes holds no model"),
+        (["--scheme", "mixed", "--flash-budget=-4K"], "is not a size"),
+        (["--scheme", "mixed", "--max-loss", "much"], "is not a number, such as 0.5"),
+    ],
+)
+def test_bad_options_are_named(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("UTVM_BOARD", raising=False)
+    target = tmp_path / "out.tflite"
+    try:
+        status = main(["quantize", str(DIGITS), "--data", str(SAMPLES), "-o", str(target), *words])
+    except SystemExit as exit:
+        status = int(exit.code or 0)
+    assert status != 0 and not target.exists()
+    assert said in capsys.readouterr().err

@@ -1,0 +1,165 @@
+"""Options and texts of ``utvm quantize --sensitivity`` and ``--scheme mixed``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import asdict
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.cli.arguments import add_board
+from utvm_deploy.cli.gate import size
+from utvm_deploy.cli.output import Output
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed
+from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS
+from utvm_deploy.quantizing.facts import INT8, INT16X8
+
+MIXED = "mixed"
+_MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """--sensitivity, --max-loss, --board and the budgets."""
+    parser.add_argument(
+        "--sensitivity",
+        action="store_true",
+        help="also print what quantizing each layer alone costs; with --board, what it takes there",
+    )
+    group = parser.add_argument_group("with --scheme mixed")
+    group.add_argument(
+        "--max-loss",
+        metavar="X",
+        type=_loss,
+        help="percentage points of accuracy below the float model if CALIB has labels, else dB of "
+        f"SQNR below the int16x8 model; default: {DEFAULT_MAX_LOSS:g}",
+    )
+    group.add_argument(
+        "--ram-budget", metavar="BYTES", type=_positive_size, help="RAM (32K is 32,768 bytes)"
+    )
+    group.add_argument("--flash-budget", metavar="BYTES", type=_positive_size, help="flash")
+    group.add_argument(
+        "--cycle-budget", metavar="CYCLES", type=_cycles, help="cycles (2M is 2,000,000)"
+    )
+    add_board(parser, needed=False)
+
+
+def check_precision(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("max_loss", "ram_budget", "flash_budget", "cycle_budget")
+        if getattr(args, name) is not None
+    ]
+    if given and args.scheme != MIXED:
+        raise UsageError(f"{given[0]} goes with --scheme {MIXED}")
+    if budgets_of(args).are_set and args.board is None:
+        raise UsageError("a budget is measured on a board; give --board, too")
+
+
+def budgets_of(args: argparse.Namespace) -> Budgets:
+    """The budgets of the command line."""
+    return Budgets(args.ram_budget, args.flash_budget, args.cycle_budget)
+
+
+def report_layers(rows: tuple[LayerSensitivity, ...], out: Output) -> None:
+    """The table: what quantizing each layer alone costs."""
+    has_points = any(row.points is not None for row in rows)
+    has_prices = any(row.prices for row in rows)
+    schemes = (INT8, INT16X8)
+    heads = [f">{scheme} dB" for scheme in schemes]
+    if has_points:
+        heads += [f">{scheme} points" for scheme in schemes]
+    if has_prices:
+        heads += [f">{scheme} ticks" for scheme in schemes]
+        heads += [f">{scheme} bytes" for scheme in schemes]
+    out.line("quantizing one layer alone costs (SQNR of the outputs, the others float):")
+    out.table(
+        ["#", "operator", "output", *heads],
+        [
+            (str(row.index), row.kind, short_name(row.output), *_cells(row, has_points, has_prices))
+            for row in rows
+        ],
+    )
+
+
+def _cells(row: LayerSensitivity, has_points: bool, has_prices: bool) -> list[Any]:
+    schemes = (INT8, INT16X8)
+    cells: list[Any] = [
+        None if row.sqnr_db[scheme] is None else f"{row.sqnr_db[scheme]:.1f}" for scheme in schemes
+    ]
+    if has_points:
+        cells += [None if row.points is None else f"{row.points[scheme]:.1f}" for scheme in schemes]
+    if has_prices:
+        found = [row.prices.get(scheme) for scheme in schemes]
+        cells += [None if one is None else one.ticks for one in found]
+        cells += [None if one is None else one.weights_bytes for one in found]
+    return cells
+
+
+def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> None:
+    """What was chosen, what it loses, and what it takes."""
+    out.line(
+        f"int16x8 for {len(mixed.wide)} of {layers} layers: it loses {mixed.loss:.2f} "
+        f"{mixed.loss_unit}; int8 {mixed.losses[INT8]:.2f}, int16x8 {mixed.losses[INT16X8]:.2f}"
+    )
+    if not mixed.is_within:
+        out.line(f"! no choice that was tried loses at most {max_loss:g} {mixed.loss_unit}")
+    if mixed.price is not None:
+        told = ", ".join(
+            f"{scheme} {price.ticks:,}" for scheme, price in sorted(mixed.prices.items())
+        )
+        out.line(
+            f"it takes {mixed.price.ticks:,} {mixed.price.unit} ({told}), "
+            f"{mixed.price.ram_bytes:,} bytes of RAM and {mixed.price.flash_bytes:,} of flash"
+        )
+
+
+def layers_json(rows: tuple[LayerSensitivity, ...]) -> list[dict[str, Any]]:
+    """The table for --json."""
+    return [asdict(row) for row in rows]
+
+
+def mixed_json(mixed: Mixed, max_loss: float) -> dict[str, Any]:
+    """The choice for --json."""
+
+    def price(one: Any) -> Any:
+        return None if one is None else {k: v for k, v in asdict(one).items() if k != "layers"}
+
+    return {
+        "wide": list(mixed.wide),
+        "loss": mixed.loss,
+        "loss_unit": mixed.loss_unit,
+        "max_loss": max_loss,
+        "is_within": mixed.is_within,
+        "losses": dict(mixed.losses),
+        "price": price(mixed.price),
+        "prices": {scheme: price(one) for scheme, one in mixed.prices.items()},
+    }
+
+
+def _loss(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, such as 0.5") from None
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not zero or more")
+    return value
+
+
+def _positive_size(text: str) -> int:
+    value = size(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("a budget of 0 bytes holds no model")
+    return value
+
+
+def _cycles(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of cycles, such as 500000 or 2M"
+        )
+    return round(float(match[1]) * _MULTIPLES[match[2]])

@@ -1,0 +1,86 @@
+"""The facts of a choice between int8 and int16x8 for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Losses with labels: percentage points of accuracy below the float model.
+POINTS = "percentage points"
+#: Losses without labels: dB of SQNR below the int16x8 model.
+DECIBELS = "dB"
+
+
+@dataclass(frozen=True)
+class LayerPrice:
+    """What a layer takes on the board."""
+
+    ticks: int
+    weights_bytes: int
+
+
+@dataclass(frozen=True)
+class ModelPrice:
+    """What a whole model takes on the board, as ``utvm profile`` measures it."""
+
+    ticks: int
+    unit: str
+    ram_bytes: int
+    flash_bytes: int
+    layers: Mapping[str, LayerPrice]  # by the name of the layer's output
+
+
+@dataclass(frozen=True)
+class LayerSensitivity:
+    """What quantizing one operator alone costs, by scheme; everything else stays float.
+
+    ``sqnr_db`` is of the model's outputs: None where they do not change. ``points`` are percentage
+    points of accuracy, with labels only.
+    """
+
+    index: int  # position in the float model
+    kind: str
+    output: str
+    sqnr_db: Mapping[str, float | None]
+    points: Mapping[str, float] | None
+    prices: Mapping[str, LayerPrice]  # empty without a board
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What a mixed model may take on the board; None sets no limit."""
+
+    ram: int | None = None
+    flash: int | None = None
+    cycles: int | None = None
+
+    def excess(self, price: ModelPrice) -> tuple[str, ...]:
+        """What is over a budget, as sentences' parts."""
+        rows = (
+            ("RAM", price.ram_bytes, self.ram, "bytes"),
+            ("flash", price.flash_bytes, self.flash, "bytes"),
+            ("time", price.ticks, self.cycles, price.unit),
+        )
+        return tuple(
+            f"{what} {taken:,} of {most:,} {unit}"
+            for what, taken, most, unit in rows
+            if most is not None and taken > most
+        )
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any."""
+        return any(one is not None for one in (self.ram, self.flash, self.cycles))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A choice for each layer, and what it comes to."""
+
+    wide: tuple[str, ...]  # outputs of the operators with int16 activations
+    loss: float
+    loss_unit: str  # POINTS or DECIBELS
+    losses: Mapping[str, float]  # of "int8" and "int16x8", in the same unit
+    price: ModelPrice | None
+    prices: Mapping[str, ModelPrice]  # of "int8" and "int16x8"
+    is_within: bool  # whether the loss is at most what was allowed

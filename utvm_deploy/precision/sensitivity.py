@@ -1,0 +1,87 @@
+"""What quantizing one operator alone costs, while everything else stays float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.graph.model import Array
+from utvm_deploy.precision.facts import LayerPrice, LayerSensitivity
+from utvm_deploy.quantizing.facts import FLOAT, SCHEMES, Calibration, Recipe
+from utvm_deploy.quantizing.sqnr import sqnr_db
+from utvm_deploy.quantizing.tflite_parent import RecipeResult, quantize_with_recipes
+
+#: Operators that only move elements: they have the scheme of what made their input.
+MOVERS = frozenset(
+    (
+        *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "EXPAND_DIMS"),
+        *("GATHER", "GATHER_ND", "MAX_POOL_2D", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESHAPE"),
+        *("REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V"),
+        *("SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+    )
+)
+
+
+def layers_of(calibration: Calibration) -> tuple[tuple[int, str, str], ...]:
+    """Position, kind and output of each operator that computes."""
+    return tuple(
+        (index, kind, output)
+        for index, (kind, output) in enumerate(calibration.operators)
+        if kind not in MOVERS
+    )
+
+
+def layer_sensitivities(
+    calibration: Calibration,
+    labels: Array | None,
+    prices: Mapping[str, Mapping[str, LayerPrice]],
+    *,
+    progress: Progress = no_progress,
+) -> tuple[LayerSensitivity, ...]:
+    """A row for each operator that computes, in the order of the model.
+
+    ``labels`` are the classes of the calibration's samples. ``prices`` maps schemes to the prices
+    of layers, by output.
+    """
+    layers = layers_of(calibration)
+    recipes = [alone(calibration, output, scheme) for scheme in SCHEMES for *_, output in layers]
+    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    by_scheme = {
+        scheme: results[place * len(layers) : (place + 1) * len(layers)]
+        for place, scheme in enumerate(SCHEMES)
+    }
+    right = None if labels is None else accuracy(calibration.outputs, labels)
+    rows = []
+    for place, (index, kind, output) in enumerate(layers):
+        made = {scheme: results[place] for scheme, results in by_scheme.items()}
+        points = None
+        if labels is not None and right is not None:
+            points = {scheme: right - accuracy(one.outputs, labels) for scheme, one in made.items()}
+        decibels = {scheme: outputs_db(calibration, one) for scheme, one in made.items()}
+        known = {scheme: table[output] for scheme, table in prices.items() if output in table}
+        rows.append(LayerSensitivity(index, kind, output, decibels, points, known))
+    return tuple(rows)
+
+
+def alone(calibration: Calibration, output: str, scheme: str) -> Recipe:
+    """The recipe that quantizes one operator and leaves the others float."""
+    others = {name: FLOAT for _, name in calibration.operators if name != output}
+    return Recipe(scheme, operators=others, float_ends=True)
+
+
+def outputs_db(calibration: Calibration, result: RecipeResult) -> float | None:
+    """SQNR of all outputs together, each by its own power: that of the worst."""
+    found = [
+        one
+        for real, made in zip(calibration.outputs, result.outputs, strict=True)
+        if (one := sqnr_db(real, made)) is not None
+    ]
+    return min(found) if found else None
+
+
+def accuracy(outputs: Sequence[Array], labels: Array) -> float:
+    """Percentage of samples whose largest element of the first output is their label."""
+    scores = outputs[0].reshape(len(outputs[0]), -1)
+    return 100.0 * float(np.mean(scores.argmax(axis=1) == labels))

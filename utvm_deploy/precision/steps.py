@@ -1,0 +1,116 @@
+"""All steps from a float model and samples to a file with a scheme for each layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
+from utvm_deploy.precision.mixing import mix
+from utvm_deploy.precision.prices import measure
+from utvm_deploy.precision.sensitivity import layer_sensitivities
+from utvm_deploy.quantizing.facts import SCHEMES, Calibration, QuantizedModel, Recipe
+from utvm_deploy.quantizing.model_steps import calibrated, labels_of, quantize_with_recipe
+from utvm_deploy.quantizing.tflite_parent import COMPARED_SAMPLES
+
+#: Samples with labels that accuracies are of: 0.4 percentage points each.
+LABELLED_SAMPLES = 256
+#: What may be lost where nobody says: percentage points with labels, dB without.
+DEFAULT_MAX_LOSS = 0.5
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """A file with a scheme for each layer, the table that it was chosen by, and the choice."""
+
+    quantized: QuantizedModel
+    rows: tuple[LayerSensitivity, ...]
+    mixed: Mixed
+
+
+@dataclass(frozen=True)
+class Sensitivities:
+    """The table of layers, and what it was made of."""
+
+    rows: tuple[LayerSensitivity, ...]
+    calibration: Calibration
+    float_bytes: int
+    labels: Any  # classes of the compared samples; None without labels
+    prices: dict[str, ModelPrice]  # by scheme; empty without a board
+
+
+def sensitivities(
+    path: Path,
+    data: Any,
+    *,
+    board: Board | None = None,
+    float_ends: bool = False,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> Sensitivities:
+    """What quantizing each layer alone costs; with a board, what it takes there, too."""
+    labels = labels_of(path, data)
+    count = COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
+    calibration, size = calibrated(
+        path, data, input_range=input_range, compared=count, progress=progress
+    )
+    kept = None if labels is None else labels[: len(calibration.outputs[0])]
+    prices: dict[str, ModelPrice] = {}
+    if board is not None:
+        for scheme in SCHEMES:
+            recipe = Recipe(scheme, float_ends=float_ends)
+            made = quantize_with_recipe(calibration, recipe, name=path.stem)
+            prices[scheme] = measure(made.data, board, progress=progress)
+    tables = {scheme: price.layers for scheme, price in prices.items()}
+    rows = layer_sensitivities(calibration, kept, tables, progress=progress)
+    return Sensitivities(rows, calibration, size, kept, prices)
+
+
+def quantize_mixed(
+    path: Path,
+    data: Any,
+    *,
+    max_loss: float = DEFAULT_MAX_LOSS,
+    board: Board | None = None,
+    budgets: Budgets | None = None,
+    float_ends: bool = False,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> MixedModel:
+    """Quantize a float model file, each layer to int8 or int16x8.
+
+    ``max_loss`` is in percentage points of accuracy below the float model if the data have labels,
+    else in dB of SQNR below the int16x8 model. ``budgets`` need a board. Raises UtvmError if even
+    the int8 model is over a budget.
+    """
+    budgets = budgets or Budgets()
+    if budgets.are_set and board is None:
+        raise UsageError("a budget is measured on a board; give --board, too")
+    found = sensitivities(
+        path,
+        data,
+        board=board,
+        float_ends=float_ends,
+        input_range=input_range,
+        progress=progress,
+    )
+    mixed, recipe = mix(
+        found.calibration,
+        found.labels,
+        found.rows,
+        max_loss=max_loss,
+        budgets=budgets,
+        float_ends=float_ends,
+        measure=None if board is None else partial(measure, board=board, progress=progress),
+        prices=found.prices,
+        progress=progress,
+    )
+    made = quantize_with_recipe(
+        found.calibration, recipe, name=path.stem, float_bytes=found.float_bytes
+    )
+    return MixedModel(replace(made, scheme="mixed"), found.rows, mixed)
