@@ -168,6 +168,9 @@ def test_records_choose_between_its_call_and_ours(plugin: Path, tmp_path: Path) 
     found_engine, why = engine(ours_ticks=70, their_ticks=80)
     assert found_engine == "generic"
     assert "greater of Clamp took 80 nanoseconds, ours 70, when it was tuned" in why
+    # Another Python file may make other calls of the same C.
+    plugin.write_text(plugin.read_text() + "\n# changed\n")
+    assert engine(ours_ticks=70, their_ticks=80)[0] == "Clamp"
 
 
 @pytest.mark.tools

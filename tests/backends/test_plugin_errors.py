@@ -103,6 +103,9 @@ def test_a_file_that_is_no_plugin(tmp_path: Path, text: str, told: str) -> None:
         ("return 3", r"returned an object of type int; return what utvm_deploy.backends.call"),
         ("return None", r"returned an object of type NoneType"),
         ("return 1 / 0", r"raised ZeroDivisionError: division by zero \(line 16 of .*mine.py\)"),
+        ("raise SystemExit(3)", r"raised SystemExit: 3 \(line 16 of .*mine.py\)"),
+        ("return call(match, 'f', '', numbers={'int': 1})", r"name 'int' has a meaning already"),
+        ("return call(match, 'f', '', numbers={'input_0': 1})", r"name 'input_0' has a meaning"),
         ("return call(match, 'f(', 'return 0;')", r"call\(\): 'f\(' is not a name in C"),
         ("return call(match, 'f', 3)", r"call\(\): body is not a text but of type int"),
         ("return call(match, 'f', '', numbers={'n': 2**31})", r"the number n is 2147483648"),
@@ -122,6 +125,14 @@ def test_a_build_that_does_wrong(tmp_path: Path, body: str, told: str) -> None:
     with pytest.raises(PluginError, match=rf"^plug-in .*: build for SOFTMAX '.*{told}") as caught:
         utvm_deploy.compile(DIGITS, "host", plugin=path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_body_may_ignore_what_it_knows(tmp_path: Path) -> None:
+    """Compilers warn of parameters that a function does not name, and warnings are errors."""
+    path = written(tmp_path, of_patterns("(Pattern(('SOFTMAX',), build),)"))
+    compiled = utvm_deploy.compile(DIGITS, "host", plugin=path, name="digits")
+    ignored = "    (void)input_0;\n    (void)output_0;\n    return 0;\n}"
+    assert ignored in compiled.sources["digits_kernels.c"]
 
 
 def test_a_refusal_with_a_reason_leaves_the_layer_to_us(tmp_path: Path) -> None:

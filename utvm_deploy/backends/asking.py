@@ -98,7 +98,7 @@ def asked(backend: Backend, what: str, work: Callable[[], _Answer]) -> _Answer:
         raise PluginError(f"{backend.origin}: {what}: {error}") from error
     except UtvmError:
         raise
-    except Exception as error:  # anything may be wrong in somebody else's code
+    except (Exception, SystemExit) as error:  # anything may be wrong in somebody else's code
         raise PluginError(
             f"{backend.origin}: {what} raised {said_of(error)}; correct the plug-in"
         ) from error

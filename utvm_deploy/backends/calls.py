@@ -25,6 +25,12 @@ _C_TYPES = {"float32": "float", "bool": "uint8_t"} | {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}", re.ASCII)
+# What the body knows besides its tables and numbers, and the keywords of C99.
+_TAKEN = re.compile(
+    "(?:input|output)_[0-9]+|scratch|state|auto|break|case|char|const|continue|default|do|double|"
+    "else|enum|extern|float|for|goto|if|inline|int|long|register|restrict|return|short|signed|"
+    "sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while"
+)
 _DIGITS = 8
 _LEAST_INT32, _MOST_INT32 = -(2**31), 2**31 - 1
 
@@ -112,6 +118,8 @@ def _check(
     for name in (function, *tables, *numbers):
         if not isinstance(name, str) or not _C_NAME.fullmatch(name):
             raise PluginError(f"call(): {name!r} is not a name in C; use letters, digits and _")
+        if _TAKEN.fullmatch(name):
+            raise PluginError(f"call(): the name {name!r} has a meaning already; choose another")
     if twice := sorted(tables.keys() & numbers.keys()):
         raise PluginError(f"call(): {twice[0]} is both a table and a number; rename one")
     for name, data in tables.items():

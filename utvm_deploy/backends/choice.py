@@ -6,6 +6,7 @@ Where its output was wrong, or ours took no longer in the same circumstances, th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,8 +24,14 @@ _DIGEST_DIGITS = 12
 
 
 def code_of_backend(backend: Backend) -> str:
-    """What a record of a backend's call keeps as ``code``: a digest of the backend's code."""
-    return backend.digest[:_DIGEST_DIGITS]
+    """What a record of a backend's call keeps as ``code``: a digest of the backend's code.
+
+    The Python file of a plug-in counts, too: it has the statements that call the C.
+    """
+    digest = backend.digest
+    if backend.python_digest:
+        digest = hashlib.sha256(f"{digest} {backend.python_digest}".encode()).hexdigest()
+    return digest[:_DIGEST_DIGITS]
 
 
 def call_of(backend: Backend, graph: Graph, operator: Operator, core: str) -> KernelCall | str:

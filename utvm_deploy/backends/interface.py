@@ -183,6 +183,7 @@ class Backend:
     )
     # What follows is found out by us.
     digest: str = ""  # SHA-256 of the code
+    python_digest: str = ""  # SHA-256 of the plug-in's Python file
     built_with: str = ""  # compiler, version and instruction set, for reports
     functions: frozenset[str] | None = field(default=None, repr=False)  # of the library
     family: str = ""  # as records name it

@@ -33,13 +33,14 @@ def load_plugin(plugin: str | Path) -> Backend:
     text = str(plugin)
     if isinstance(plugin, Path) or text.endswith(".py") or "/" in text:
         where = f"plug-in {text}"
-        backend = _of_file(Path(plugin), where)
+        backend, file = _of_file(Path(plugin), where), Path(plugin)
     else:
         where = f"plug-in {text}"
-        backend = _of_package(text, where)
+        backend, file = _of_package(text, where)
     checked = check_backend(backend, where)
     family = PLUGIN_PREFIX + re.sub(r"[^a-z0-9]+", "-", checked.name.lower()).strip("-")
-    checked = replace(checked, origin=where, family=family)
+    python = hashlib.sha256(file.read_bytes()).hexdigest()
+    checked = replace(checked, origin=where, family=family, python_digest=python)
     if isinstance(checked.code, CText):
         digest = hashlib.sha256(checked.code.text.encode()).hexdigest()
         return replace(checked, digest=digest, built_with=f"C text of {text}")
@@ -70,7 +71,8 @@ def _of_file(path: Path, where: str) -> object:
     return _loaded(load, where)
 
 
-def _of_package(name: str, where: str) -> object:
+def _of_package(name: str, where: str) -> tuple[object, Path]:
+    """What the package offers, and the file of the module that has it."""
     found: list[EntryPoint] = [one for one in entry_points(group=GROUP) if one.name == name]
     if not found:
         known = ", ".join(installed_plugins()) or "none"
@@ -84,7 +86,8 @@ def _of_package(name: str, where: str) -> object:
             "the file"
         )
 
-    return _loaded(found[0].load, where)
+    backend = _loaded(found[0].load, where)
+    return backend, Path(sys.modules[found[0].module].__file__ or where)
 
 
 def _loaded(load: Callable[[], object], where: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from utvm_deploy.compiler.program import ScheduledKernel
@@ -23,8 +24,7 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
     if scratch and kernel.is_guarded:
         text = _guarded(kernel, symbol, signature, parameters)
     else:
-        unused = "    (void)state;\n" if kernel.has_state else ""
-        text = f"{signature} {{\n{unused}{kernel.body}}}\n"
+        text = f"{signature} {{\n{_unused(kernel, parameters)}{kernel.body}}}\n"
     if wanted:
         text += f"\nint32_t {wanted}(void) {{\n{kernel.wanted}}}\n"
     include = f'#include "{kernel.include}"\n' if kernel.include else ""
@@ -57,18 +57,30 @@ def _of_backend(text: str) -> str:
 """
 
 
+def _names(parameters: Sequence[str]) -> list[str]:
+    return [parameter.rsplit(" ", 1)[1].lstrip("*") for parameter in parameters]
+
+
+def _unused(kernel: LibraryKernel, parameters: Sequence[str]) -> str:
+    """Statements for the parameters that the body does not name: compilers warn of them."""
+    named = set(re.findall(r"\w+", kernel.body))
+    return "".join(
+        f"    (void){name};\n"
+        for name in _names(parameters)
+        if name not in named or name == "state"
+    )
+
+
 def _guarded(kernel: LibraryKernel, symbol: str, signature: str, parameters: Sequence[str]) -> str:
     """The call between two guards of known bytes, which are read again after it."""
-    names = [parameter.rsplit(" ", 1)[1].lstrip("*") for parameter in parameters]
     arguments = ", ".join(
-        f"scratch + {GUARD_BYTES}" if name == "scratch" else name for name in names
+        f"scratch + {GUARD_BYTES}" if name == "scratch" else name for name in _names(parameters)
     )
-    unused = "    (void)state;\n" if kernel.has_state else ""
     behind = GUARD_BYTES + kernel.scratch_bytes
     return f"""\
 static int32_t {symbol}_inside(
     {_JOINED.join(parameters)}) {{
-{unused}{kernel.body}}}
+{_unused(kernel, parameters)}{kernel.body}}}
 
 {signature} {{
     for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{
