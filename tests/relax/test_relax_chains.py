@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import tvm
 from tvm import relax
 
 import utvm_deploy
+from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle import relax_reference
 from utvm_deploy.relax.road import relax_graph, relax_model
@@ -160,6 +162,62 @@ def test_a_chain(shape: tuple[int, ...], steps: list[Build], expected: list[str]
     whole = relax_reference.whole_module(model)(x)
     layers = relax_reference.layers(graph, [x])
     np.testing.assert_allclose(layers[graph.outputs[0]], whole[0], rtol=1e-5, atol=2e-6)
+
+
+def row_bias(x: Any) -> Any:
+    return relax.op.add(x, constant(1, 6, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps", "padding"),
+    [
+        (
+            (1, 4, 11),
+            [
+                lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 4, 1]),
+                lambda x: relax.op.nn.conv1d(x, constant(6, 4, 3), padding=1, dilation=2),
+                row_bias,
+                RELU,
+            ],
+            (0, 0, 5, 2),
+        ),
+        (
+            (1, 4, 5, 6),
+            [
+                lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 2, 0, 0, 1]),
+                lambda x: relax.op.nn.conv2d(x, constant(6, 4, 3, 3), padding=1),
+                lambda x: relax.op.add(x, constant(1, 6, 1, 1)),
+                RELU,
+            ],
+            (3, 1, 1, 2),
+        ),
+    ],
+)
+def test_a_convolution_takes_the_zeros_around_its_image(
+    shape: tuple[int, ...], steps: list[Build], padding: tuple[int, ...]
+) -> None:
+    """And a convolution of one row absorbs its bias and its activation, as other ones do."""
+    model = relax_model(module(shape, *steps))
+    graph = relax_graph(model, "chain")
+    (convolution,) = (one for one in graph.operators if one.kind == "CONV_2D")
+    assert isinstance(convolution.attributes, Convolution)
+    assert convolution.attributes.padding == padding
+    assert convolution.attributes.limits == (0.0, math.inf)
+    x = RNG.standard_normal(shape).astype(np.float32)
+    whole = relax_reference.whole_module(model)(x)
+    layers = relax_reference.layers(graph, [x])
+    np.testing.assert_allclose(layers[graph.outputs[0]], whole[0], rtol=1e-5, atol=2e-6)
+
+
+def test_other_values_around_an_image_are_no_padding() -> None:
+    steps = [
+        lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 2, 1], pad_value=1.0),
+        lambda x: relax.op.nn.conv1d(x, constant(6, 4, 3)),
+    ]
+    graph = relax_graph(relax_model(module((1, 4, 11), *steps)), "chain")
+    (attributes,) = (one.attributes for one in graph.operators if one.kind == "CONV_2D")
+    assert isinstance(attributes, Convolution)
+    assert attributes.padding == (0, 0, 0, 0)
 
 
 def test_a_product_with_two_readers_keeps_its_value() -> None:

@@ -2,13 +2,16 @@
 
 - TVM's ONNX importer makes PrimFuncs of Clip. They become ``maximum`` and ``minimum`` again, which
   a product can absorb.
-- A one-dimensional convolution becomes a two-dimensional one of a single row.
+- A one-dimensional convolution becomes a two-dimensional one of a single row. So do the bias and
+  the activation behind it, which the convolution can absorb then.
+- Zeros that are added around the image of a convolution become the padding of the convolution.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import TensorLoad
@@ -21,6 +24,10 @@ def with_rewrites(module: Any, main: str) -> Any:
     mutator = _Rewriter(module)
     mutator.builder_.update_func(variable, mutator.visit_expr(module[main]))
     return mutator.builder_.get()
+
+
+#: What a convolution absorbs: a bias, a factor, an activation.
+_OF_ELEMENTS = ("relax.add", "relax.clip", "relax.multiply", "relax.nn.relu", "relax.subtract")
 
 
 @relax.expr_functor.mutator
@@ -37,6 +44,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._extremum(call)
         if call.op.name == "relax.nn.conv1d":
             return self._of_one_row(call)
+        if call.op.name == "relax.nn.conv2d":
+            return self._with_padding(call)
+        if call.op.name in _OF_ELEMENTS:
+            return self._before_squeeze(call)
         return call
 
     def _extremum(self, call: Any) -> Any:
@@ -57,21 +68,85 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         a = call.attrs
         if (a.data_layout, a.kernel_layout) != ("NCW", "OIW"):
             return call
+        left, right = a.padding if len(a.padding) == 2 else (a.padding[0],) * 2
+        x, (more_left, more_right) = self._unpadded(x, 1)
         emit = self.builder_.emit
         image = emit(relax.op.expand_dims(x, [2]))
         rows = emit(relax.op.expand_dims(weights, [2]))
-        left, right = a.padding if len(a.padding) == 2 else (a.padding[0],) * 2
         made = emit(
             relax.op.nn.conv2d(
                 image,
                 rows,
                 strides=(1, a.strides[0]),
-                padding=(0, left, 0, right),
+                padding=(0, left + more_left, 0, right + more_right),
                 dilation=(1, a.dilation[0]),
                 groups=a.groups,
             )
         )
         return relax.op.squeeze(made, [2])
+
+    def _before_squeeze(self, call: Any) -> Any:
+        """An operator on one row and a constant, on the image that the row was taken from."""
+        x, *others = call.args
+        made = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.squeeze":
+            return call
+        (image,) = made.args
+        shape = [int(extent) for extent in image.ty.shape.values]
+        if len(shape) != 4 or shape[2] != 1 or list(call.ty.shape) != list(x.ty.shape):
+            return call
+        operands: list[Any] = [image]
+        for one in others:
+            if isinstance(one, ir.GenericConst):
+                operands.append(_of_rows(one))
+                continue
+            if not isinstance(one, tirx.IntImm | tirx.FloatImm):
+                return call
+            operands.append(one)
+        done = self.builder_.emit(ir.Call(call.op, operands, call.attrs))
+        return relax.op.squeeze(done, [2])
+
+    def _with_padding(self, call: Any) -> Any:
+        """``conv2d`` with the zeros around its image as padding."""
+        x, weights = call.args
+        a = call.attrs
+        if a.data_layout != "NCHW" or len(a.padding) != 4:
+            return call
+        image, (top, bottom, left, right) = self._unpadded(x, 2)
+        if image is x:
+            return call
+        added = (top, left, bottom, right)
+        return relax.op.nn.conv2d(
+            image,
+            weights,
+            strides=a.strides,
+            padding=[int(one) + more for one, more in zip(a.padding, added, strict=True)],
+            dilation=a.dilation,
+            groups=a.groups,
+            data_layout=a.data_layout,
+            kernel_layout=a.kernel_layout,
+            out_layout=a.out_layout,
+            out_dtype=a.out_dtype,
+        )
+
+    def _unpadded(self, x: Any, axes: int) -> tuple[Any, list[int]]:
+        """The image inside of zeros along its last axes, and how many zeros: before, behind."""
+        none = x, [0] * (2 * axes)
+        made = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.nn.pad":
+            return none
+        widths = [int(one) for one in made.attrs.pad_width]
+        outer, inner = widths[: -2 * axes], widths[-2 * axes :]
+        is_zero = made.attrs.pad_mode == "constant" and float(made.attrs.pad_value) == 0.0
+        return none if not is_zero or any(outer) or min(inner) < 0 else (made.args[0], inner)
+
+
+def _of_rows(constant: Any) -> Any:
+    """A constant for [batch, channels, columns] as one for images of a single row."""
+    values = constant.value.numpy()
+    if values.ndim > 1:
+        values = np.expand_dims(values, -2)
+    return relax.const(values, str(constant.ty.dtype))
 
 
 def _extremum_of(function: Any) -> tuple[Any, float | None] | None:
