@@ -59,6 +59,37 @@ class FloatWriter(ModelWriter):
         constant = self.constant(np.array(size, np.int32))
         return self.node(kind, [x, constant], (batch, *size, channels), (name, fields))
 
+    def conv3d(
+        self,
+        x: int,
+        weights: np.ndarray,
+        bias: np.ndarray | None = None,
+        *,
+        strides: tuple[int, int, int] = (1, 1, 1),
+        dilations: tuple[int, int, int] = (1, 1, 1),
+        padding: str = "SAME",
+        activation: str = "NONE",
+    ) -> int:
+        """CONV_3D."""
+        batch, *extents, _ = self.tensors[x].shape
+        *window, _, outputs = weights.shape
+        cut = [
+            (k - 1) * d if padding == "VALID" else 0 for k, d in zip(window, dilations, strict=True)
+        ]
+        places = [-(-(e - c) // s) for e, c, s in zip(extents, cut, strides, strict=True)]
+        names = ("StrideD", "StrideH", "StrideW")
+        factors = ("DilationDFactor", "DilationHFactor", "DilationWFactor")
+        fields = {
+            "Padding": _PADDINGS[padding],
+            "FusedActivationFunction": _ACTIVATIONS[activation],
+            **dict(zip(names, strides, strict=True)),
+            **dict(zip(factors, dilations, strict=True)),
+        }
+        given = [weights] if bias is None else [weights, bias]
+        inputs = [x, *(self.constant(np.asarray(one, np.float32)) for one in given)]
+        shape = (batch, *places, outputs)
+        return self.node("CONV_3D", inputs, shape, ("Conv3DOptions", fields))
+
     def transpose_conv(
         self,
         x: int,

@@ -11,6 +11,7 @@ from kernel_harness import check, check_model
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import macs
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.portable.float_convolution import FloatConv2D
 
@@ -79,6 +80,30 @@ def every_product() -> FloatWriter:
     add_windows(m, x)
     add_products(m, x)
     return m
+
+
+def volumes() -> FloatWriter:
+    """Three-dimensional convolutions with borders, strides, dilations and activations."""
+    m = FloatWriter()
+    x = m.input((2, 4, 5, 6, 3))
+    m.output(
+        m.conv3d(x, drawn(3, 3, 3, 3, 8), drawn(8), activation="RELU"),
+        m.conv3d(x, drawn(2, 3, 2, 3, 5), strides=(2, 1, 3), activation="RELU6"),
+        m.conv3d(x, drawn(2, 3, 2, 3, 4), drawn(4), padding="VALID", strides=(1, 2, 1)),
+        m.conv3d(x, drawn(2, 2, 3, 3, 4), drawn(4), dilations=(2, 3, 2)),
+        m.conv3d(x, drawn(1, 1, 1, 3, 7), drawn(7), padding="VALID"),
+    )
+    return m
+
+
+@pytest.mark.tools
+def test_bits_of_conv_3d_are_those_of_the_reference(tmp_path: Path) -> None:
+    m = volumes()
+    path = m.save(tmp_path / "model.tflite")
+    samples = [[fill(*m.tensors[i].shape) for i in m.inputs] for fill in (drawn, odd)]
+    assert check_model(path, samples, tmp_path) == 5
+    graph = load_model(path)
+    assert macs(graph, graph.operators[0]) == 2 * 4 * 5 * 6 * 8 * 27 * 3
 
 
 @pytest.mark.tools

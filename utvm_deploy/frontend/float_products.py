@@ -8,6 +8,7 @@ from dataclasses import replace
 from utvm_deploy.frontend.float_operands import float_bias_of, float_weights_of, floats, limits_of
 from utvm_deploy.frontend.geometry import (
     bilinear_of,
+    conv3d_of,
     convolution_of,
     depth_multiplier_of,
     pool_of,
@@ -32,6 +33,14 @@ def import_convolution(op: SourceOperator) -> Operator:
     bias = float_bias_of(op, weights.shape[0])
     attributes = replace(convolution_of(op, x, weights), limits=limits_of(op))
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
+
+
+def import_conv3d(op: SourceOperator) -> Operator:
+    """CONV_3D."""
+    x, weights = op.input(0), float_weights_of(op, rank=5)
+    floats(op, x, op.output(), rank=5)
+    bias = float_bias_of(op, weights.shape[4])
+    return made(op, (op.inputs[0], op.inputs[1], bias), conv3d_of(op, x, weights, limits_of(op)))
 
 
 def import_depthwise(op: SourceOperator) -> Operator:
@@ -100,6 +109,7 @@ FLOAT_OPERATORS: Mapping[str, SupportedOperator] = {
     "CONV_2D": SupportedOperator(
         import_convolution, _FLOAT32, f"NHWC; grouped or not; {_WEIGHTED}"
     ),
+    "CONV_3D": SupportedOperator(import_conv3d, _FLOAT32, f"NDHWC; {_WEIGHTED}"),
     "DEPTHWISE_CONV_2D": SupportedOperator(
         import_depthwise, _FLOAT32, f"NHWC; any depth multiplier; {_WEIGHTED}"
     ),

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from utvm_deploy.frontend.operands import padding_of, parameter, steps_of
+from utvm_deploy.frontend.operands import (
+    is_padded,
+    padding_of,
+    parameter,
+    same_padding,
+    steps_of,
+)
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import NO_CLAMP, Convolution, Pool, ResizeBilinear
+from utvm_deploy.graph.attributes import (
+    NO_CLAMP,
+    Convolution,
+    Convolution3D,
+    Limits,
+    Pool,
+    ResizeBilinear,
+)
 from utvm_deploy.graph.model import Tensor
 
 
@@ -17,6 +30,24 @@ def convolution_of(op: SourceOperator, x: Tensor, weights: Tensor) -> Convolutio
         (weights.shape[2] - 1) * dilations[1] + 1,
     )
     return Convolution(strides, dilations, padding_of(op, x, window, strides), NO_CLAMP)
+
+
+def conv3d_of(op: SourceOperator, x: Tensor, weights: Tensor, limits: Limits) -> Convolution3D:
+    """Strides, dilations and padding of CONV_3D, with its activation."""
+    strides, dilations = (
+        (op.positive(depth), *steps_of(op, row, column))
+        for depth, row, column in (
+            ("StrideD", "StrideH", "StrideW"),
+            ("DilationDFactor", "DilationHFactor", "DilationWFactor"),
+        )
+    )
+    depths, rows, columns = (
+        same_padding(x.shape[1 + axis], (weights.shape[axis] - 1) * dilations[axis] + 1, stride)
+        if is_padded(op)
+        else (0, 0)
+        for axis, stride in enumerate(strides)
+    )
+    return Convolution3D(strides, dilations, (depths, rows, columns), limits)
 
 
 def depth_multiplier_of(op: SourceOperator, x: Tensor, weights: Tensor) -> int:

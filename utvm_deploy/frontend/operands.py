@@ -188,17 +188,22 @@ def parameter(
     return tensor.data.astype(np.int64)
 
 
+def is_padded(op: SourceOperator) -> bool:
+    """Whether the padding is SAME; otherwise it is VALID, which is none."""
+    scheme = op.integer("Padding")
+    if scheme not in (_PADDING_SAME, _PADDING_VALID):
+        raise op.damaged(f"its padding scheme {scheme} is neither SAME (0) nor VALID (1)")
+    return scheme == _PADDING_SAME
+
+
 def padding_of(
     op: SourceOperator, x: Tensor, window: tuple[int, int], strides: tuple[int, int]
 ) -> Padding:
     """Explicit padding; SAME puts the odd row or column below and to the right."""
-    scheme = op.integer("Padding")
-    if scheme not in (_PADDING_SAME, _PADDING_VALID):
-        raise op.damaged(f"its padding scheme {scheme} is neither SAME (0) nor VALID (1)")
-    if scheme == _PADDING_VALID:
+    if not is_padded(op):
         return (0, 0, 0, 0)
-    rows = _same(x.shape[1], window[0], strides[0])
-    columns = _same(x.shape[2], window[1], strides[1])
+    rows = same_padding(x.shape[1], window[0], strides[0])
+    columns = same_padding(x.shape[2], window[1], strides[1])
     for padding in (rows[0], columns[0]):
         if padding > INT16_MAX:
             raise op.unsupported(
@@ -218,7 +223,8 @@ def steps_of(op: SourceOperator, *options: str) -> tuple[int, int]:
     return height, width
 
 
-def _same(size: int, window: int, stride: int) -> tuple[int, int]:
+def same_padding(size: int, window: int, stride: int) -> tuple[int, int]:
+    """The padding of SAME in front of one dimension and behind it."""
     outputs = -(-size // stride)
     total = max((outputs - 1) * stride + window - size, 0)
     return total // 2, total - total // 2

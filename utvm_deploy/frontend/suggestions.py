@@ -36,7 +36,6 @@ SUGGESTIONS: Mapping[str, str] = {
     "RANGE": _STATIC,
     "RANK": _STATIC,
     "ZEROS_LIKE": _STATIC,
-    "CONV_3D": "use CONV_2D, or reshape the depth into channels",
     "LSTM": _RECURRENT,
     "RNN": _RECURRENT,
     "UNIDIRECTIONAL_SEQUENCE_RNN": _RECURRENT,

@@ -48,6 +48,16 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Convolution3D:
+    """CONV_3D of float32; weights are [depth, row, column, input channel, output channel]."""
+
+    strides: tuple[int, int, int]  # depths, rows, columns
+    dilations: tuple[int, int, int]
+    padding: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]  # before and after
+    limits: Limits
+
+
+@dataclass(frozen=True)
 class FullyConnected:
     """FULLY_CONNECTED; weights are [outputs, inputs]."""
 
@@ -380,6 +390,7 @@ class External(OfMixedTypes):
 
 Attributes: TypeAlias = (
     Convolution
+    | Convolution3D
     | FullyConnected
     | Pool
     | Add

@@ -24,6 +24,8 @@ def macs(graph: Graph, operator: Operator) -> int:
         weights = input_tensor(graph, operator, 1).shape
         image = input_tensor(graph, operator, 0).shape
         return math.prod(image) * math.prod(weights[:3])
+    if operator.kind == "CONV_3D":
+        return outputs * math.prod(input_tensor(graph, operator, 1).shape[:4])
     if operator.kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
         return 0
     weights = input_tensor(graph, operator, 1).shape

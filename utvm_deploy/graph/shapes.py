@@ -17,6 +17,7 @@ from utvm_deploy.graph.attributes import (
     BatchMatmul,
     Concatenation,
     Convolution,
+    Convolution3D,
     External,
     Gather,
     Lstm,
@@ -87,6 +88,22 @@ def _convolution(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     window = (weights.shape[1], weights.shape[2])
     rows, columns = _windows((height, width), window, a.strides, a.dilations, a.padding)
     return ((batch, rows, columns, weights.shape[3] if depthwise else weights.shape[0]),)
+
+
+def _convolution_3d(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    x, weights = input_tensor(graph, operator, 0), input_tensor(graph, operator, 1)
+    a = attributes_of(operator, Convolution3D)
+    batch, *extents, channels = x.shape
+    *window, inputs, outputs = weights.shape
+    spans = [(taps - 1) * step + 1 for taps, step in zip(window, a.dilations, strict=True)]
+    rest = [
+        extent + sum(padding) - span
+        for extent, padding, span in zip(extents, a.padding, spans, strict=True)
+    ]
+    if inputs != channels or min(rest) < 0:
+        raise ModelError(f"weights of shape {weights.shape} do not fit an input of {x.shape}")
+    places = (left // stride + 1 for left, stride in zip(rest, a.strides, strict=True))
+    return ((batch, *places, outputs),)
 
 
 def _pool(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
@@ -294,6 +311,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "BROADCAST_TO": _rearrange,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
+    "CONV_3D": _convolution_3d,
     "DEPTHWISE_CONV_2D": _convolution,
     "DEPTH_TO_SPACE": _rearrange,
     "DIV": _broadcast,
