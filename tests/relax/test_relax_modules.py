@@ -65,7 +65,7 @@ def test_wrong_shapes(inputs: Any, said: str) -> None:
 
 
 def test_what_is_no_module() -> None:
-    with pytest.raises(ModelError, match="this is a str, not a module"):
+    with pytest.raises(ModelError, match="this is an object of type str, not a module"):
         utvm_deploy.from_relax("model")
     with pytest.raises(ModelError, match="no Relax function 'main'; its Relax functions: none"):
         utvm_deploy.from_relax(tvm.IRModule())

@@ -23,7 +23,9 @@ MAX_TOLD = 10
 def check_main(module: Any) -> None:
     """Raise ModelError unless this is a module with a Relax function ``main`` that has inputs."""
     if not isinstance(module, ir.IRModule):
-        raise ModelError(f"this is a {type(module).__name__}, not a module (tvm.IRModule)")
+        raise ModelError(
+            f"this is an object of type {type(module).__name__}, not a module (tvm.IRModule)"
+        )
     functions = {
         str(name.name_hint): func
         for name, func in module.functions_items()
