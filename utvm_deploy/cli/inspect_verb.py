@@ -180,14 +180,14 @@ def _has_islands(found: Inspection) -> bool:
 
 
 def _plan(operator: OperatorFacts, of_kind: Mapping[str, tuple[str, ...]]) -> str:
-    """What `utvm quantize` can make of an operator; nothing is to be done with integers."""
+    """What `utvm quantize` can make of an operator; empty if it computes on integers."""
     if operator.kind not in of_kind:
         return ""
     return ", ".join(of_kind[operator.kind]) or "stays float32"
 
 
 def _report_quantizable(found: Quantizable, out: Output) -> None:
-    """What becomes of a float model's operators if they are quantized."""
+    """How many operators of a float model can be quantized, and which cannot."""
     for scheme, count, floats in (
         ("int8", found.int8, found.float_int8),
         ("int16x8", found.int16, found.float_int16),

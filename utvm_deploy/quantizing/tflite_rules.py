@@ -48,7 +48,7 @@ _POSITIONS = (
     "NOT_EQUAL",
 )
 
-# ai-edge-quantizer writes these, also where no rule of ours could.
+# ai-edge-quantizer writes these, which RULES cannot describe.
 _WITHOUT_RULE = (
     *("AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("SUM", "TRANSPOSE_CONV"),
