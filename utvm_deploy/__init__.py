@@ -236,35 +236,56 @@ def evaluate(
     ``task`` is "classification", "anomaly" or "regression", by default what the data and the shape
     of the output number ``output`` say. ``top_k`` and ``threshold`` are for classification: how
     many of the best classes count, and which single score is class 1. ``options`` are those of
-    ``compile``. Raises DataError for data that do not fit the model.
+    ``compile``; without a board, ``inputs`` alone has a meaning. Raises DataError for data that do
+    not fit the model.
     """
     import contextlib
     from pathlib import Path
 
+    from utvm_deploy.backends.custom import CustomOperators
+    from utvm_deploy.base.errors import UsageError
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.device import INSTRUCTIONS, Device
     from utvm_deploy.evaluating.evaluation import evaluated, make_plan
     from utvm_deploy.evaluating.facts import Settings
+    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
+    from utvm_deploy.project import load_backend
 
-    plan = make_plan(
-        Path(model),
-        data,
-        Settings(task, output, top_k, threshold),
-        reference=None if reference is None else Path(reference),
-        samples=samples,
-        labels=labels,
-        raw_type=raw_type,
-    )
     told = progress or no_progress
-    if board is None:
-        return evaluated(plan, None, told)
-    is_open = isinstance(board, Device)
-    device = board if isinstance(board, Device) else connect(board, timing=INSTRUCTIONS)
-    compiled = compile(model, device.board, **options)
+    if board is None or isinstance(board, Device):
+        device = board
+    else:
+        device = connect(board, timing=INSTRUCTIONS)
+    unused = [name for name in options if name != "inputs"]
+    if device is None and unused:
+        raise UsageError(
+            f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; give "
+            "a board, or leave it out"
+        )
+    plugin = options.get("plugin")
+    if device is not None and isinstance(plugin, str | Path):
+        options["plugin"] = plugin = load_backend(plugin, device.board)
+    shapes = shapes_of_inputs(options.get("inputs") or {})
+    with given_shapes(shapes) if shapes else contextlib.nullcontext():
+        plan = make_plan(
+            Path(model),
+            data,
+            Settings(task, output, top_k, threshold),
+            reference=None if reference is None else Path(reference),
+            samples=samples,
+            labels=labels,
+            raw_type=raw_type,
+            custom=None if plugin is None else CustomOperators(plugin),
+        )
+        if device is None:
+            return evaluated(plan, None, told)
+        used = device
+        compiled = compile(model, used.board, **options)
 
-    @contextlib.contextmanager
-    def loaded() -> Iterator[DeviceModel]:
-        with contextlib.nullcontext(device) if is_open else device:
-            yield device.load(compiled)
+        @contextlib.contextmanager
+        def loaded() -> Iterator[DeviceModel]:
+            # An open device stays open.
+            with contextlib.nullcontext() if used is board else used:
+                yield used.load(compiled)
 
-    return evaluated(plan, loaded(), told)
+        return evaluated(plan, loaded(), told)

@@ -56,6 +56,16 @@ def test_its_layers_are_verified(network: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.tools
+def test_it_is_evaluated(network: Path) -> None:
+    samples = np.random.default_rng(3).integers(-128, 128, (4, 9, 6, 3)).astype(np.int8)
+    data = {"inputs": samples, "targets": np.zeros((4, 9, 6, 5))}
+    found = utvm_deploy.evaluate(network, data, "host", plugin=PLUGIN)
+    assert found.problem.task == "regression"
+    assert "Median filter's NumPy reference" in found.of("reference").run.runtime
+    assert not found.changes[0].largest_difference
+
+
+@pytest.mark.tools
 def test_the_reference_computes_each_in_its_place(network: Path) -> None:
     custom = CustomOperators(load_plugin(PLUGIN))
     sample = np.random.default_rng(3).integers(-128, 128, (1, 9, 6, 3)).astype(np.int8)

@@ -266,7 +266,18 @@ def test_damaged_files(tmp_path: Path) -> None:
     for name in ("whole.npz", "whole.npy"):
         data = (tmp_path / name).read_bytes()
         (tmp_path / name.replace("whole", "cut")).write_bytes(data[: len(data) // 2])
-    for name in ("cut.npz", "cut.npy", "objects.npz", "d.csv", "missing.npz"):
+    npy, npz = ((tmp_path / f"whole.{kind}").read_bytes() for kind in ("npy", "npz"))
+    # A header that does not end as Python; an encrypted file, and methods that nobody knows.
+    (tmp_path / "header.npy").write_bytes(npy.replace(b"}", b"(", 1))
+    for name, offset, value in (
+        ("locked.npz", 8, 1),
+        ("newer.npz", 6, 163),
+        ("method.npz", 10, 99),
+    ):
+        place = npz.index(b"PK\x01\x02") + offset
+        (tmp_path / name).write_bytes(npz[:place] + bytes([value]) + npz[place + 1 :])
+    made = ("header.npy", "locked.npz", "newer.npz", "method.npz")
+    for name in (*made, "cut.npz", "cut.npy", "objects.npz", "d.csv", "missing.npz"):
         one = ROW if name == "d.csv" else FLOATS
         with pytest.raises(DataError, match=name):
             load_dataset(tmp_path / name, (one,))

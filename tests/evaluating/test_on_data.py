@@ -15,7 +15,7 @@ from small_models import ring_buffer, svdf
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.base.errors import DataError
+from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
@@ -234,6 +234,11 @@ def test_a_bad_value_is_found_before_the_board_starts(
     argv = ["eval", str(path), "--data", str(tmp_path / "d.npz"), "--board", "host"]
     assert main(argv) == 1
     assert "sample 41, holds nan; remove the sample" in capsys.readouterr().err
+
+
+def test_options_of_compile_need_a_board(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="optimize: this says how a model is compiled, and that"):
+        utvm_deploy.evaluate(_dense(tmp_path, 3), {}, optimize="size")
 
 
 def test_data_of_another_scale_are_noticed(tmp_path: Path) -> None:

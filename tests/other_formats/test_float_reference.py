@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from float_writer import FloatWriter
 from onnx_writer import OnnxWriter
 
 import utvm_deploy
@@ -13,6 +14,23 @@ import utvm_deploy
 pytestmark = pytest.mark.tools
 
 RNG = np.random.default_rng(5)
+
+
+def test_symbolic_shapes_are_given_for_the_model_alone(tmp_path: Path) -> None:
+    onnx = OnnxWriter((1, "length"))
+    path = onnx.quantized(tmp_path, onnx.add("Relu", "x"))
+    m = FloatWriter()
+    m.output(m.relu(m.input((1, 5))))
+    inputs = RNG.normal(0, 1, (4, 5))
+    found = utvm_deploy.evaluate(
+        path,
+        {"inputs": inputs, "targets": np.maximum(inputs, 0)},
+        reference=m.save(tmp_path / "float.tflite"),
+        inputs={"x": (1, 5)},
+        task="regression",
+    )
+    assert found.of("float").metrics["mae"] < 1e-6
+    assert found.metrics["mae"] < 0.5 and found.metrics["sqnr_db"] > 10
 
 
 def test_an_int8_model_next_to_its_float_one(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from utvm_deploy.datasets.facts import Dataset, ModelInput
 from utvm_deploy.datasets.fitting import check_type, fitted, sample_shape
 from utvm_deploy.datasets.labels import Answers, answers_of, labels_of, targets_of
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.user_arrays import DAMAGED
 
 Inputs = tuple[ModelInput, ...]
 Found = TypeVar("Found")
@@ -156,7 +156,7 @@ def _loaded(path: Path, load: Callable[[], Found], otherwise: str) -> Found:
         return load()
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} {otherwise}") from error
 
 

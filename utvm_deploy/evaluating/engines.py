@@ -17,6 +17,8 @@ from utvm_deploy.datasets import Dataset, ModelInput
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.evaluating.conversion import InputCount, to_real
 from utvm_deploy.evaluating.facts import ANOMALY, DEVICE, FLOAT, REFERENCE, Problem, Run, Values
+from utvm_deploy.frontend.formats import CONVERTERS
+from utvm_deploy.frontend.given_shapes import given_shapes, shapes_given
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array, Graph, Tensor
@@ -59,9 +61,12 @@ def reference_run(plan: Plan, progress: Progress, count: InputCount) -> Run:
 def float_run(plan: Plan, progress: Progress) -> Run:
     """The model of ``plan.reference``, in the runtime of its format."""
     assert plan.reference is not None
-    graph = _graph_of(plan.reference)
-    _check_same_shapes(plan, graph)
-    return _on_host(plan, plan.reference, graph, progress, InputCount(), FLOAT)
+    # The shapes that the user gave are for the other file, if this format has fixed ones.
+    shapes = shapes_given() if plan.reference.suffix.lower() in CONVERTERS else {}
+    with given_shapes(shapes):
+        graph = _graph_of(plan.reference)
+        _check_same_shapes(plan, graph)
+        return _on_host(plan, plan.reference, graph, progress, InputCount(), FLOAT)
 
 
 def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> Run:

@@ -25,6 +25,7 @@ def evaluation_values(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "found": result,
         "last": last,
+        "changes": told_changes(result["changes"]),
         "heads": ["computed by", "runtime", *(f">{name}" for name in names), ">samples/s"],
         "rows": [
             {
@@ -46,6 +47,12 @@ def evaluation_values(result: Mapping[str, Any]) -> dict[str, Any]:
         "is_classes": result["task"] == "classification",
         "class_name": lambda value: "" if value is None else _name(result, int(value)),
     }
+
+
+def told_changes(changes: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Those worth telling: where two of three runs are equal, the last pair repeats the first."""
+    is_equal = any(not change["largest_difference"] for change in changes)
+    return changes[:2] if is_equal else changes
 
 
 def metric_text(name: str, value: float | None) -> str:

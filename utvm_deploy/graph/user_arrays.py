@@ -1,10 +1,30 @@
-"""Which shapes a user's array may have to stand for a tensor of a model."""
+"""Which shapes a user's array may have to stand for a tensor of a model, and damaged files."""
 
 from __future__ import annotations
+
+import tokenize
+import zipfile
+import zlib
 
 from utvm_deploy.graph.model import Array
 
 Shape = tuple[int, ...]
+
+#: What ``numpy.load`` raises on damaged files: NumPy parses a header as Python, and ``zipfile``
+#: raises RuntimeError for encrypted files and for methods that it does not know.
+DAMAGED = (
+    ValueError,
+    EOFError,
+    AttributeError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def accepted_shapes(shape: Shape) -> tuple[Shape, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.graph.user_arrays import in_shape, shapes_text
+from utvm_deploy.graph.user_arrays import DAMAGED, in_shape, shapes_text
 
 #: Random samples are the same on every machine and run.
 RANDOM_SEED = 20200604
@@ -81,7 +80,7 @@ def load_input(path: Path, tensor: Tensor) -> Array:
             f"cannot read the input {path}: {error.strerror or error}; give an .npy file, or leave "
             "--input out for a random sample"
         ) from error
-    except (ValueError, EOFError) as error:
+    except DAMAGED as error:
         raise ModelError(f"{path} is no .npy array; write one with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise ModelError(f"{path} holds several arrays; give an .npy file with one")
@@ -128,7 +127,7 @@ def _load_npz(path: Path) -> dict[str, Array]:
             f"cannot read the samples {path}: {error.strerror or error}; write them with "
             "numpy.savez(path, inputs=...)"
         ) from error
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise ModelError(
             f"{path} is no .npz file of arrays; write one with numpy.savez(path, inputs=...)"
         ) from error
