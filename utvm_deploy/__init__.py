@@ -13,7 +13,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from utvm_deploy.evaluating.facts import Evaluation
     from utvm_deploy.graph.model import Graph
     from utvm_deploy.quantizing.facts import QuantizedModel
+    from utvm_deploy.quantizing.torch_module import QuantizedModule
 
 __version__ = "0.2.0"
 
@@ -66,7 +67,7 @@ def compile(
     model: str | Path | Any,
     board: Board | str,
     *,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -81,9 +82,11 @@ def compile(
 ) -> CompiledModel:
     """Compile a model for a board; ``name`` prefixes every C symbol.
 
-    ``model`` is a file (.tflite, .onnx, .pt2, .relax) or a Relax module (``tvm.IRModule``) with a
-    function ``main``. ``inputs`` maps names of inputs to shapes or to example arrays, for models
-    whose shapes are symbolic; a symbolic batch that is not given is 1.
+    ``model`` is a file (.tflite, .onnx, .pt2, .relax), a Relax module (``tvm.IRModule``) with a
+    function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
+    ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
+    symbolic; a symbolic batch that is not given is 1. For a PyTorch module it may also be a tuple
+    of example tensors.
 
     ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
     "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
@@ -107,9 +110,9 @@ def compile(
     from utvm_deploy.project import load_backend
     from utvm_deploy.records import read_records
 
-    shapes = shapes_of_inputs(inputs or {})
     is_file = isinstance(model, str | Path)
-    source = Path(model) if is_file else _graph(model, shapes, name or "model")
+    shapes = shapes_of_inputs(inputs or {}) if is_file else {}
+    source = Path(model) if is_file else _graph(model, inputs, name or "model")
     target = board if isinstance(board, Board) else load_board(board)
     backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
     # The command line gives shapes around this call.
@@ -139,17 +142,27 @@ def from_relax(
     ``inputs`` is as for ``compile``. ``name`` is the graph's. Raises ModelError if ``main`` is
     missing or shapes are not known, and UnsupportedOperator for what has no kernel.
     """
-    from utvm_deploy.frontend.given_shapes import shapes_of_inputs
-
-    return _graph(module, shapes_of_inputs(inputs or {}), name)
+    return _graph(module, inputs, name)
 
 
-def _graph(module: Any, shapes: Mapping[str, tuple[int, ...]], name: str) -> Graph:
+def _graph(module: Any, inputs: Any, name: str) -> Graph:
     import logging
 
+    from utvm_deploy.frontend.given_shapes import shapes_of_inputs
     from utvm_deploy.relax.road import relax_graph, relax_model
+    from utvm_deploy.torch.in_memory import (
+        graph_of_quantized,
+        graph_of_torch,
+        is_module,
+        is_program,
+        is_quantized_model,
+    )
 
-    model = relax_model(module, shapes)
+    if is_quantized_model(module):
+        return graph_of_quantized(module, name)
+    if is_module(module) or is_program(module):
+        return graph_of_torch(module, inputs, name)
+    model = relax_model(module, shapes_of_inputs(inputs or {}))
     for note in model.notes:
         logging.getLogger(__name__).warning("%s: %s", name, note)
     return relax_graph(model, name)
@@ -185,24 +198,34 @@ def connect(
 
 
 def quantize(
-    model: str | Path,
+    model: str | Path | Any,
     data: Any,
     *,
     scheme: str = "int8",
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
-) -> QuantizedModel:
-    """Quantize a float model file; ``save`` of the result writes the .tflite file.
+    example_inputs: Any = None,
+) -> QuantizedModel | QuantizedModule:
+    """Quantize a float model file, or a PyTorch module; ``save`` of the result writes the .tflite.
 
     ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis counts
     the samples, or a mapping of the names of inputs to arrays. ``scheme`` is "int8", or "int16x8"
     for int16 activations and int8 weights. ``float_ends`` leaves the model's inputs and outputs
     float. ``input_range`` is the smallest and the largest value that float inputs can have; by
     default the samples say it. Raises ModelError and DataError.
+
+    For a PyTorch module, ``data`` may also be a tensor, a list of inputs or a ``DataLoader``, and
+    ``example_inputs`` may say the shapes. Its inputs and outputs stay float.
     """
     from pathlib import Path
 
     from utvm_deploy.quantizing.model_steps import quantize_model
+    from utvm_deploy.torch.in_memory import is_module
+
+    if is_module(model):
+        from utvm_deploy.quantizing.torch_module import quantize_module
+
+        return quantize_module(model, data, scheme=scheme, example_inputs=example_inputs)
 
     return quantize_model(
         Path(model), data, scheme=scheme, float_ends=float_ends, input_range=input_range

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
 from utvm_deploy.device.module import Module
+from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
@@ -41,6 +42,7 @@ class DeviceModel:
 
     Calling it with one array for each input gives the output array, or a tuple of them if the model
     has several. Arrays have the tensors' types: int8, or float32 if the model's file says so.
+    PyTorch tensors in give PyTorch tensors out.
     """
 
     def __init__(
@@ -68,9 +70,14 @@ class DeviceModel:
     def __str__(self) -> str:
         return f"model {self.compiled.name}"
 
-    def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
-        outputs, _ = self.run(inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+    def __call__(self, *inputs: Any) -> Any:
+        """The output, or a tuple of outputs: tensors if any input is a PyTorch tensor."""
+        is_torch = has_tensors(inputs)
+        outputs: Sequence[Any]
+        outputs, _ = self.run(arrays_of(inputs) if is_torch else inputs)
+        if is_torch:
+            outputs = tensors_of(outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Sequence[Array]) -> tuple[tuple[Array, ...], int]:
         """Outputs, and the ticks that the whole model took."""

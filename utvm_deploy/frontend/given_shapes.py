@@ -34,7 +34,7 @@ def shapes_given() -> Shapes:
     return _given.get()
 
 
-def shapes_of_inputs(inputs: Mapping[str, Any]) -> Shapes:
+def shapes_of_inputs(inputs: Any) -> Shapes:
     """Shapes of inputs by name, each from a shape or from an example array.
 
     Raises ModelError for what is neither.

@@ -92,6 +92,9 @@ def binary(job: Job) -> Quantized:
     options: Options | None = None
     if table is not None:
         fields = {"FusedActivationFunction": job.activation} if node.kind in _CLAMPING else {}
+        if kind in ("ADD", "SUB") and job.scale.dtype == "int16":
+            # With it, the kernel refuses most scales that are powers of 2.
+            fields["PotScaleInt16"] = False
         options = (table, fields)
     return store.apply(kind, numbers, job.name, job.shape, job.scale, options, is_last=is_last)
 

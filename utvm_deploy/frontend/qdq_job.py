@@ -141,12 +141,16 @@ def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
     return np.full(value.data.shape, int(np.sign(real)) * most), scale
 
 
+#: An activation's type -> the bits of a bias besides its sign. Sums of int16 products have 48 bits
+#: in all, as TFLite's kernels say.
+BIAS_BITS: Mapping[str, int] = {"int8": 31, "int16": 47}
+
+
 def bias_steps(job: Job, position: int, source: Scale, scales: Array, outputs: int) -> Array:
     """The bias in steps of input scale times weight scale; zeros if there is none."""
     real = real_bias(job, position, outputs)
     steps = np.rint(real / (float(source.scale) * scales.astype(np.float64)))
-    # Sums of int16 products have 48 bits in all, as TFLite's kernels say.
-    bits = 31 if source.dtype == "int8" else 47
+    bits = BIAS_BITS[source.dtype]
     return np.clip(steps, -(2**bits), 2**bits - 1).astype(np.int64)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.frontend.qdq import Array, Node
 from utvm_deploy.frontend.qdq_job import (
+    BIAS_BITS,
     Emitter,
     Job,
     bias_steps,
@@ -23,6 +24,7 @@ from utvm_deploy.frontend.qdq_values import (
     Flattened,
     Pending,
     Quantized,
+    Scale,
     Storage,
     channels_last,
 )
@@ -127,9 +129,30 @@ def weights_and_bias(
         bias = real_bias(job, 2, outputs).astype(np.float32)
         return store.operand(data, FLOAT, names[0]), store.operand(bias, FLOAT, names[1])
     scale = store.scale_of(source)
+    data, scales = with_room_for_bias(job, data, scales, axis, outputs, scale)
     steps = bias_steps(job, 2, scale, scales, outputs)
     weights = store.weights(data, scales.tolist(), axis, names[0])
     return weights, store.bias(steps, scale, scales, names[1])
+
+
+def with_room_for_bias(
+    job: Job, data: Array, scales: Array, axis: int, outputs: int, source: Scale
+) -> tuple[Array, Array]:
+    """The weights and their scales, larger where the bias would leave its type.
+
+    That is where a channel's weights are all zero, or almost, and quantizers give it no scale to
+    speak of.
+    """
+    most = 2.0 ** (BIAS_BITS[source.dtype] - 1)
+    least = np.abs(real_bias(job, 2, outputs)) / (most * float(source.scale))
+    if np.all(scales >= least):
+        return data, scales
+    each = np.broadcast_to(scales, (outputs,)).astype(np.float64)
+    wider = np.maximum(each, least)
+    shape = [1] * data.ndim
+    shape[axis] = outputs
+    shrunk = np.rint(data * (each / wider).reshape(shape)).astype(data.dtype)
+    return shrunk, wider.astype(np.float32)
 
 
 def has_int8_weights(store: Storage, pending: Pending) -> bool:

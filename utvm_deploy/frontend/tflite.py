@@ -90,11 +90,22 @@ def load_model(path: str | Path, custom: CustomImporter | None = None) -> Graph:
         for note in model.notes:
             _log.warning("%s: %s", path, note)
         return relax_graph(model, path.stem)
+    return load_bytes(data, path.stem, str(path), custom)
+
+
+def load_bytes(
+    data: bytes, name: str, path: str | None = None, custom: CustomImporter | None = None
+) -> Graph:
+    """The graph of a .tflite file's bytes; ``path`` is what messages call it, if not its name.
+
+    Raises as ``load_model`` does.
+    """
+    path = path or name
     names: list[str] = []
     try:
         source = _read(data)
         names += (tensor.name for tensor in source.tensors)
-        graph = assemble(source, path.stem, hashlib.sha256(data).hexdigest(), custom)
+        graph = assemble(source, name, hashlib.sha256(data).hexdigest(), custom)
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc

@@ -35,13 +35,17 @@ FILLED: Mapping[str, float] = {
 _INSTALL = "pip install 'utvm-deploy[torch]'"
 
 
-def load_torch(path: Path) -> Any:
-    """The package ``torch``, with PT2E's operators; ModelError if it is missing."""
+def load_torch(path: Path | None = None) -> Any:
+    """The package ``torch``, with PT2E's operators; ModelError if it is missing.
+
+    ``path`` is the file that needs it, if one does.
+    """
     try:
         import torch
         import torch.export
     except ImportError as exc:
-        raise ModelError(f"{path}: reading .pt2 files needs PyTorch: {_INSTALL}") from exc
+        needs = f"{path}: reading .pt2 files needs PyTorch" if path else "this needs PyTorch"
+        raise ModelError(f"{needs}: {_INSTALL}") from exc
     register_quantizers()
     return torch
 
@@ -59,10 +63,25 @@ def torch_to_tflite(path: Path) -> bytes:
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
     try:
-        model = _Reader(decomposed(torch, program), path.stem).read()
-        return convert(model, f"converted from {path.name}")
+        return program_to_tflite(program, path.stem, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+
+
+def program_to_tflite(program: Any, name: str, description: str) -> bytes:
+    """The .tflite file of a PT2E-quantized ``torch.export.ExportedProgram``.
+
+    Raises ModelError if it is not quantized, UnsupportedOperator for what cannot be imported.
+    """
+    return convert(_Reader(decomposed(load_torch(), program), name).read(), description)
+
+
+def is_quantized(program: Any) -> bool:
+    """Whether PT2E has quantized any part of an ``ExportedProgram``."""
+    return any(
+        node.op == "call_function" and aten_name(node.target).startswith("quantize_per_")
+        for node in program.graph.nodes
+    )
 
 
 def decomposed(torch: Any, program: Any) -> Any:

@@ -1,0 +1,268 @@
+"""Operators of PyTorch in terms of those that have integer kernels.
+
+Norms, attention and recurrent layers become sums, products, means and a few functions. It happens
+before quantization, so that each step in between gets its own scale.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def decomposed(module: Any, example: tuple[Any, ...], scheme: str) -> Any:
+    """The ``GraphModule`` without composite operators, and with constants computed."""
+    import torch
+
+    program = torch.export.export(module, example)
+    made = program.run_decompositions(_table(scheme)).module(check_guards=False)
+    _fold_constants(made)
+    return made
+
+
+def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
+    import torch
+
+    aten = torch.ops.aten
+    is_int8 = scheme == "int8"
+    root = aten.rsqrt.default if is_int8 else _inverse_root_by_logarithm
+    table: dict[Any, Callable[..., Any]] = {
+        aten._native_batch_norm_legit_no_training.default: _native_batch_norm,
+        aten.div.Tensor: _quotient,
+        aten.elu.default: _elu,
+        aten.hardsigmoid.default: _hard_sigmoid,
+        aten.group_norm.default: _group_norm(root),
+        aten.instance_norm.default: _instance_norm(root),
+        aten.layer_norm.default: _layer_norm(root),
+        aten.pow.Tensor_Scalar: _power,
+        aten.rms_norm.default: _rms_norm(root),
+        aten.scaled_dot_product_attention.default: _attention,
+        aten.select.int: _select,
+        aten.silu.default: _silu,
+        aten.softplus.default: _softplus,
+        aten.square.default: _square,
+        aten.stack.default: _stack,
+        aten.unbind.int: _unbind,
+    }
+    if not is_int8:
+        table[aten.rsqrt.default] = root
+        table[aten.hardswish.default] = _hard_swish
+    theirs = torch.export.default_decompositions()
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        layer = getattr(aten, name).input
+        if layer in theirs:
+            table[layer] = theirs[layer]
+    return table
+
+
+def _fold_constants(model: Any) -> None:
+    """Compute what depends on constants only, such as masks and the factors of a batch norm."""
+    import torch
+
+    known: dict[Any, Any] = {}
+    for node in model.graph.nodes:
+        if node.op == "get_attr":
+            known[node] = operator.attrgetter(node.target)(model)
+        elif node.op == "call_function" and all(n in known for n in node.all_input_nodes):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
+            with torch.no_grad():
+                known[node] = node.target(*args, **kwargs)
+    for number, (node, value) in enumerate(known.items()):
+        is_used = any(user not in known for user in node.users)
+        if node.op != "call_function" or not is_used or not isinstance(value, torch.Tensor):
+            continue
+        name = f"folded_{number}"
+        model.register_buffer(name, value.detach().clone().contiguous())
+        with model.graph.inserting_before(node):
+            constant = model.graph.get_attr(name)
+        constant.meta["val"] = node.meta.get("val")
+        node.replace_all_uses_with(constant)
+    model.graph.eliminate_dead_code()
+    model.recompile()
+
+
+def _inverse_root_by_logarithm(x: Any) -> Any:
+    """1 / sqrt(x) by functions that have kernels of int16."""
+    return (x.log() * -0.5).exp()
+
+
+def _normalized(
+    x: Any, axes: Sequence[int], eps: float, root: Callable[[Any], Any], *, is_centred: bool = True
+) -> Any:
+    centred = x - x.mean(list(axes), keepdim=True) if is_centred else x
+    variance = (centred * centred).mean(list(axes), keepdim=True)
+    return centred * root(variance + eps)
+
+
+def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def _native_batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+) -> tuple[Any, Any, Any]:
+    """As PyTorch has it: with two more results, which nothing reads at inference."""
+    unused = x.new_empty((0,))
+    return _batch_norm(x, weight, bias, mean, variance, eps), unused, unused
+
+
+def _batch_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    eps: float,
+) -> Any:
+    factor = (variance + eps).rsqrt()
+    if weight is not None:
+        factor = factor * weight
+    shift = -mean * factor
+    if bias is not None:
+        shift = shift + bias
+    return _scaled(x, _by_channel(factor, x), _by_channel(shift, x))
+
+
+def _layer_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
+    def layer_norm(
+        x: Any,
+        shape: Sequence[int],
+        weight: Any = None,
+        bias: Any = None,
+        eps: float = 1e-5,
+        cudnn: bool = True,
+    ) -> Any:
+        axes = range(-len(shape), 0)
+        return _scaled(_normalized(x, axes, eps, root), weight, bias)
+
+    return layer_norm
+
+
+def _rms_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
+    def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:
+        import torch
+
+        least = torch.finfo(x.dtype).eps if eps is None else eps
+        axes = range(-len(shape), 0)
+        return _scaled(_normalized(x, axes, least, root, is_centred=False), weight, None)
+
+    return rms_norm
+
+
+def _group_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
+    def group_norm(
+        x: Any,
+        groups: int,
+        weight: Any = None,
+        bias: Any = None,
+        eps: float = 1e-5,
+        cudnn: bool = True,
+    ) -> Any:
+        rows = x.reshape(x.shape[0], groups, -1)
+        made = _normalized(rows, (-1,), eps, root).reshape(x.shape)
+        return _scaled(made, *(_by_channel(part, x) for part in (weight, bias)))
+
+    return group_norm
+
+
+def _instance_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
+    def instance_norm(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        mean: Any,
+        variance: Any,
+        use_input_stats: bool,
+        momentum: float,
+        eps: float,
+        cudnn: bool,
+    ) -> Any:
+        if use_input_stats:
+            parts = (_by_channel(part, x) for part in (weight, bias))
+            return _scaled(_normalized(x, range(2, x.ndim), eps, root), *parts)
+        return _batch_norm(x, weight, bias, mean, variance, eps)
+
+    return instance_norm
+
+
+def _by_channel(values: Any, x: Any) -> Any:
+    return None if values is None else values.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    import torch
+
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if is_causal:
+        rows, columns = query.shape[-2], key.shape[-2]
+        hidden = torch.ones(rows, columns).triu(1)
+        # Far enough below every score that its share is 0 in 16 bits.
+        mask = hidden * -32.0
+    scores = torch.matmul(query * factor, key.transpose(-2, -1))
+    if mask is not None:
+        scores = scores + mask
+    return torch.matmul(torch.softmax(scores, -1), value)
+
+
+def _silu(x: Any) -> Any:
+    return x * x.sigmoid()
+
+
+def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    below = ((-x).relu() * -input_scale).exp() - 1.0
+    return x.relu() * scale + below * (alpha * scale)
+
+
+def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    scaled = x if beta == 1 else x * beta
+    made = scaled.relu() + ((-scaled.abs()).exp() + 1.0).log()
+    return made if beta == 1 else made * (1 / beta)
+
+
+def _hard_sigmoid(x: Any) -> Any:
+    return (x + 3.0).clamp(0.0, 6.0) * (1 / 6)
+
+
+def _hard_swish(x: Any) -> Any:
+    return x * _hard_sigmoid(x)
+
+
+def _quotient(x: Any, divisor: Any) -> Any:
+    return x * (divisor.reciprocal() if hasattr(divisor, "reciprocal") else 1 / divisor)
+
+
+def _select(x: Any, dim: int, index: int) -> Any:
+    index %= x.shape[dim]
+    return x.narrow(dim, index, 1).squeeze(dim)
+
+
+def _unbind(x: Any, dim: int = 0) -> list[Any]:
+    return [_select(x, dim, index) for index in range(x.shape[dim])]
+
+
+def _stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    import torch
+
+    return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
+
+
+def _square(x: Any) -> Any:
+    return x * x
+
+
+def _power(x: Any, exponent: float) -> Any:
+    return x * x if exponent == 2 else NotImplemented

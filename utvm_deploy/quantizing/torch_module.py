@@ -1,0 +1,132 @@
+"""A float PyTorch module, quantized by PT2E with our quantizer.
+
+nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram with integers ──frontend──▶ .tflite
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.files import write_atomically
+from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.frontend.torch_export import load_torch, program_to_tflite
+from utvm_deploy.quantizing.facts import FEW_SAMPLES, INT8, FloatOperator, OutputError
+from utvm_deploy.quantizing.model_steps import float_operators
+from utvm_deploy.quantizing.sqnr import output_errors
+from utvm_deploy.quantizing.torch_calibration import MOST_SAMPLES, example_of, samples
+from utvm_deploy.quantizing.torch_quantizer import pt2e_quantizer
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModule:
+    """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
+
+    data: bytes
+    program: Any  # torch.export.ExportedProgram
+    scheme: str
+    samples: int
+    float_operators: tuple[FloatOperator, ...]
+    # Of PT2E's program against the module, on the samples that it was calibrated on.
+    outputs: tuple[OutputError, ...]
+    warnings: tuple[str, ...]
+
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        write_atomically(Path(path), lambda file: file.write(self.data))
+
+
+def quantize_module(
+    module: Any, data: Any, *, scheme: str = INT8, example_inputs: Any = None, name: str = "module"
+) -> QuantizedModule:
+    """Quantize an ``nn.Module``; its inputs and outputs stay float.
+
+    ``data`` is a tensor or an array with samples along its first axis, or a tuple of them for
+    several inputs. It may also be an iterable, such as a ``DataLoader``; labels are ignored.
+    ``example_inputs`` has the shapes that the model gets; by default, that is one sample.
+
+    Raises ModelError for data that do not fit, and for what PyTorch cannot export.
+    """
+    torch = load_torch()
+    if isinstance(data, Iterator):
+        data = list(islice(data, MOST_SAMPLES))
+    # An exported graph has no modes, and refuses to be asked for one.
+    was_training = module.training
+    try:
+        if was_training:
+            module.eval()
+        example = example_of(module, data, example_inputs)
+        calibration = list(samples(data, example))
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+            program = _quantized(torch, module, calibration, example, scheme)
+            compared = calibration[:FEW_SAMPLES]
+            real, quantized = (_results(torch, of, compared) for of in (module, program.module()))
+    except UtvmError:
+        raise
+    except Exception as exc:  # of many classes
+        first = " ".join(str(exc).split())[:300]
+        raise ModelError(f"PyTorch cannot export and quantize the module: {first}") from exc
+    finally:
+        if was_training:
+            module.train()
+    made = program_to_tflite(program, name, "made from a PyTorch module")
+    names = [str(one) for one in program.graph_signature.user_outputs]
+    return QuantizedModule(
+        made,
+        program,
+        scheme,
+        len(calibration),
+        tuple(float_operators(load_bytes(made, name))),
+        tuple(output_errors(names, real, quantized)),
+        _warnings(len(calibration)),
+    )
+
+
+def _quantized(
+    torch: Any, module: Any, calibration: Any, example: tuple[Any, ...], scheme: str
+) -> Any:
+    quantizer = pt2e_quantizer(scheme, example)
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    _check_weights(torch, module)
+    exported = torch.export.export(module, example).module(check_guards=False)
+    prepared = prepare_pt2e(exported, quantizer)
+    for sample in calibration:
+        prepared(*sample)
+    return torch.export.export(convert_pt2e(prepared), example)
+
+
+def _results(torch: Any, module: Any, calibration: Any) -> list[Any]:
+    """Each output of the module as an array, with all samples along its first axis."""
+    rows = []
+    for sample in calibration:
+        made = module(*sample)
+        flat, _ = torch.utils._pytree.tree_flatten(made)
+        rows.append([one.detach().cpu().numpy() for one in flat])
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _warnings(count: int) -> tuple[str, ...]:
+    if count >= FEW_SAMPLES:
+        return ()
+    samples_ = "1 sample" if count == 1 else f"{count} samples"
+    return (
+        f"calibrated on {samples_}; values that none of them reaches are cut off, so give "
+        f"{FEW_SAMPLES} or more",
+    )
+
+
+def _check_weights(torch: Any, module: Any) -> None:
+    for name, values in module.state_dict().items():
+        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+            raise ModelError(
+                f"the module's '{name}' has NaN or infinity; train it again, or load other weights"
+            )

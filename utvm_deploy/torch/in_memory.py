@@ -1,0 +1,95 @@
+"""Graphs of PyTorch objects in memory, without a file between."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.frontend.torch_export import is_quantized, program_to_tflite
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.quantizing.facts import QuantizedModel
+from utvm_deploy.quantizing.torch_module import QuantizedModule
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is an ``nn.Module``; it does not import PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def is_program(value: Any) -> bool:
+    """Whether a value is a ``torch.export.ExportedProgram``; it does not import PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.export.ExportedProgram)
+
+
+def is_quantized_model(value: Any) -> bool:
+    """Whether a value is what ``utvm_deploy.quantize`` made."""
+    return isinstance(value, QuantizedModel | QuantizedModule)
+
+
+def graph_of_quantized(model: QuantizedModel | QuantizedModule, name: str) -> Graph:
+    """The graph of what ``utvm_deploy.quantize`` made."""
+    return load_bytes(model.data, name)
+
+
+def exported(module: Any, inputs: Any) -> Any:
+    """The ``ExportedProgram`` of a module in evaluation.
+
+    ``inputs`` maps the names of the arguments of ``forward`` to shapes or to example arrays, or it
+    is a tuple of examples. Raises ModelError if it does not fit.
+    """
+    import torch
+
+    if not inputs:
+        raise ModelError(
+            "a module says no shapes; give inputs=(example,) or inputs={'x': (1, 3, 32, 32)}, or "
+            "export it by torch.export.export"
+        )
+    was_training = module.training
+    try:
+        if was_training:
+            module.eval()
+        named = {}
+        if isinstance(inputs, Mapping):
+            arguments: tuple[Any, ...] = ()
+            named = {name: _example(given) for name, given in inputs.items()}
+        else:
+            several = inputs if isinstance(inputs, tuple | list) else (inputs,)
+            arguments = tuple(_example(given) for given in several)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+            return torch.export.export(module, arguments, named)
+    except Exception as exc:  # of many classes
+        told = " ".join(str(exc).split())[:300]
+        raise ModelError(f"PyTorch cannot export the module: {told}") from exc
+    finally:
+        if was_training:
+            module.train()
+
+
+def _example(given: Any) -> Any:
+    import torch
+
+    if isinstance(given, tuple | list) and all(isinstance(n, int) for n in given):
+        return torch.zeros(tuple(given))
+    return torch.as_tensor(given)
+
+
+def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
+    """The graph of an ``nn.Module`` or an ``ExportedProgram``.
+
+    What PT2E quantized is computed in integers, as the .tflite file of it is; anything else in
+    float32, by way of Relax. Raises ModelError, and UnsupportedOperator for what has no kernel.
+    """
+    program = exported(model, inputs) if is_module(model) else model
+    if is_quantized(program):
+        return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
+    from utvm_deploy.relax.from_torch import relax_of_program
+    from utvm_deploy.relax.road import relax_graph
+
+    return relax_graph(relax_of_program(program), name)
