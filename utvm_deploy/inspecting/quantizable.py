@@ -39,7 +39,16 @@ def quantizable(graph: Graph, kinds: Sequence[str] = ()) -> Quantizable | None:
     floats = [one.kind for one in graph.operators if works_in_float(graph, one)]
     if not floats:
         return None
-    return _counted(kinds, onnx_types) if kinds else _counted(floats, quantized_types)
+    if kinds:
+        return _counted(kinds, onnx_types)
+    # Only a division by a constant becomes an operator on integers.
+    by_computed = any(
+        one.kind == "DIV" and graph.tensors[one.inputs[1] or 0].data is None
+        for one in graph.operators
+    )
+    return _counted(
+        floats, lambda kind: () if kind == "DIV" and by_computed else quantized_types(kind)
+    )
 
 
 def onnx_types(kind: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from utvm_deploy.graph.model import Array
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
 SCHEMES = (INT8, INT16X8)
+#: The type of activations.
+DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32

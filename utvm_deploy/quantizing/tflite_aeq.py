@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
-from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.quantizing import tflite_schema as schema
-from utvm_deploy.quantizing.facts import FLOAT, INT16X8, Range, Recipe
-from utvm_deploy.quantizing.tflite_rules import quantized_types
-
-# The library's name for an operator -> that of the schema.
-_KINDS = {"CONV_2D_TRANSPOSE": "TRANSPOSE_CONV"}
+from utvm_deploy.quantizing.facts import DTYPES, FLOAT, INT16X8, Range, Recipe
+from utvm_deploy.quantizing.tflite_rules import is_for_aeq
 
 
 def quantized_by_aeq(data: bytes, ranges: Mapping[str, Range], recipe: Recipe) -> bytes:
@@ -27,12 +23,10 @@ def quantized_by_aeq(data: bytes, ranges: Mapping[str, Range], recipe: Recipe) -
 
     made = quantizer.Quantizer(data)
     names = quantizer.qtyping.TFLOperationName
-    # The quantizer's scope of an operator: the names of its outputs, each with a semicolon.
-    scopes = {f"^{re.escape(output)};": one for output, one in recipe.operators.items()}
-    for scope, scheme in {".*": recipe.scheme, **scopes}.items():
-        _add(made, scope, names.ALL_SUPPORTED, scheme)
-        for operation in _not_computed(names, scheme):
-            _add(made, scope, operation, FLOAT)
+    _add(made, ".*", names.ALL_SUPPORTED, recipe.scheme)
+    for output, scheme in _schemes(data, recipe).items():
+        # The quantizer's scope of an operator: the names of its outputs, each with a semicolon.
+        _add(made, f"^{re.escape(output)};", names.ALL_SUPPORTED, scheme)
     if recipe.float_ends:
         for end in (names.INPUT, names.OUTPUT):
             _add(made, ".*", end, FLOAT)
@@ -44,23 +38,29 @@ def quantized_by_aeq(data: bytes, ranges: Mapping[str, Range], recipe: Recipe) -
     return bytes(result.quantized_model)
 
 
+def _schemes(data: bytes, recipe: Recipe) -> dict[str, str]:
+    """The schemes of operators, by their first outputs, where they are not that of the model."""
+    model = schema.read_model(data)
+    schemes = {}
+    for operator in model.subgraphs[0].operators:
+        kind = schema.kind_of(model, operator)
+        if not schema.numbers(operator.outputs):
+            continue
+        output = schema.name_of(model, operator.outputs[0])
+        scheme = recipe.operators.get(output, recipe.scheme)
+        if scheme != FLOAT and not is_for_aeq(kind, DTYPES[scheme]):
+            scheme = FLOAT
+        if scheme != recipe.scheme:
+            schemes[output] = scheme
+    return schemes
+
+
 def _add(made: Any, regex: str, operation: Any, scheme: str) -> None:
     if scheme == FLOAT:
         made.update_quantization_recipe(regex, operation, algorithm_key="no_quantize")
         return
     bits = 16 if scheme == INT16X8 else 8
     made.add_static_config(regex, operation, activation_num_bits=bits, weight_num_bits=8)
-
-
-def _not_computed(names: Any, scheme: str) -> Iterator[Any]:
-    """Operators that the library would quantize to what our kernels do not compute on."""
-    if scheme == FLOAT:
-        return
-    dtype = "int16" if scheme == INT16X8 else "int8"
-    for operation in names:
-        kind = _KINDS.get(operation.value, operation.value)
-        if kind in IMPORTED and dtype not in quantized_types(kind):
-            yield operation
 
 
 def _statistics(data: bytes, ranges: Mapping[str, Range]) -> dict[str, Any]:

@@ -77,20 +77,24 @@ def _what(low: float, high: float) -> str:
 def _interpreter(data: bytes, *, preserves: bool, is_fast: bool = False) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # keeping all tensors is what is wanted here
-        interpreter = Interpreter(
-            model_content=data,
-            # The float model runs on the fast kernels: its last bits do not matter here.
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-            if preserves or is_fast
-            else OpResolverType.BUILTIN_REF,
-            experimental_preserve_all_tensors=preserves,
-        )
+    resolver = (
+        # The float model runs on the fast kernels: its last bits do not matter here.
+        OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        if preserves or is_fast
+        else OpResolverType.BUILTIN_REF
+    )
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # keeping all tensors is what is wanted here
+            interpreter = Interpreter(
+                model_content=data,
+                experimental_op_resolver_type=resolver,
+                experimental_preserve_all_tensors=preserves,
+            )
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
-        raise ModelError(f"LiteRT cannot run the model: {last_words(error)}") from error
+        what = "float" if preserves else "quantized"
+        raise ModelError(f"LiteRT cannot run the {what} model: {last_words(error)}") from error
     return interpreter
 
 

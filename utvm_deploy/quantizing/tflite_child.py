@@ -18,7 +18,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.quantizing import tflite_schema as schema
-from utvm_deploy.quantizing.facts import INT16X8, Range, Recipe
+from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
 from utvm_deploy.quantizing.tflite_calibrate import observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
@@ -49,12 +49,12 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     model = schema.read_model(data)
     ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
     if job["declared"] is not None:
-        ends = [name_of(model, number) for number in model.subgraphs[0].inputs]
+        ends = [schema.name_of(model, number) for number in model.subgraphs[0].inputs]
         ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
     facts = {
         "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
         "operators": [
-            (schema.kind_of(model, one), name_of(model, one.outputs[0]))
+            (schema.kind_of(model, one), schema.name_of(model, one.outputs[0]))
             for one in model.subgraphs[0].operators
             if schema.numbers(one.outputs)
         ],
@@ -63,17 +63,11 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     save_arrays(folder, "output", outputs)
 
 
-def name_of(model: Any, number: int) -> str:
-    """A tensor's name."""
-    name: bytes = model.subgraphs[0].tensors[number].name
-    return name.decode("utf-8", "replace")
-
-
 def computed_tensors(model: Any) -> set[str]:
     """The names of all tensors except constants."""
     tensors = model.subgraphs[0].tensors
     return {
-        name_of(model, number)
+        schema.name_of(model, number)
         for number, tensor in enumerate(tensors)
         if schema.constant(model, tensor) is None
     }
@@ -104,12 +98,13 @@ def quantized(
     """The file that a recipe describes, and what our rewriting quantized."""
     model = schema.read_model(quantized_by_aeq(data, ranges, recipe))
     mend_channel_scales(model, schema.read_model(data))
-    dtype = schema.INT16 if recipe.scheme == INT16X8 else schema.INT8
-    kept = {name for name, scheme in recipe.operators.items() if scheme != recipe.scheme}
-    rewriting = Rewriting(model, dtype, {**ranges, **recipe.ranges}, kept)
-    rewriting.run()
+    rewritten = []
+    for scheme in SCHEMES:
+        rewriting = Rewriting(model, scheme, {**ranges, **recipe.ranges}, recipe)
+        rewriting.run()
+        rewritten += rewriting.rewritten
     clean(model)
-    return schema.model_bytes(model), rewriting.rewritten
+    return schema.model_bytes(model), rewritten
 
 
 def main(step: str, folder: Path) -> int:

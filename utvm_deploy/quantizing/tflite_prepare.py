@@ -12,6 +12,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.quantizing.tflite_equivalents import replace_by_equivalents
 
 
 def prepared(data: bytes) -> bytes:
@@ -23,6 +24,7 @@ def prepared(data: bytes) -> bytes:
     # Names of signatures may hold anything; nothing after this step needs those of the file.
     model.signatureDefs = [schema.signature(graph)]
     _check_weights(model, graph)
+    replace_by_equivalents(model)
     return schema.model_bytes(model)
 
 

@@ -6,14 +6,14 @@ float tensor remains, because each gets a scale from the calibrated range of its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing import tflite_schema as schema
-from utvm_deploy.quantizing.facts import Range
+from utvm_deploy.quantizing.facts import DTYPES, INT16X8, Range, Recipe
 from utvm_deploy.quantizing.tflite_rules import (
     FIXED,
     FIXED_INT16_SCALE,
@@ -24,23 +24,26 @@ from utvm_deploy.quantizing.tflite_rules import (
     rule_of,
 )
 
-_DTYPES = {schema.INT8: "int8", schema.INT16: "int16"}
 # The range of a tensor that is always zero: its scale must not be zero.
 _LEAST_RANGE = 1e-6
 _LOWEST = -128
 
 
 class Rewriting:
-    """Changes a ``ModelT``; ``rewritten`` has the kind and first output of what it quantized."""
+    """Quantizes the float operators of a ``ModelT`` that a recipe gives one scheme.
+
+    ``rewritten`` has the kind and the first output of each.
+    """
 
     def __init__(
-        self, model: Any, dtype: int, ranges: Mapping[str, Range], kept: Collection[str]
+        self, model: Any, scheme: str, ranges: Mapping[str, Range], recipe: Recipe
     ) -> None:
         self.model = model
         self.graph = model.subgraphs[0]
-        self.dtype = dtype
+        self.scheme = scheme
+        self.recipe = recipe
+        self.dtype = schema.INT16 if scheme == INT16X8 else schema.INT8
         self.ranges = ranges
-        self.kept = kept  # first outputs of operators that stay float
         # A float tensor -> the integer tensor of the same values.
         self.integers: dict[int, int] = {}
         self.operators: list[Any] = []
@@ -71,9 +74,12 @@ class Rewriting:
     def _rule(self, operator: Any, kind: str) -> Rule | None:
         """The rule for a float operator; None for all others, and for those that stay float."""
         outputs = schema.numbers(operator.outputs)
-        if not outputs or self._name(outputs[0]) in self.kept:
+        if not outputs:
             return None
-        rule = rule_of(kind, _DTYPES[self.dtype])
+        scheme = self.recipe.operators.get(self._name(outputs[0]), self.recipe.scheme)
+        if scheme != self.scheme:
+            return None
+        rule = rule_of(kind, DTYPES[scheme])
         is_float = any(self._is_float(number) for number in schema.numbers(operator.inputs))
         if rule is None or not is_float:
             return None
@@ -102,7 +108,6 @@ class Rewriting:
                 shared = first
             inputs[place] = self._integer(inputs[place], shared)
         operator.inputs = inputs
-        operator.opcodeIndex = schema.code_index(self.model, kind, rule.version)
         self.operators.append(operator)
         self.rewritten.append((kind, self._name(outputs[0])))
         if rule.output != NO_OUTPUT:
@@ -134,9 +139,19 @@ class Rewriting:
 
     def _parameters(self, number: int) -> Any:
         """The quantization that a computed float tensor has, or gets."""
-        if number in self.integers and self._tensor(self.integers[number]).type == self.dtype:
-            return self._tensor(self.integers[number]).quantization
-        return self._calibrated(number)
+        known = self.integers.get(number)
+        if known is None:
+            return self._calibrated(number)
+        params = self._tensor(known).quantization
+        if self._tensor(known).type == self.dtype:
+            return params
+        # Of the other integer type: the same range of real numbers.
+        limits = np.iinfo(np.int8 if self._tensor(known).type == schema.INT8 else np.int16)
+        low, high = (
+            float(params.scale[0]) * (limit - int(params.zeroPoint[0]))
+            for limit in (limits.min, limits.max)
+        )
+        return self._of_range(low, high)
 
     def _integer(self, number: int, shared: Any) -> int:
         """The integer tensor for a float one, of the ``shared`` quantization if there is one."""
@@ -159,7 +174,7 @@ class Rewriting:
 
     def _constant(self, tensor: Any, array: Array, shared: Any) -> int:
         params = shared or self._of_range(float(array.min()), float(array.max()))
-        dtype = np.dtype(_DTYPES[self.dtype])
+        dtype = np.dtype(DTYPES[self.scheme])
         limits = np.iinfo(dtype)
         steps = np.rint(array.astype(np.float64) / float(params.scale[0])) + int(
             params.zeroPoint[0]
@@ -183,8 +198,7 @@ class Rewriting:
         return self.graph.tensors[number]
 
     def _name(self, number: int) -> str:
-        name: bytes = self._tensor(number).name
-        return name.decode("utf-8", "replace")
+        return schema.name_of(self.model, number)
 
     def _is_float(self, number: int) -> bool:
         return number >= 0 and self._tensor(number).type == schema.FLOAT32

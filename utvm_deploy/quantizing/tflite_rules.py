@@ -15,7 +15,7 @@ FROM_INPUT = "input"  # the operator moves or selects values: as its first float
 SHARED = "shared"  # all inputs get the quantization of the output
 CALIBRATED = "calibrated"  # by the calibrated range of the output
 FIXED = "fixed"  # the kernel computes with one scale only
-NO_OUTPUT = "none"  # the output is not a real number, but a position or a truth value
+NO_OUTPUT = "none"  # the output is not a real number, but a position or a bool
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,6 @@ class Rule:
     # For FIXED: scale and zero point of int8.
     scale: float = 0.0
     zero_point: int = 0
-    # Of the integer kernel, in the schema's numbering of operator versions.
-    version: int = 2
     needs_lowest_zero_point: bool = False  # the input's zero point must be -128
 
 
@@ -39,7 +37,18 @@ _MOVES = (
 )
 _SHARED = ("CONCATENATION", "MAXIMUM", "MINIMUM", "PACK", "PADV2", "SELECT", "SELECT_V2")
 _CALIBRATED = (
-    *("ABS", "ADD", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOG", "MEAN", "MUL", "NEG"),
+    *(
+        "ABS",
+        "ADD",
+        "BATCH_MATMUL",
+        "EXP",
+        "GELU",
+        "HARD_SWISH",
+        "LEAKY_RELU",
+        "LOG",
+        "MEAN",
+        "MUL",
+    ),
     *("PRELU", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESIZE_BILINEAR"),
     *("SQUARED_DIFFERENCE", "SUB"),
 )
@@ -50,9 +59,10 @@ _POSITIONS = (
 
 # ai-edge-quantizer writes these, which RULES cannot describe.
 _WITHOUT_RULE = (
-    *("AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
-    *("SUM", "TRANSPOSE_CONV"),
+    *("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
 )
+# Float operators -> what ``tflite_equivalents`` makes of them; of DIV, if the divisor is constant.
+_EQUIVALENTS = {"DIV": "MUL", "NEG": "MUL", "SQUARE": "MUL", "SUM": "MEAN"}
 _TYPES = ("int8", "int16")
 
 RULES: Mapping[str, Rule] = {
@@ -72,17 +82,38 @@ RULES: Mapping[str, Rule] = {
 FIXED_INT16_SCALE = 1 / 32768
 
 
+# Kernels of LiteRT that refuse a type. That of SUM reads int8 as unsigned bytes.
+_NOT_IN_LITERT = frozenset(
+    {("DEPTH_TO_SPACE", "int16"), ("SPACE_TO_DEPTH", "int16"), ("SUM", "int8")}
+)
+# ai-edge-quantizer fails on constants of another rank than the output has. It gives a constant of
+# BATCH_MATMUL a scale for each channel, which no integer kernel takes.
+_NOT_BY_AEQ = frozenset({*_SHARED, "BATCH_MATMUL"} - {"CONCATENATION"})
+
+
+def is_integer_kind(kind: str, dtype: str) -> bool:
+    """Whether an operator can compute on integers of this type."""
+    importer = IMPORTERS.get(kind)
+    if importer is None or (kind, dtype) in _NOT_IN_LITERT:
+        return False
+    return dtype in importer.types
+
+
+def is_for_aeq(kind: str, dtype: str) -> bool:
+    """Whether an operator is left to ai-edge-quantizer, if it knows it."""
+    return is_integer_kind(kind, dtype) and kind not in _NOT_BY_AEQ
+
+
 def rule_of(kind: str, dtype: str) -> Rule | None:
     """The rule for an operator on integers of this type; None if it stays float."""
-    importer = IMPORTERS.get(kind)
-    if importer is None or dtype not in importer.types:
-        return None
-    return RULES.get(kind)
+    return RULES.get(kind) if is_integer_kind(kind, dtype) else None
 
 
 def quantized_types(kind: str) -> tuple[str, ...]:
-    """What activations of an operator can become, of int8 and int16; empty if it stays float."""
-    importer = IMPORTERS.get(kind)
-    if kind in _WITHOUT_RULE and importer is not None:
-        return tuple(dtype for dtype in _TYPES if dtype in importer.types)
-    return tuple(dtype for dtype in _TYPES if rule_of(kind, dtype) is not None)
+    """What activations of a float operator can become; empty if it stays float."""
+    kind = _EQUIVALENTS.get(kind, kind)
+    return tuple(
+        dtype
+        for dtype in _TYPES
+        if is_integer_kind(kind, dtype) and (kind in RULES or kind in _WITHOUT_RULE)
+    )

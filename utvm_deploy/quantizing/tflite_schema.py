@@ -64,6 +64,12 @@ def kind_of(model: Any, operator: Any) -> str:
     return str(_KINDS.get(model.operatorCodes[operator.opcodeIndex].builtinCode, "?"))
 
 
+def name_of(model: Any, number: int) -> str:
+    """A tensor's name."""
+    name: bytes = model.subgraphs[0].tensors[number].name
+    return name.decode("utf-8", "replace")
+
+
 def code_index(model: Any, kind: str, version: int) -> int:
     """The position of an operator code, which is added if the model has none."""
     number = getattr(schema.BuiltinOperator, kind)
@@ -130,6 +136,26 @@ def new_tensor(model: Any, graph: Any, like: Any, name: bytes, dtype: int, param
     made.quantization, made.buffer = params, 0
     graph.tensors.append(made)
     return len(graph.tensors) - 1
+
+
+def new_constant(model: Any, name: str, array: Array) -> int:
+    """A further float32 constant; its number."""
+    graph = model.subgraphs[0]
+    made = schema.TensorT()
+    made.name, made.type, made.hasRank = name.encode(), FLOAT32, True
+    made.shape = np.array(array.shape, np.int32)
+    set_constant(model, made, array)
+    graph.tensors.append(made)
+    return len(graph.tensors) - 1
+
+
+def become(model: Any, operator: Any, kind: str, options: str, **fields: Any) -> None:
+    """Make another kind of an operator, with these options."""
+    operator.opcodeIndex = code_index(model, kind, 2)
+    operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+    operator.builtinOptions = getattr(schema, f"{options}T")()
+    for name, value in fields.items():
+        setattr(operator.builtinOptions, name, value)
 
 
 def signature(graph: Any) -> Any:
