@@ -156,6 +156,33 @@ def test_a_refusal_is_not_kept(tmp_path: Path, own_cache: Path) -> None:
     assert not (own_cache / "conversions").exists()
 
 
+def test_a_refusal_is_asked_for_once(
+    tmp_path: Path, children: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """utvm inspect imports the file, and looks for what is wrong with it after that."""
+    writer = OnnxWriter((1, "steps", 4))
+    path = writer.quantized(tmp_path, writer.add("MatMul", "x", writer.normal(4, 4)))
+    assert main(["inspect", str(path)]) == 1
+    assert len(children) == 1 and "is not fixed" in capsys.readouterr().err
+
+
+def test_a_file_that_changes_meanwhile_is_not_kept(
+    model: Path, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "changing.onnx"
+    path.write_bytes(model.read_bytes())
+    convert = formats._convert
+
+    def late(path: Path, shapes: str) -> bytes | ModelError:
+        done = convert(path, shapes)
+        path.write_bytes(b"another file")
+        return done
+
+    monkeypatch.setattr(formats, "_convert", late)
+    assert again(path)
+    assert not (own_cache / "conversions").exists()
+
+
 def test_old_conversions_are_removed(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cache.MOST_BYTES, "conversions", 1 << 16)  # type: ignore[index]
     for number in range(40):

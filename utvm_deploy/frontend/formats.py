@@ -80,7 +80,11 @@ def converted(path: Path) -> bytes | None:
                 f"{', '.join(CONVERTERS)}"
             )
         return None
-    return _converted(path, hashlib.sha256(model_bytes(path)).hexdigest(), shapes)
+    content = _content(path)
+    found = _converted(path, content, conversion_key(path.name, content, shapes), shapes)
+    if isinstance(found, ModelError):
+        raise type(found)(str(found))
+    return found
 
 
 def quantized_tflite(path: Path) -> bytes:
@@ -106,20 +110,31 @@ def kinds_in(path: Path) -> tuple[str, ...]:
     return loaded(data).kinds if data is not None and is_relax(data) else ()
 
 
+def _content(path: Path) -> str:
+    return hashlib.sha256(model_bytes(path)).hexdigest()
+
+
 @lru_cache(maxsize=4)
-def _converted(path: Path, content: str, shapes: str) -> bytes:
-    """Once for the import and for the oracle, and once for all verbs."""
-    key = conversion_key(path.name, content, shapes)
+def _converted(path: Path, content: str, key: str, shapes: str) -> bytes | ModelError:
+    """Once for the import and for the oracle, and once for all verbs.
+
+    A refusal is remembered as long as this process runs: ``utvm inspect`` asks twice.
+    """
     data = kept_conversion(key)
     if data is None:
         data = _convert(path, shapes)
-        if not process.is_dry_run():
+        # The child may have read a file that was written after we looked.
+        is_same = _content(path) == content
+        if is_same and isinstance(data, bytes) and not process.is_dry_run():
             keep_conversion(key, data)
     return data
 
 
-def _convert(path: Path, shapes: str) -> bytes:
-    """The conversion in its child process."""
+def _convert(path: Path, shapes: str) -> bytes | ModelError:
+    """The conversion in its child process, or why the child refused the file.
+
+    Raises ModelError if the child ended without an answer.
+    """
     with TemporaryFolder("utvm-convert") as folder:
         if shapes_given():
             (folder / _SHAPES).write_text(shapes, encoding="utf-8")
@@ -134,7 +149,7 @@ def _convert(path: Path, shapes: str) -> bytes:
             return (folder / _RESULT).read_bytes()
         if (folder / _REFUSAL).exists():
             kind, _, text = (folder / _REFUSAL).read_text("utf-8").partition("\n")
-            raise _REFUSALS[kind](text)
+            return _REFUSALS[kind](text)
         raise ModelError(f"{path} cannot be imported: {explanation(done)}")
 
 
