@@ -120,14 +120,15 @@ def _converted(path: Path, content: str, key: str, shapes: str) -> bytes | Model
 
     A refusal is remembered as long as this process runs: ``utvm inspect`` asks twice.
     """
-    data = kept_conversion(key)
-    if data is None:
-        data = _convert(path, shapes)
-        # The child may have read a file that was written after we looked.
-        is_same = _content(path) == content
-        if is_same and isinstance(data, bytes) and not process.is_dry_run():
-            keep_conversion(key, data)
-    return data
+    kept = kept_conversion(key)
+    if kept is not None:
+        return kept
+    made = _convert(path, shapes)
+    # The child may have read a file that was written after we looked.
+    is_same = _content(path) == content
+    if is_same and isinstance(made, bytes) and not process.is_dry_run():
+        keep_conversion(key, made)
+    return made
 
 
 def _convert(path: Path, shapes: str) -> bytes | ModelError:
