@@ -73,3 +73,5 @@ def test_sqnr() -> None:
     assert metrics.sqnr_db(right + np.array([0.0, 0.5]), right) == pytest.approx(20)
     assert metrics.sqnr_db(right, right) == math.inf
     assert metrics.sqnr_db(right, 0 * right) == -math.inf
+    assert metrics.sqnr_db(right * math.inf, right) == -math.inf
+    assert math.isnan(metrics.sqnr_db(right * math.nan, right))

@@ -236,6 +236,19 @@ def test_a_bad_value_is_found_before_the_board_starts(
     assert "sample 41, holds nan; remove the sample" in capsys.readouterr().err
 
 
+def test_a_float_model_on_a_board_that_gives_infinities(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    m = FloatWriter()
+    m.output(m.node("EXP", [m.input((1, 3))], (1, 3)))
+    path = m.save(tmp_path / "infinite.tflite")
+    np.savez(tmp_path / "d.npz", inputs=1e4 * RNG.normal(size=(5, 3)), targets=np.ones((5, 3)))
+    found = evaluated(capsys, path, "--data", tmp_path / "d.npz", "--board", "host")
+    assert found["task"] == "regression"
+    assert found["metrics"]["mae"] is None and not found["notes"]
+    assert main(["eval", str(path), "--data", str(tmp_path / "d.npz")]) == 0
+
+
 def test_options_of_compile_need_a_board(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="optimize: this says how a model is compiled, and that"):
         utvm_deploy.evaluate(_dense(tmp_path, 3), {}, optimize="size")

@@ -76,4 +76,7 @@ def sqnr_db(values: Numbers, right: Numbers) -> float:
     signal, noise = float(np.square(right).sum()), float(np.square(values - right).sum())
     if noise == 0:
         return math.inf
-    return 10 * math.log10(signal / noise) if signal else -math.inf
+    if math.isnan(signal) or math.isnan(noise):
+        return math.nan
+    ratio = 0.0 if math.isinf(noise) else signal / noise
+    return 10 * math.log10(ratio) if 0 < ratio < math.inf else math.copysign(math.inf, ratio - 1)
