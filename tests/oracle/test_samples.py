@@ -62,3 +62,22 @@ def test_a_golden_array_without_a_first_axis(model: Path, tmp_path: Path) -> Non
     np.savez(tmp_path / "x.npz", inputs=np.int8(3))
     with pytest.raises(ModelError, match="counted by the first axis"):
         load_golden(tmp_path / "x.npz", load_model(model))
+
+
+def test_damaged_files(model: Path, tmp_path: Path) -> None:
+    graph = load_model(model)
+    np.save(tmp_path / "x.npy", values(SHAPE))
+    np.savez(tmp_path / "x.npz", inputs=values(SHAPE)[None])
+    whole = (tmp_path / "x.npy").read_bytes()
+    # A header that does not end as Python.
+    (tmp_path / "x.npy").write_bytes(whole.replace(b"}", b"(", 1))
+    with pytest.raises(ModelError, match="x.npy is no .npy array; write one with numpy.save"):
+        load_input(tmp_path / "x.npy", graph.tensors[graph.inputs[0]])
+    whole = (tmp_path / "x.npz").read_bytes()
+    # Encrypted, of a later version of zip, and of a method that nobody knows.
+    for offset, value in ((8, 1), (6, 163), (10, 99)):
+        place = whole.index(b"PK\x01\x02") + offset
+        damaged = whole[:place] + bytes([value]) + whole[place + 1 :]
+        (tmp_path / "x.npz").write_bytes(damaged)
+        with pytest.raises(ModelError, match="x.npz is no .npz file of arrays; write one with"):
+            load_golden(tmp_path / "x.npz", graph)

@@ -117,11 +117,13 @@ def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
 def _load_npz(path: Path) -> dict[str, Array]:
     try:
         check_regular(path)
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):  # an .npy with any name
-            raise ValueError("one array without a name")
-        with loaded as file:
-            return {name: file[name] for name in file.files}
+        # NumPy leaves a damaged file open if it opens it itself.
+        with path.open("rb") as opened:
+            loaded = np.load(opened, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):  # an .npy with any name
+                raise ValueError("one array without a name")
+            with loaded as file:
+                return {name: file[name] for name in file.files}
     except OSError as error:
         raise ModelError(
             f"cannot read the samples {path}: {error.strerror or error}; write them with "
