@@ -17,9 +17,9 @@ from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.quantizing.child_steps import quantize_with_recipes
 from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
 from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe
-from utvm_deploy.quantizing.tflite_parent import quantize_with_recipes
 
 pytestmark = pytest.mark.tools
 

@@ -51,8 +51,8 @@ DOORS = {
     },
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write", "quantizing.tflite_schema"},
-    "onnx": {"frontend.onnx_model"},
-    "onnxruntime": {"oracle.origin"},
+    "onnx": {"quantizing.onnx_file", "frontend.onnx_model"},
+    "onnxruntime": {"oracle.origin", "quantizing.onnx_runtime"},
     "torch": {
         "frontend.torch_export",
         "oracle.origin",

@@ -23,8 +23,8 @@ from utvm_deploy.precision.facts import (
     ModelPrice,
 )
 from utvm_deploy.precision.sensitivity import MOVERS, accuracy, outputs_db
+from utvm_deploy.quantizing.child_steps import RecipeResult, quantize_with_recipes
 from utvm_deploy.quantizing.facts import INT8, INT16X8, Calibration, Recipe
-from utvm_deploy.quantizing.tflite_parent import RecipeResult, quantize_with_recipes
 
 #: Files that are compared; a model with more layers gets larger steps.
 MOST_FILES = 40

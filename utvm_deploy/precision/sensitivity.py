@@ -9,9 +9,9 @@ import numpy as np
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.graph.model import Array
 from utvm_deploy.precision.facts import LayerPrice, LayerSensitivity
+from utvm_deploy.quantizing.child_steps import RecipeResult, quantize_with_recipes
 from utvm_deploy.quantizing.facts import FLOAT, SCHEMES, Calibration, Recipe
 from utvm_deploy.quantizing.sqnr import sqnr_db
-from utvm_deploy.quantizing.tflite_parent import RecipeResult, quantize_with_recipes
 
 #: Operators that only move elements: they have the scheme of what made their input.
 MOVERS = frozenset(

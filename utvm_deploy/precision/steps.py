@@ -14,9 +14,9 @@ from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelP
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import layer_sensitivities
+from utvm_deploy.quantizing.child_steps import COMPARED_SAMPLES
 from utvm_deploy.quantizing.facts import SCHEMES, Calibration, QuantizedModel, Recipe
 from utvm_deploy.quantizing.model_steps import calibrated, labels_of, quantize_with_recipe
-from utvm_deploy.quantizing.tflite_parent import COMPARED_SAMPLES
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256

@@ -34,7 +34,8 @@ class Calibration:
     It does not depend on the scheme, so one calibration serves any number of recipes.
     """
 
-    model: bytes  # the .tflite file that was run; recipes and ranges name its tensors
+    form: str  # of the model: "tflite" or "onnx"
+    model: bytes  # the file that was run; recipes and ranges name its tensors
     ranges: Mapping[str, Range]  # of each computed tensor
     operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
     inputs: tuple[Array, ...]  # the samples that outputs are compared on, one array per input

@@ -15,6 +15,17 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.quantizing.child_steps import (
+    COMPARED_SAMPLES,
+    ONNX,
+    TFLITE,
+    Inputs,
+    RecipeResult,
+    calibrate,
+    check_installed,
+    prepare_onnx,
+    quantize_with_recipes,
+)
 from utvm_deploy.quantizing.facts import (
     INT8,
     SCHEMES,
@@ -26,13 +37,6 @@ from utvm_deploy.quantizing.facts import (
 )
 from utvm_deploy.quantizing.samples import dataset_for
 from utvm_deploy.quantizing.sqnr import output_errors
-from utvm_deploy.quantizing.tflite_parent import (
-    COMPARED_SAMPLES,
-    RecipeResult,
-    calibrate,
-    check_installed,
-    quantize_with_recipes,
-)
 
 
 def quantize_model(
@@ -67,25 +71,41 @@ def calibrated(
 
     Quantized models are compared on the first ``compared`` samples.
     """
-    check_installed()
-    graph = load_model(path)
-    inputs = float_inputs(path, graph)
+    form, source, inputs, size = _opened(path, progress)
     samples = dataset_for(data, inputs)
-    declared = None if input_range is None else Range(*input_range)
-    file = model_bytes(path)
-    names = [short_name(graph.tensors[number].name) for number in graph.outputs]
     try:
         made = calibrate(
-            file, samples, inputs, names, declared=declared, compared=compared, progress=progress
+            form,
+            source,
+            samples,
+            inputs,
+            declared=None if input_range is None else Range(*input_range),
+            compared=compared,
+            progress=progress,
         )
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
-    return made, len(file)
+    return made, size
+
+
+def _opened(path: Path, progress: Progress) -> tuple[str, bytes, Inputs, int]:
+    """The format of a float model, what is calibrated, its inputs, and the size of the file."""
+    form = path.suffix.lower().removeprefix(".")
+    if form not in (TFLITE, ONNX):
+        raise ModelError(f"{path} cannot be quantized; give a float .tflite or .onnx file")
+    check_installed(form)
+    file = model_bytes(path)
+    if form == TFLITE:
+        return form, file, float_inputs(path, load_model(path)), len(file)
+    try:
+        return form, *prepare_onnx(file, progress), len(file)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
 
 
 def labels_of(path: Path, data: Any) -> Any:
     """The classes of the samples, as an array of int64; None if the data have none."""
-    return dataset_for(data, float_inputs(path, load_model(path))).labels
+    return dataset_for(data, _opened(path, no_progress)[2]).labels
 
 
 def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:
@@ -112,13 +132,14 @@ def quantize_with_recipe(
         raise UsageError(f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(SCHEMES)}")
     (result,) = quantize_with_recipes(calibration, [recipe], progress=progress)
     graph = _read_back(result, name)
+    names = [short_name(one) for one in calibration.output_names]
     return QuantizedModel(
         result.data,
         recipe.scheme,
         calibration,
         tuple(float_operators(graph)),
         tuple(kind for kind, _ in result.rewritten),
-        tuple(output_errors(calibration.output_names, calibration.outputs, result.outputs)),
+        tuple(output_errors(names, calibration.outputs, result.outputs)),
         len(calibration.outputs[0]),
         len(calibration.model) if float_bytes is None else float_bytes,
         calibration.warnings,

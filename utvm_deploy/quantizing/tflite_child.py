@@ -1,43 +1,35 @@
-"""The child process that runs LiteRT and ai-edge-quantizer; ``tflite_parent`` starts it.
+"""The child process for .tflite files, with LiteRT and ai-edge-quantizer.
 
-    model.tflite, input_0.npy ... ──calibrate──▶ prepared.tflite, facts.json, output_0.npy ...
-    prepared.tflite, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
-
-Both libraries print, and may end their process on odd files.
+model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
+prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError
 from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.quantizing.child_files import (
+    FACTS,
+    MODEL,
+    PREPARED,
+    RESULTS,
+    load_arrays,
+    recipe_of,
+    save_arrays,
+)
+from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
 from utvm_deploy.quantizing.tflite_calibrate import observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
-from utvm_deploy.quantizing.tflite_files import (
-    FACTS,
-    JOB,
-    MODEL,
-    PREPARED,
-    REFUSAL,
-    RESULTS,
-    load_arrays,
-    save_arrays,
-)
 from utvm_deploy.quantizing.tflite_prepare import prepared
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
 from utvm_deploy.quantizing.tflite_weights import mend_channel_scales
-
-#: What the child may map; LiteRT itself takes less than 1 GiB.
-MEMORY_BYTES = 8 * 1024**3
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -58,6 +50,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
             for one in model.subgraphs[0].operators
             if schema.numbers(one.outputs)
         ],
+        "outputs": [schema.name_of(model, number) for number in model.subgraphs[0].outputs],
     }
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     save_arrays(folder, "output", outputs)
@@ -81,8 +74,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
     for index, facts in enumerate(job["recipes"]):
-        facts["ranges"] = {name: Range(*one) for name, one in facts["ranges"].items()}
-        recipe = Recipe(**facts)
+        recipe = recipe_of(facts)
         made, rewritten = quantized(data, ranges, recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
@@ -107,41 +99,5 @@ def quantized(
     return schema.model_bytes(model), rewritten
 
 
-def main(step: str, folder: Path) -> int:
-    """Do one step; leave its results or a refusal; the exit status."""
-    # Only progress goes to standard output: the libraries print there, too.
-    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def tell(done: int, total: int) -> None:
-        print(done, total, file=stdout, flush=True)
-
-    _limit_memory()
-    steps = {"calibrate": calibrate, "quantize": quantize}
-    try:
-        steps[step](folder, json.loads((folder / JOB).read_text("utf-8")), tell)
-        return 0
-    except ModelError as error:
-        text = str(error)
-    except OSError as error:
-        text = f"the system refused: {error.strerror or error}; make room for temporary files"
-    except MemoryError:
-        text = f"its quantization takes more than {MEMORY_BYTES >> 30} GiB of memory"
-    except Exception as error:  # the libraries raise all kinds
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"its quantization failed with {said} ({Path(where.filename).name}:{where.lineno})"
-    (folder / REFUSAL).write_text(text, encoding="utf-8")
-    return 1
-
-
-def _limit_memory() -> None:
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(run_step({"calibrate": calibrate, "quantize": quantize}, *sys.argv[1:]))

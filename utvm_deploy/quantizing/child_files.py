@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.quantizing.facts import Range, Recipe
 
-MODEL, PREPARED, JOB, FACTS = "model.tflite", "prepared.tflite", "job.json", "facts.json"
+MODEL, PREPARED, JOB, FACTS = "model", "prepared", "job.json", "facts.json"
 RESULTS, REFUSAL = "results.json", "refusal.txt"
 
 
@@ -24,3 +27,9 @@ def save_arrays(folder: Path, role: str, arrays: tuple[Array, ...]) -> None:
     """Write the arrays ``role_0.npy``, ``role_1.npy`` and so on."""
     for index, array in enumerate(arrays):
         np.save(folder / f"{role}_{index}.npy", array)
+
+
+def recipe_of(facts: Mapping[str, Any]) -> Recipe:
+    """The recipe in a job."""
+    ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+    return Recipe(facts["scheme"], facts["operators"], ranges, facts["float_ends"])

@@ -1,9 +1,9 @@
-"""Calibrates and quantizes .tflite files in child processes.
+"""Calibrates and quantizes models in child processes.
 
-    calibration = calibrate(data, samples, inputs)            # once
+    calibration = calibrate(TFLITE, data, samples, inputs)    # once
     results = quantize_with_recipes(calibration, [Recipe()])  # as often as wanted
 
-A list of recipes shares one child, so that one more file costs the time of ai-edge-quantizer only.
+A list of recipes shares one child, so that one more file costs the time of the quantizer only.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import json
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,7 @@ from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import Dataset, ModelInput
 from utvm_deploy.graph.model import Array
-from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
-from utvm_deploy.quantizing.samples import BATCH, Watch
-from utvm_deploy.quantizing.tflite_files import (
+from utvm_deploy.quantizing.child_files import (
     FACTS,
     JOB,
     MODEL,
@@ -39,9 +37,26 @@ from utvm_deploy.quantizing.tflite_files import (
     load_arrays,
     save_arrays,
 )
+from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quantizing.samples import BATCH, Watch
 
-_PACKAGE, _VERSION = "ai-edge-quantizer", "0.10.0"
-_INSTALL = "pip install 'utvm-deploy[quantize]'"
+#: The formats of float models, and the child that quantizes each.
+TFLITE, ONNX = "tflite", "onnx"
+_CHILDREN = {
+    TFLITE: "utvm_deploy.quantizing.tflite_child",
+    ONNX: "utvm_deploy.quantizing.onnx_child",
+}
+# What quantizes a format: packages, and the version if only one will do.
+_NEEDED: Mapping[str, tuple[tuple[str, str | None], ...]] = {
+    TFLITE: (("ai-edge-quantizer", "0.10.0"),),
+    ONNX: (("onnx", None), ("onnxruntime", None)),
+}
+_INSTALL = {
+    TFLITE: "pip install 'utvm-deploy[quantize]'",
+    ONNX: "pip install 'utvm-deploy[onnx]'",
+}
+Inputs: TypeAlias = tuple[ModelInput, ...]
+
 #: The first samples, on which outputs are compared. The reference kernels are slow.
 COMPARED_SAMPLES = 32
 _START_TIMEOUT_S = 120.0
@@ -59,31 +74,43 @@ class RecipeResult:
     outputs: tuple[Array, ...]  # real numbers, for the samples of the calibration
 
 
-def check_installed() -> None:
-    """ModelError if ai-edge-quantizer is missing, or is another version."""
-    try:
-        version = importlib.metadata.version(_PACKAGE)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise ModelError(
-            f"quantizing a .tflite file needs the package {_PACKAGE}: {_INSTALL}"
-        ) from error
-    if version != _VERSION:
-        raise ModelError(
-            f"{_PACKAGE} {version} is installed, but version {_VERSION} is needed: {_INSTALL}"
-        )
+def check_installed(form: str) -> None:
+    """ModelError if a package that quantizes this format is missing, or is another version."""
+    for package, wanted in _NEEDED[form]:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ModelError(
+                f"quantizing .{form} files needs the package {package}: {_INSTALL[form]}"
+            ) from error
+        if wanted not in (None, version):
+            raise ModelError(
+                f"{package} {version} is installed, but version {wanted} is needed: "
+                f"{_INSTALL[form]}"
+            )
+
+
+def prepare_onnx(data: bytes, progress: Progress = no_progress) -> tuple[bytes, Inputs]:
+    """A float ONNX file in the form that is calibrated, and its inputs."""
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        _run(ONNX, "prepare", folder, {}, 0.0, progress)
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
+        return (folder / PREPARED).read_bytes(), inputs
 
 
 def calibrate(
+    form: str,
     data: bytes,
     samples: Dataset,
-    inputs: Sequence[ModelInput],
-    output_names: Sequence[str],
+    inputs: Inputs,
     *,
     declared: Range | None = None,
     compared: int = COMPARED_SAMPLES,
     progress: Progress = no_progress,
 ) -> Calibration:
-    """Run a float .tflite file on all samples, and keep the first ``compared`` with their outputs.
+    """Run a float model on all samples, and keep the first ``compared`` with their outputs.
 
     Raises ModelError for bad samples or weights.
     """
@@ -101,16 +128,17 @@ def calibrate(
             "kept": compared,
             "declared": None if declared is None else (declared.low, declared.high),
         }
-        _run("calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
+        _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         kept = load_arrays(folder, "input", mapped=True)
         return Calibration(
+            form,
             (folder / PREPARED).read_bytes(),
             {name: Range(*one) for name, one in facts["ranges"].items()},
             tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:compared]) for array in kept),
             load_arrays(folder, "output"),
-            tuple(output_names),
+            tuple(facts["outputs"]),
             count,
             tuple(watch.warnings()),
         )
@@ -136,7 +164,7 @@ def quantize_with_recipes(
         job = {"recipes": [_plain(recipe) for recipe in recipes], "exact": is_exact}
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
-        _run("quantize", folder, job, timeout_s, progress)
+        _run(calibration.form, "quantize", folder, job, timeout_s, progress)
         rewritten = json.loads((folder / RESULTS).read_text("utf-8"))
         return tuple(
             RecipeResult(
@@ -153,9 +181,7 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     return {**asdict(recipe), "operators": dict(recipe.operators), "ranges": ranges}
 
 
-def _write_samples(
-    folder: Path, samples: Dataset, inputs: Sequence[ModelInput], watch: Watch
-) -> None:
+def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch) -> None:
     """Write the samples to files, batch by batch, so that they need not fit into memory."""
     count = len(samples)
     maps = [
@@ -179,10 +205,10 @@ def _write_samples(
 
 
 def _run(
-    step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
+    form: str, step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
 ) -> None:
     (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
-    argv = [sys.executable, "-m", "utvm_deploy.quantizing.tflite_child", step, str(folder)]
+    argv = [sys.executable, "-m", _CHILDREN[form], step, str(folder)]
     deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
     # A dry run, too, says what would come out: nothing of the user's is touched.
     start = contextvars.Context().run
@@ -200,7 +226,7 @@ def _run(
     if (folder / REFUSAL).exists():
         raise ModelError((folder / REFUSAL).read_text("utf-8"))
     said = words[-1].strip() if words else "no reason given"
-    raise ModelError(f"LiteRT ended with status {code} in the {step} step ({said})")
+    raise ModelError(f"the quantizer ended with status {code} in the {step} step ({said})")
 
 
 def _follow(stdout: IO[bytes], what: str, deadline: float, progress: Progress) -> bool:

@@ -1,0 +1,141 @@
+"""utvm quantize of float ONNX files: by onnxruntime, then converted to .tflite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from other_formats.onnx_writer import OnnxWriter
+
+import utvm_deploy
+from utvm_deploy.base.errors import DataError, ModelError
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe
+
+pytestmark = pytest.mark.tools
+
+SAMPLES = np.random.default_rng(3).normal(size=(40, 3, 8, 8)).astype(np.float32)
+LEAST_DB = {"int8": 20.0, "int16x8": 35.0}
+
+
+def network(*, dimensions: tuple[int | str, ...] = (1, 3, 8, 8)) -> tuple[OnnxWriter, str]:
+    """Two convolutions, a pool and a dense layer."""
+    w = OnnxWriter(dimensions, seed=2)
+    y = w.add("Relu", w.conv("x", 3, 8, 3, 3, pads=[1, 1, 1, 1]))
+    y = w.add("GlobalAveragePool", w.conv(y, 8, 8, 3, 3))
+    return w, w.add("LeakyRelu", w.add("Gemm", w.add("Flatten", y), w.normal(8, 4)), alpha=0.1)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    w, y = network(dimensions=("batch", 3, 8, 8))
+    return w.save(tmp_path_factory.mktemp("onnx") / "net.onnx", y)
+
+
+@pytest.fixture(scope="module")
+def calibration(path: Path) -> Calibration:
+    return calibrated(path, SAMPLES)[0]
+
+
+@pytest.mark.parametrize("scheme", LEAST_DB)
+def test_the_outputs_are_close_and_the_bytes_are_those_of_the_reference(
+    calibration: Calibration, scheme: str, tmp_path: Path
+) -> None:
+    made = quantize_with_recipe(calibration, Recipe(scheme))
+    (error,) = made.outputs
+    assert error.sqnr_db is not None and error.sqnr_db > LEAST_DB[scheme]
+    assert not made.float_operators
+    made.save(tmp_path / "net.tflite")
+    graph = load_model(tmp_path / "net.tflite")
+    ends = {graph.tensors[number].dtype for number in (*graph.inputs, *graph.outputs)}
+    assert ends == {scheme.removesuffix("x8")}
+    # The shapes are those of the ONNX file.
+    assert graph.tensors[graph.inputs[0]].shape == (1, 3, 8, 8)
+    argv = ["verify", str(tmp_path / "net.tflite"), "--board", "host", "--samples", "2"]
+    assert main(argv) == 0
+
+
+def test_float_ends_stay(calibration: Calibration, tmp_path: Path) -> None:
+    made = quantize_with_recipe(calibration, Recipe(float_ends=True))
+    made.save(tmp_path / "net.tflite")
+    graph = load_model(tmp_path / "net.tflite")
+    ends = {graph.tensors[number].dtype for number in (*graph.inputs, *graph.outputs)}
+    assert ends == {"float32"} and not made.float_operators
+
+
+def test_the_ranges_are_those_of_all_samples(calibration: Calibration) -> None:
+    assert calibration.ranges["x"] == Range(float(SAMPLES.min()), float(SAMPLES.max()))
+    made = quantize_with_recipe(calibration, Recipe(ranges={"x": Range(-1.0, 1.0)}))
+    assert (made.outputs[0].sqnr_db or 0) < LEAST_DB["int8"]
+
+
+def test_an_operator_that_the_recipe_leaves_float_is_listed(calibration: Calibration) -> None:
+    output = next(output for kind, output in calibration.operators if kind == "Gemm")
+    made = quantize_with_recipe(calibration, Recipe(operators={output: "float"}))
+    assert "FULLY_CONNECTED" in [one.kind for one in made.float_operators]
+
+
+def test_two_schemes_in_one_onnx_file_are_refused(calibration: Calibration) -> None:
+    recipe = Recipe(operators={calibration.operators[0][1]: "int16x8"})
+    with pytest.raises(ModelError, match="one scheme for all operators"):
+        quantize_with_recipe(calibration, recipe)
+
+
+def changed(path: Path, folder: Path, change: object) -> Path:
+    model = onnx.load(path)
+    assert callable(change)
+    change(model)
+    onnx.save(model, folder / "changed.onnx")
+    return folder / "changed.onnx"
+
+
+def infinite_weights(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    array = onnx.numpy_helper.to_array(tensor).copy()
+    array.reshape(-1)[0] = np.inf
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+
+
+def half_weights(model: onnx.ModelProto) -> None:
+    for tensor in model.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+
+
+def free_size(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (infinite_weights, "hold infinity; train the model again"),
+        (half_weights, "are float16; convert the model to float32"),
+        (free_size, "input 'x' has a shape that is not fixed"),
+    ],
+)
+def test_bad_files_are_refused(path: Path, tmp_path: Path, change: object, says: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        utvm_deploy.quantize(changed(path, tmp_path, change), SAMPLES)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_quantized_file_and_other_files_are_refused(tmp_path: Path) -> None:
+    w, y = network()
+    with pytest.raises(ModelError, match="it is quantized already"):
+        utvm_deploy.quantize(w.quantized(tmp_path, y), SAMPLES)
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(ModelError, match="it is not an ONNX file"):
+        utvm_deploy.quantize(tmp_path / "text.onnx", SAMPLES)
+    (tmp_path / "net.relax").write_text("no model")
+    with pytest.raises(ModelError, match=r"give a float \.tflite or \.onnx file"):
+        utvm_deploy.quantize(tmp_path / "net.relax", SAMPLES)
+
+
+def test_samples_with_channels_last_are_refused(path: Path) -> None:
+    with pytest.raises(DataError, match=r"axes are in another order \(NCHW or NHWC\?\)"):
+        utvm_deploy.quantize(path, SAMPLES.transpose(0, 2, 3, 1))

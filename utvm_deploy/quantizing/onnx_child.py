@@ -1,0 +1,95 @@
+"""The child process for ONNX files: onnxruntime makes a QDQ file, which is then converted.
+
+model                  ──prepare────▶ prepared, facts.json
+model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
+prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.quantizing import onnx_file, onnx_runtime
+from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.quantizing.child_files import (
+    FACTS,
+    MODEL,
+    PREPARED,
+    RESULTS,
+    load_arrays,
+    recipe_of,
+    save_arrays,
+)
+from utvm_deploy.quantizing.child_main import run_step
+from utvm_deploy.quantizing.facts import Range, Recipe
+from utvm_deploy.quantizing.tflite_calibrate import outputs_of
+from utvm_deploy.quantizing.tflite_clean import clean
+from utvm_deploy.quantizing.tflite_ends import remove_float_ends
+from utvm_deploy.quantizing.tflite_rewrite import Rewriting
+
+
+def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Check and simplify the file, and describe its inputs."""
+    data = (folder / MODEL).read_bytes()
+    facts = {"inputs": onnx_file.input_facts(onnx_file.checked_model(data))}
+    (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Observe a prepared file on the samples."""
+    data = (folder / MODEL).read_bytes()
+    (folder / PREPARED).write_bytes(data)
+    inputs = load_arrays(folder, "input", mapped=True)
+    ranges, outputs, names = onnx_runtime.observe(data, inputs, job["kept"], tell)
+    if job["declared"] is not None:
+        ends = [value.name for value in onnx_file.inputs_of(onnx_file.checked_model(data))]
+        ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
+    facts = {
+        "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
+        "operators": [(kind, output) for kind, output, _ in onnx_file.operators_of(data)],
+        "outputs": names,
+    }
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    save_arrays(folder, "output", outputs)
+
+
+def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Make a file for each recipe, and run it on the samples."""
+    data = (folder / PREPARED).read_bytes()
+    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
+    inputs = load_arrays(folder, "input", mapped=True)
+    results = []
+    for index, facts in enumerate(job["recipes"]):
+        recipe = recipe_of(facts)
+        qdq = onnx_runtime.quantized(data, ranges, inputs, recipe, folder)
+        made, rewritten = _finished(onnx_to_model(qdq), recipe)
+        (folder / f"{index}.tflite").write_bytes(made)
+        save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
+        results.append(rewritten)
+        tell(index + 1, len(job["recipes"]))
+    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+
+
+def _finished(data: bytes, recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
+    """The converted file, with float operators between two quantized tensors as integer ones."""
+    model = schema.read_model(data)
+    # The names of the ONNX file's operators and tensors are lost: only its scheme counts here.
+    rewriting = Rewriting(model, recipe.scheme, {}, Recipe(recipe.scheme))
+    if not recipe.operators:
+        rewriting.run()
+    if not recipe.float_ends:
+        remove_float_ends(model)
+    clean(model)
+    return schema.model_bytes(model), rewriting.rewritten
+
+
+if __name__ == "__main__":
+    steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
+    sys.exit(run_step(steps, *sys.argv[1:]))

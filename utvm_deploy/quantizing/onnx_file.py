@@ -1,0 +1,108 @@
+"""Reads and prepares a float ONNX file for onnxruntime's quantizer; the module that uses onnx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx.shape_inference
+
+from utvm_deploy.base.errors import ModelError, last_words
+
+_HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+def checked_model(data: bytes) -> Any:
+    """The model with a batch of 1; ModelError for one that cannot be quantized."""
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's errors are not of one class across its versions
+        raise ModelError(f"it is not an ONNX file, or is damaged: {last_words(error)}") from error
+    if any("QuantizeLinear" in node.op_type for node in model.graph.node):
+        raise ModelError("it is quantized already; give the float model that it was made of")
+    for tensor in model.graph.initializer:
+        _check_weights(tensor)
+    if not inputs_of(model):
+        raise ModelError("the model has no inputs, or it is not an ONNX file")
+    for value in inputs_of(model):
+        if value.type.tensor_type.elem_type in _HALVES:
+            raise ModelError(f"input '{value.name}' is half-float; convert the model to float32")
+        _fix_batch(value)
+    return model
+
+
+def _check_weights(tensor: Any) -> None:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise ModelError(f"constant '{tensor.name}' is in another file; save the model as one file")
+    if tensor.data_type in _HALVES:
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
+        raise ModelError(f"the weights '{tensor.name}' are {kind}; convert the model to float32")
+    if tensor.data_type == onnx.TensorProto.FLOAT:
+        array = onnx.numpy_helper.to_array(tensor)
+        if not np.isfinite(array).all():
+            what = "NaN" if np.isnan(array).any() else "infinity"
+            raise ModelError(
+                f"the weights '{tensor.name}' hold {what}; train the model again, or repair them"
+            )
+
+
+def _fix_batch(value: Any) -> None:
+    dimensions = value.type.tensor_type.shape.dim
+    if dimensions and not dimensions[0].HasField("dim_value"):
+        dimensions[0].dim_value = 1
+    if not all(one.HasField("dim_value") and one.dim_value > 0 for one in dimensions):
+        raise ModelError(
+            f"input '{value.name}' has a shape that is not fixed; export the model with fixed "
+            "shapes"
+        )
+
+
+def inputs_of(model: Any) -> list[Any]:
+    """The inputs that are not initializers."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in known]
+
+
+def input_facts(model: Any) -> list[tuple[str, list[int], str]]:
+    """Name, shape and numpy's type of each input."""
+    return [
+        (
+            value.name,
+            [int(one.dim_value) for one in value.type.tensor_type.shape.dim],
+            str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+        )
+        for value in inputs_of(model)
+    ]
+
+
+def operators_of(data: bytes) -> list[tuple[str, str, str]]:
+    """Kind, first output and name of each operator."""
+    nodes = onnx.load_model_from_string(data).graph.node
+    return [(node.op_type, node.output[0], node.name) for node in nodes if node.output]
+
+
+def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
+    """The model with every float tensor as an output, and their names."""
+    model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))
+    present = {value.name for value in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output}
+    for value in model.graph.value_info:
+        is_float = value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+        if is_float and value.name in made and value.name not in present:
+            model.graph.output.append(value)
+    made_bytes: bytes = model.SerializeToString()
+    return made_bytes, [value.name for value in model.graph.output]
+
+
+def named_nodes(data: bytes) -> bytes:
+    """The model with a name for each operator: operators are left out by their names."""
+    model = onnx.load_model_from_string(data)
+    taken = set()
+    for index, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}_{index}"
+        taken.add(node.name)
+    made: bytes = model.SerializeToString()
+    return made
