@@ -26,10 +26,10 @@ import utvm_deploy
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Tensor
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.quantizing.child_steps import quantize_with_recipes
 from utvm_deploy.quantizing.facts import FLOAT, Recipe
 from utvm_deploy.quantizing.model_steps import calibrated
 from utvm_deploy.quantizing.sqnr import output_errors
-from utvm_deploy.quantizing.tflite_parent import quantize_with_recipes
 
 Array = npt.NDArray[np.generic]
 SCHEMES = ("int8", "int16x8")
