@@ -7,13 +7,17 @@ Without data, smooth random inputs between LOW and HIGH take their place, other 
 than for the comparison. They show the error of quantizing, and not how good a model is.
 
 Prints a row for each model and form: accuracy or R2 where there are labels or targets, how often
-the largest output is the same as of float32, and SQNR. With --board, the answers of the device are
-compared with those of the reference kernels, byte for byte.
+the largest output is the same as of float32, and SQNR. With --board, there is a mixed form, too.
+The device's answers are compared with those of the reference kernels, byte for byte, and the model
+is profiled there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -37,6 +41,7 @@ CALIBRATION, COMPARED = 200, 100
 #: SQNR that outputs should have at least, in dB; layers are named where it is less.
 FLOORS = {"int8": 20.0, "int16x8": 35.0}
 NAMED = 3
+TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +125,22 @@ def sqnr_of(found: Array, exact: Array) -> float:
     return float(10 * np.log10(np.square(exact).sum() / noise)) if noise else float("inf")
 
 
+def utvm(*arguments: str) -> str:
+    """What the command prints on stdout."""
+    command = [sys.executable, "-m", "utvm_deploy", *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    return done.stdout
+
+
+def write_quantized(path: Path, data: Data, form: str, board: str | None, target: Path) -> None:
+    """Quantize a model file to a form, as its user does."""
+    samples = target.with_suffix(".npz")
+    np.savez(samples, inputs=data.calibration)
+    options = ["--board", board] if form == "mixed" and board is not None else []
+    line = ["quantize", str(path), "--data", str(samples), "--scheme", form, *options]
+    utvm(*line, "-o", str(target))
+
+
 def on_board(path: Path, graph: Graph, inputs: Array, outputs: Array, board: str) -> str:
     """Whether the device answers the same bytes."""
     with utvm_deploy.connect(board) as device:
@@ -129,7 +150,8 @@ def on_board(path: Path, graph: Graph, inputs: Array, outputs: Array, board: str
             np.array_equal(np.asarray(model(x.reshape(shape))).ravel(), y.ravel())
             for x, y in zip(inputs, outputs, strict=True)
         )
-    return f"{same} of {len(inputs)} equal"
+    total = json.loads(utvm("profile", str(path), "--board", board, "--json", "--no-store"))
+    return f"{same} of {len(inputs)} | {total['ticks']:,}"
 
 
 def costly_layers(path: Path, graph: Graph, calibration: Array, scheme: str) -> str:
@@ -161,12 +183,11 @@ def rows(spec: str, board: str | None, folder: Path) -> list[str]:
     graph = load_model(path)
     data = data_of(parts, graph.tensors[graph.inputs[0]].shape[1:])
     exact = None
-    for form in ("float32", *SCHEMES):
+    for form in ("float32", *SCHEMES, *(("mixed",) if board is not None else ())):
         start = time.monotonic()
         if form != "float32":
-            made = utvm_deploy.quantize(path, data.calibration, scheme=form)
             path = folder / f"{Path(name).stem}_{form}.tflite"
-            made.save(path)
+            write_quantized(Path(name), data, form, board, path)
             graph = load_model(path)
         took = f"{time.monotonic() - start:.1f} s" if form != "float32" else ""
         source, sink = graph.tensors[graph.inputs[0]], graph.tensors[graph.outputs[0]]
@@ -193,7 +214,7 @@ def main() -> None:
     parser.add_argument("--board")
     args = parser.parse_args()
     head = ["model", "form", "accuracy", "as float32", "SQNR", "seconds", "bytes"]
-    head += [] if args.board is None else [args.board]
+    head += [] if args.board is None else [f"equal on {args.board}", "ticks"]
     print("| " + " | ".join(head) + " |")
     print("|---|---|" + "--:|" * (len(head) - 2))
     with tempfile.TemporaryDirectory() as folder:
