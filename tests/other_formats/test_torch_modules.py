@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,24 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UtvmError
-from utvm_deploy.device import Device
+from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.torch import explain
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 torch = pytest.importorskip(
     "torch",
-    reason="PyTorch is not installed; pytorch.org has CPU builds, which these tests use",
+    reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
 pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
-from torch_modules import MODULES, module_named  # noqa: E402
+from torch_modules import MODULES, Mixed, module_named  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
 #: A seeded few of all, with each kind of layer: the whole runs under -m soak.
 FEW = ("gru", "residual", "attention", "decoder")
 
@@ -209,3 +219,131 @@ def test_dead_channels_keep_a_sane_scale(tmp_path: Path) -> None:
     quantized.save(tmp_path / "dead.tflite")
     (y,) = run_reference(tmp_path / "dead.tflite", [[data[:1].numpy()]]).outputs[0]
     assert abs(float(y[0, 1]) - 0.9) < 0.02
+
+
+@pytest.fixture
+def backend_name(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The backend, found as torch.compile finds that of an installed package."""
+    from torch._dynamo.backends import registry
+
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        group = tomllib.load(file)["project"]["entry-points"]["torch_dynamo_backends"]
+    ((name, value),) = group.items()
+    torch._dynamo.list_backends()  # fills the table
+    entry = metadata.EntryPoint(name, value, "torch_dynamo_backends")
+    monkeypatch.setitem(registry._BACKENDS, name, entry)
+    torch._dynamo.reset()
+    return str(name)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the first inputs of all runs of models on devices."""
+    found: list[tuple[int, ...]] = []
+    run = DeviceModel.run
+
+    def spied(self: DeviceModel, inputs: Any) -> Any:
+        found.append(tuple(inputs[0].shape))
+        return run(self, inputs)
+
+    monkeypatch.setattr(DeviceModel, "run", spied)
+    return found
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_the_backend_runs_the_largest_partition(
+    backend_name: str, host: Device, runs: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    module = Mixed().eval()
+    compiled = torch.compile(module, backend=backend_name, options={"device": host})
+    with torch.no_grad():
+        # Dynamo captures a graph for each of the first sizes of the batch; they share the device.
+        for count in (1, 1, 3, 5, 1):
+            x = torch.randn(count, 4)
+            torch.testing.assert_close(compiled(x), module(x), atol=1e-5, rtol=1e-4)
+    # The first sample of each graph runs in eager; a batch runs sample by sample.
+    assert set(runs) == {(1, 4)} and len(runs) >= 1 + 2 + 4 + 1
+    assert "no kernel: linalg_inv" in caplog.text
+    with pytest.raises(ModelError, match=r"computes no gradients; .*torch\.no_grad"):
+        compiled(torch.randn(1, 4))
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_the_backend_calibrates_on_its_first_calls(
+    backend_name: str, host: Device, runs: list[Any]
+) -> None:
+    module, shape = module_named("residual")
+    options = {"device": host, "scheme": "int8", "calibrate": 4}
+    compiled = torch.compile(module, backend=backend_name, options=options)
+    torch.manual_seed(1)
+    data = [torch.randn(shape) for _ in range(4)]
+    with torch.no_grad():
+        for x in data:
+            assert torch.equal(compiled(x), module(x))
+        assert not runs
+        noise = sum(float(((compiled(x) - module(x)) ** 2).sum()) for x in data)
+        power = sum(float((module(x) ** 2).sum()) for x in data)
+    assert len(runs) == 4
+    assert 10 * math.log10(power / noise) > 20
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_the_backend_takes_what_pt2e_quantized(
+    backend_name: str, host: Device, runs: list[Any]
+) -> None:
+    data = torch.randn(32, 4)
+    quantized = utvm_deploy.quantize(torch.nn.Linear(4, 2).eval(), data)
+    module = quantized.program.module()
+    compiled = torch.compile(module, backend=backend_name, options={"device": host})
+    with torch.no_grad():
+        for _ in range(2):
+            y = compiled(data[:1])
+        torch.testing.assert_close(y, module(data[:1]), atol=0.05, rtol=0)
+    assert runs
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "give the board"),
+        ({"boards": "host"}, "no option 'boards'"),
+        ({"board": "host", "scheme": "int4"}, "'int4' is not a scheme"),
+        ({"board": "host", "calibrate": 0}, "calibrate is 0"),
+    ],
+)
+def test_options_of_the_backend_are_checked(options: Any, told: str) -> None:
+    from utvm_deploy.torch.options import checked_options
+
+    with pytest.raises(UtvmError, match=told):
+        checked_options(options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("scheme", ["float", "int8"])
+def test_explain_shows_the_partitions(scheme: str) -> None:
+    told = explain(Mixed().eval(), torch.zeros(1, 4), scheme=scheme)
+    assert told.board is not None and {"linear", "relu"} <= set(told.board.operators)
+    assert "linalg_inv" in told.eager
+    assert "eager, because there is no kernel: " in str(told)
+    whole = explain(torch.nn.Linear(4, 2), (torch.zeros(1, 4),), scheme=scheme)
+    assert str(whole) == "on the board: 1 operator (linear)"
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_the_lines_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "guides" / "pytorch.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    from utvm_deploy.torch.backend import backend
+
+    # An installed package has its name in a table; a checkout may have an older one.
+    names: dict[str, Any] = {"utvm": backend}
+    for block in blocks:
+        exec(block.replace('backend="utvm"', "backend=utvm"), names)
+    assert "on the board: 3 operators (2 linear, relu)" in capsys.readouterr().out
+    assert names["y"].shape == (1, 4) and (tmp_path / "model.tflite").exists()

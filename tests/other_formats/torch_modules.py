@@ -88,6 +88,19 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
+class Mixed(nn.Module):
+    """In its middle is an operator without a kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        inverse = torch.linalg.inv(torch.diag_embed(self.body(x) + 1))
+        return self.head(inverse.sum(-1))
+
+
 def _seen(module: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     """The module in evaluation; its batch norms have seen some data."""
     module.train()

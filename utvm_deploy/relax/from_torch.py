@@ -46,3 +46,11 @@ def _prepared(program: Any) -> Any:
         node.replace_all_uses_with(one)
         core.graph.erase_node(node)
     return core
+
+
+def importable_names() -> frozenset[str]:
+    """ATen's names of the operators that TVM's importer knows."""
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    known = ExportedProgramImporter().create_convert_map()
+    return frozenset(name.partition(".")[0] for name in known)

@@ -1,0 +1,196 @@
+"""The backend "utvm" of ``torch.compile``: the largest partition on a board, the rest in eager.
+
+    Dynamo's graph ──bind──▶ ATen graph ──split──▶ partition ──compile──▶ model on a device
+
+Nothing is compiled before the first call, because only a call has tensors of known shapes.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.frontend.torch_export import is_quantized, load_torch
+from utvm_deploy.quantizing.facts import FLOAT
+from utvm_deploy.quantizing.torch_module import quantize_module
+from utvm_deploy.torch.binding import Bound, bound
+from utvm_deploy.torch.in_memory import graph_of_torch
+from utvm_deploy.torch.options import Options, Place, checked_options, place_of
+from utvm_deploy.torch.partitions import Splitter, kinds_text
+
+_log = logging.getLogger(__name__)
+
+
+def backend(
+    graph: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """What ``torch.compile(model, backend="utvm", options={"board": ...})`` calls."""
+    load_torch()
+    return _Graph(graph, checked_options(options))
+
+
+@dataclass(eq=False)
+class _Built:
+    """A graph for inputs of certain shapes; the partition is replaced when it is on the device."""
+
+    module: Any  # the graph with the partition as a submodule
+    partition: str  # the name of the submodule
+    eager: Any  # the submodule as PyTorch runs it
+    inner: Any  # the partition by itself, on tensors that are not constants
+    takes: tuple[int, ...]  # which of its arguments these are
+    samples: list[tuple[Any, ...]] = field(default_factory=list)
+    is_loaded: bool = False
+
+
+class _Graph:
+    """A graph that Dynamo captured."""
+
+    def __init__(self, graph: Any, options: Options) -> None:
+        self.graph = graph
+        self.options = options
+        self._built: _Built | None = None
+        self._shapes: list[Any] = []
+        self._place: Place | None = None  # kept: the last graph that goes closes the device
+
+    def __call__(self, *arguments: Any) -> Any:
+        import torch
+
+        tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
+        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+            raise ModelError(
+                "the backend utvm computes no gradients; call the model under torch.no_grad()"
+            )
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+            module, users = bound(self.graph, arguments)
+            rows = _rows(module, users)
+            made = [self._one(module, row) for row in rows]
+        if len(made) == 1:
+            return made[0]
+        return tuple(torch.cat(parts) for parts in zip(*made, strict=True))
+
+    def _one(self, module: Any, users: tuple[Any, ...]) -> Any:
+        shapes = [tuple(one.shape) for one in users]
+        if self._built is None:
+            self._built, self._shapes = self._build(module, users), shapes
+        if self._built is None or shapes != self._shapes:
+            if shapes != self._shapes:
+                _log.warning("inputs of %s run in eager: the board has %s", shapes, self._shapes)
+            return module(*users)
+        built = self._built
+        made = built.module(*users)
+        if not built.is_loaded and len(built.samples) >= self._wanted(built):
+            self._load(built)
+        return made
+
+    def _wanted(self, built: _Built) -> int:
+        return 1 if self.options.scheme == FLOAT else self.options.calibrate
+
+    def _build(self, module: Any, users: tuple[Any, ...]) -> _Built | None:
+        import torch
+
+        aten = torch.export.export(module, users).module(check_guards=False)
+        splitter = Splitter(aten, self.options.scheme)
+        told = splitter.explanation()
+        if told.board is None:
+            _log.warning("no operator can run on a board: %s", kinds_text(told.eager))
+            return None
+        if told.eager or told.others:
+            _log.warning("%s", str(told).replace("\n", "; "))
+        split, name = splitter.split(0)
+        node = next(n for n in split.graph.nodes if n.op == "call_module" and n.target == name)
+        constants = {
+            position: _attribute(split, source.target)
+            for position, source in enumerate(node.args)
+            if source.op == "get_attr"
+        }
+        takes = tuple(p for p in range(len(node.args)) if p not in constants)
+        partition = split.get_submodule(name)
+        built = _Built(split, name, partition, Bound(partition, constants, len(node.args)), takes)
+        setattr(split, name, _recorder(built, partition))
+        return built
+
+    def _load(self, built: _Built) -> None:
+        """Put the partition on the device; from the next call on, it runs there."""
+        try:
+            self._compile_and_load(built)
+        except ModelError as exc:
+            _log.warning("everything runs in eager: %s", exc)
+            setattr(built.module, built.partition, built.eager)
+        built.is_loaded = True
+        built.samples.clear()
+
+    def _compile_and_load(self, built: _Built) -> None:
+        import torch
+
+        example, scheme, board = built.samples[0], self.options.scheme, self.options.board
+        program = torch.export.export(built.inner, example)
+        name = "partition"
+        if scheme != FLOAT and not is_quantized(program):
+            made = quantize_module(
+                built.inner, built.samples, scheme=scheme, example_inputs=example, name=name
+            )
+            graph = load_bytes(made.data, name)
+        else:
+            graph = graph_of_torch(program, None, name)
+        compiled = compile_model(graph, board, name=name)
+        self._place = place_of(self.options)
+        setattr(built.module, built.partition, _on_device(self._place, compiled, built.takes))
+
+
+def _rows(module: Any, users: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The inputs sample by sample, if the graph computes each by itself; else all at once."""
+    import torch
+
+    sizes = {one.shape[0] if one.ndim else 0 for one in users}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    if size < 2:
+        return [users]
+    rows = [tuple(one[number : number + 1] for one in users) for number in range(size)]
+    try:
+        whole, single = module(*users), module(*rows[-1])
+        is_apart = all(
+            len(one) == size and torch.allclose(one[-1:], other, rtol=1e-3, atol=1e-5)
+            for one, other in zip(whole, single, strict=True)
+        )
+    except (RuntimeError, TypeError):  # such as a shape that is fixed in the graph
+        return [users]
+    return rows if is_apart else [users]
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _recorder(built: _Built, partition: Any) -> Any:
+    import torch
+
+    class Recorder(torch.nn.Module):  # type: ignore[misc]
+        """Runs the partition in eager, and keeps its inputs."""
+
+        def forward(self, *arguments: Any) -> Any:
+            built.samples.append(tuple(arguments[p].detach().clone() for p in built.takes))
+            return partition(*arguments)
+
+    return Recorder()
+
+
+def _on_device(place: Place, compiled: CompiledModel, takes: tuple[int, ...]) -> Any:
+    import torch
+
+    class OnDevice(torch.nn.Module):  # type: ignore[misc]
+        """Runs the partition on the device."""
+
+        def forward(self, *arguments: Any) -> Any:
+            return place.model(compiled)(*(arguments[p] for p in takes))
+
+    return OnDevice()
