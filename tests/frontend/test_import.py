@@ -48,7 +48,7 @@ COMPARED_AS_KERNELS = {
         "SQUARED_DIFFERENCE",
         "SUM",
     ),
-    *("TILE", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
+    *("TILE", "TOPK_V2", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
 }
 SHARED = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 

@@ -221,12 +221,14 @@ def every_other(m: ModelWriter) -> None:
     on, off = (m.constant(np.array(value, np.int8), 0.01) for value in (100, -3))
     marks = m.tensor((3, 4, 6), "int8", 0.01, 0)
     m.operator("ONE_HOT", [most, *ints(4), on, off], [marks], ("OneHotOptions", {"Axis": 1}))
+    largest, places = m.tensor((3, 6, 2), "int8", 0.01, 0), m.tensor((3, 6, 2), "int32")
+    m.operator("TOPK_V2", [z, *ints(2)], [largest, places], ("TopKV2Options", {}))
     options = ("ConcatenationOptions", {"Axis": 0})
     flat = [
         m.node("RESHAPE", [y, *ints([-1])], (n,), ("ReshapeOptions", {}))
-        for y, n in ((z, 54), (rows, 72), (marks, 72))
+        for y, n in ((z, 54), (rows, 72), (marks, 72), (largest, 36))
     ]
-    m.output(m.node("CONCATENATION", flat, (198,), options))
+    m.output(m.node("CONCATENATION", flat, (234,), options))
 
 
 def every_state(m: ModelWriter) -> None:

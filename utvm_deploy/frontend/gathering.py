@@ -1,9 +1,10 @@
-"""Importing what takes elements or rows by their positions, and ONE_HOT, which marks positions."""
+"""Importing what takes elements by their positions, or finds or marks positions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from utvm_deploy.frontend.layout import ends, taken
 from utvm_deploy.frontend.operands import axis_of, made, movable, parameter, scalar_parameter
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, MOVED_OR_TRUE, SupportedOperator
-from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, Shape
+from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, Shape, TopPositions
 from utvm_deploy.graph.model import Array, Operator, Tensor
 
 
@@ -91,6 +92,33 @@ def _gathered(op: SourceOperator, source: int, indices: int, attributes: Gather)
     return made(op, (op.inputs[source], op.inputs[indices]), attributes)
 
 
+def import_top(op: SourceOperator) -> tuple[Operator, Operator]:
+    """TOPK_V2 of constant count: the positions, and a GATHER of the elements there."""
+    x = movable(op, op.input(0))
+    if len(op.outputs) != _TOP_OUTPUTS:
+        raise op.damaged(f"it has {len(op.outputs)} outputs instead of {_TOP_OUTPUTS}")
+    if not x.shape:
+        raise op.damaged(f"its input '{x.name}' is a single number; it works on rows")
+    values, positions = (op.tensors[number] for number in op.outputs)
+    if positions.dtype != "int32":
+        raise op.unsupported(
+            f"its positions '{positions.name}' are {positions.dtype}; only int32 is supported"
+        )
+    if (values.dtype, values.quantization) != (x.dtype, x.quantization):
+        raise op.unsupported(
+            f"its values '{values.name}' differ from '{x.name}' in type or quantization; they "
+            "must be equal"
+        )
+    count, last = scalar_parameter(op, 1, "k"), len(x.shape) - 1
+    if not 1 <= count <= x.shape[last]:
+        raise op.damaged(f"its k is {count}, but its rows have {x.shape[last]} elements")
+    found = replace(made(op, op.inputs[:1], TopPositions(count)), outputs=op.outputs[1:])
+    taken_there = Operator(
+        "GATHER", (op.inputs[0], op.outputs[1]), op.outputs[:1], Gather(last, last), (op.index,)
+    )
+    return found, taken_there
+
+
 def import_gather_nd(op: SourceOperator) -> Operator:
     """GATHER_ND: what constant places hold, each of them one number for every leading dimension."""
     x, _ = ends(op)
@@ -113,6 +141,8 @@ def _of_rows(op: SourceOperator, leading: int, rows: Array, shape: Shape) -> Ope
     return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), tuple(shape)))
 
 
+#: TOPK_V2 makes values and positions.
+_TOP_OUTPUTS = 2
 #: Types of what ONE_HOT makes; the reference has no int16.
 _MARKED = ("int8", "uint8", "int32", "int64", "float32", "bool")
 
@@ -132,5 +162,10 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "GATHER_ND": SupportedOperator(import_gather_nd, MOVED, "constant indices"),
     "ONE_HOT": SupportedOperator(
         import_one_hot, _MARKED, "constant depth; indices of int32 or int64"
+    ),
+    "TOPK_V2": SupportedOperator(
+        import_top,
+        MOVED,
+        f"constant k; positions of int32; what is not a number comes last; {EQUAL}",
     ),
 }

@@ -26,7 +26,6 @@ SUGGESTIONS: Mapping[str, str] = {
     "SQUARE": "multiply the tensor by itself instead",
     "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",
     "POW": _MULTIPLY,
-    "TOPK_V2": "sort the outputs in your own code",
     "NON_MAX_SUPPRESSION_V4": _HOST,
     "NON_MAX_SUPPRESSION_V5": _HOST,
     "IF": _CONTROL,

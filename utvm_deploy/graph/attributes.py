@@ -325,6 +325,16 @@ class OneHot(OfMixedTypes):
 
 
 @dataclass(frozen=True)
+class TopPositions(OfMixedTypes):
+    """TOPK_V2: the positions of the ``count`` largest elements along the last dimension.
+
+    The largest stands first; of equal elements, the first one does.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True)
 class Concatenation(OfOneType):
     """CONCATENATION along ``axis``; PACK, which ``stacks``, makes that dimension."""
 
@@ -425,6 +435,7 @@ Attributes: TypeAlias = (
     | Rearrange
     | Gather
     | OneHot
+    | TopPositions
     | Concatenation
     | Softmax
     | LogSoftmax

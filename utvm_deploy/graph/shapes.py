@@ -32,6 +32,7 @@ from utvm_deploy.graph.attributes import (
     Shape,
     Sum,
     Svdf,
+    TopPositions,
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -272,6 +273,11 @@ def _one_hot(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((*positions[: a.axis], a.depth, *positions[a.axis :]),)
 
 
+def _top_positions(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    shape = input_tensor(graph, operator, 0).shape
+    return ((*shape[:-1], attributes_of(operator, TopPositions).count),)
+
+
 def _concatenation(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a = attributes_of(operator, Concatenation)
     shapes = [input_tensor(graph, operator, i).shape for i in range(len(operator.inputs))]
@@ -367,6 +373,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "SUM": _reduced,
     "SVDF": _svdf,
     "TILE": _rearrange,
+    "TOPK_V2": _top_positions,
     "TRANSPOSE": _rearrange,
     "TRANSPOSE_CONV": _transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,

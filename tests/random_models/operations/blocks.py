@@ -128,6 +128,23 @@ def _propose_one_hot(scope: Scope, x: Ref) -> Step:
     return Step("ONE_HOT", (x,), attributes, draw.seed())
 
 
+def _top(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x, count = m.tensors[inputs[0]], number(step, "count")
+    if not 1 <= count <= x.shape[-1]:
+        raise ValueError(f"{count} of {x.shape}")
+    shape = (*x.shape[:-1], count)
+    values = m.tensor(shape, x.dtype, x.scales or None, x.zero_points or 0)
+    positions = m.tensor(shape, "int32")
+    operands = [inputs[0], *_constants(m, count)]
+    m.operator("TOPK_V2", operands, [values, positions], ("TopKV2Options", {}))
+    return values, positions
+
+
+def _propose_top(scope: Scope, x: Ref) -> Step:
+    extent = scope.spec(x).shape[-1]
+    return Step("TOPK_V2", (x,), {"count": scope.draw.between(1, min(extent, 9))})
+
+
 def _margins(step: Step) -> list[list[int]]:
     pairs = zip(numbers(step, "before"), numbers(step, "after"), strict=True)
     return [[before, after] for before, after in pairs]
@@ -217,6 +234,12 @@ OPERATIONS = {
         _propose_one_hot,
         lambda spec: len(spec.shape) > 1 and spec.dtype == "int8",
         lambda draw: draw.shape(draw.between(2, 4)),
+    ),
+    "TOPK_V2": Operation(
+        _top,
+        _propose_top,
+        lambda spec: len(spec.shape) > 0,
+        lambda draw: draw.shape(draw.between(1, 4)),
     ),
     "GATHER_ND": Operation(_gather_nd, _propose_gather_nd),
     "SPACE_TO_BATCH_ND": Operation(
