@@ -71,6 +71,8 @@ def test_the_ranges_are_those_of_all_samples(calibration: Calibration) -> None:
     assert calibration.ranges["x"] == Range(float(SAMPLES.min()), float(SAMPLES.max()))
     made = quantize_with_recipe(calibration, Recipe(ranges={"x": Range(-1.0, 1.0)}))
     assert (made.outputs[0].sqnr_db or 0) < LEAST_DB["int8"]
+    (warning,) = made.warnings
+    assert "below 20 dB; --sensitivity shows which layers cause it" in warning
 
 
 def test_an_operator_that_the_recipe_leaves_float_is_listed(calibration: Calibration) -> None:

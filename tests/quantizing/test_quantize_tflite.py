@@ -82,7 +82,7 @@ def test_a_declared_range_replaces_that_of_the_samples(tmp_path: Path) -> None:
     graph = load_model(tmp_path / "digits.tflite")
     known = graph.tensors[graph.inputs[0]].quantization
     assert known is not None and known.scale == pytest.approx(0.5 / 255)
-    (warning,) = made.warnings
+    warning, *_ = made.warnings
     assert "200 of 200 samples" in warning and "declared range 0 to 0.5: from 0 to 1" in warning
 
 

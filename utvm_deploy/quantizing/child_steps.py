@@ -8,6 +8,7 @@ A list of recipes shares one child, so that one more file costs the time of the 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import importlib.metadata
 import json
@@ -184,24 +185,29 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch) -> None:
     """Write the samples to files, batch by batch, so that they need not fit into memory."""
     count = len(samples)
-    maps = [
-        np.lib.format.open_memmap(
-            folder / f"input_{index}.npy", "w+", np.dtype(one.dtype), (count, *one.shape)
-        )
-        for index, one in enumerate(inputs)
-    ]
-    for start in range(0, count, BATCH):
-        arrays = samples.batch(start, start + BATCH)
-        watch.see(arrays)
-        for target, array, one in zip(maps, arrays, inputs, strict=True):
-            if one.dtype != "float32" and array.dtype.kind == "f":
-                raise DataError(
-                    f"input {one.name!r} of the model takes {one.dtype}, and the data "
-                    f"{samples.origin} are floats; convert them with astype({one.dtype!r})"
-                )
-            target[start : start + len(array)] = array
-    for target in maps:
-        target.flush()
+    with contextlib.ExitStack() as stack:
+        # Written and not mapped: on a full disk, a write to mapped memory would kill this process.
+        files = [
+            stack.enter_context((folder / f"input_{index}.npy").open("wb"))
+            for index, _ in enumerate(inputs)
+        ]
+        for file, one in zip(files, inputs, strict=True):
+            header = {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(one.dtype)),
+                "fortran_order": False,
+                "shape": (count, *one.shape),
+            }
+            np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, count, BATCH):
+            arrays = samples.batch(start, start + BATCH)
+            watch.see(arrays)
+            for file, array, one in zip(files, arrays, inputs, strict=True):
+                if one.dtype != "float32" and array.dtype.kind == "f":
+                    raise DataError(
+                        f"input {one.name!r} of the model takes {one.dtype}, and the data "
+                        f"{samples.origin} are floats; convert them with astype({one.dtype!r})"
+                    )
+                file.write(array.astype(one.dtype).tobytes())
 
 
 def _run(

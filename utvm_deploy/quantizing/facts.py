@@ -15,6 +15,9 @@ SCHEMES = (INT8, INT16X8)
 #: The type of activations.
 DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
+#: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
+LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0}
+
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
+from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
@@ -28,9 +28,11 @@ from utvm_deploy.quantizing.child_steps import (
 )
 from utvm_deploy.quantizing.facts import (
     INT8,
+    LEAST_SQNR_DB,
     SCHEMES,
     Calibration,
     FloatOperator,
+    OutputError,
     QuantizedModel,
     Range,
     Recipe,
@@ -133,17 +135,28 @@ def quantize_with_recipe(
     (result,) = quantize_with_recipes(calibration, [recipe], progress=progress)
     graph = _read_back(result, name)
     names = [short_name(one) for one in calibration.output_names]
+    outputs = tuple(output_errors(names, calibration.outputs, result.outputs))
     return QuantizedModel(
         result.data,
         recipe.scheme,
         calibration,
         tuple(float_operators(graph)),
         tuple(kind for kind, _ in result.rewritten),
-        tuple(output_errors(names, calibration.outputs, result.outputs)),
+        outputs,
         len(calibration.outputs[0]),
         len(calibration.model) if float_bytes is None else float_bytes,
-        calibration.warnings,
+        (*calibration.warnings, *_large_errors(outputs, recipe.scheme)),
     )
+
+
+def _large_errors(outputs: Sequence[OutputError], scheme: str) -> Iterator[str]:
+    least = LEAST_SQNR_DB[scheme]
+    for one in outputs:
+        if one.sqnr_db is not None and one.sqnr_db < least:
+            yield (
+                f"output {one.name!r} has an SQNR of {one.sqnr_db:.1f} dB, below {least:g} dB; "
+                "--sensitivity shows which layers cause it"
+            )
 
 
 def float_operators(graph: Graph) -> Sequence[FloatOperator]:
@@ -162,6 +175,6 @@ def _read_back(result: RecipeResult, name: str) -> Graph:
         path.write_bytes(result.data)
         try:
             return load_model(path)
-        except UnsupportedOperator as error:
+        except ModelError as error:
             text = str(error).removeprefix(f"{path}: ")
             raise ModelError(f"the quantized model cannot be compiled: {text}") from error
