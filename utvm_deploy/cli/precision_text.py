@@ -14,7 +14,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed
 from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS
-from utvm_deploy.quantizing.facts import INT8, INT16X8
+from utvm_deploy.quantizing.facts import INT8, INT16X8, MIN_MAX
 
 MIXED = "mixed"
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -54,6 +54,8 @@ def check_precision(args: argparse.Namespace) -> None:
     ]
     if given and args.scheme != MIXED:
         raise UsageError(f"{given[0]} goes with --scheme {MIXED}")
+    if args.clipping != MIN_MAX and args.scheme == MIXED:
+        raise UsageError("--scheme mixed takes the observed ranges; leave --clipping out")
     if budgets_of(args).are_set and args.board is None:
         raise UsageError("a budget is measured on a board; give --board, too")
 

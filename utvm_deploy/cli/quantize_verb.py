@@ -23,7 +23,14 @@ from utvm_deploy.cli.precision_text import (
 )
 from utvm_deploy.precision.facts import LayerSensitivity, Mixed
 from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, sensitivities
-from utvm_deploy.quantizing.facts import INT8, SCHEMES, QuantizedModel
+from utvm_deploy.quantizing.facts import (
+    AUTO,
+    CLIPPINGS,
+    INT8,
+    MIN_MAX,
+    SCHEMES,
+    QuantizedModel,
+)
 from utvm_deploy.quantizing.model_steps import quantize_model
 
 #: Operators are counted by their kind; this many kinds are named.
@@ -49,6 +56,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         default=INT8,
         help="int8; int16x8: int16 activations and int8 weights; or mixed: one of them for each "
         "layer; default: int8",
+    )
+    parser.add_argument(
+        "--clipping",
+        choices=(*CLIPPINGS, AUTO),
+        default=MIN_MAX,
+        help="ranges of tensors: as observed (min-max), without the outermost elements "
+        "(percentile), with the least mean square error (mse), or the best of them (auto); "
+        "default: min-max",
     )
     parser.add_argument(
         "--input-range",
@@ -124,7 +139,14 @@ def _quantized(
         rows: tuple[LayerSensitivity, ...] = ()
         if args.sensitivity:
             rows = sensitivities(args.model, args.data, board=board, progress=progress, **same).rows
-        made = quantize_model(args.model, args.data, scheme=args.scheme, progress=progress, **same)
+        made = quantize_model(
+            args.model,
+            args.data,
+            scheme=args.scheme,
+            clipping=args.clipping,
+            progress=progress,
+            **same,
+        )
         return made, rows, None
 
 
@@ -141,6 +163,12 @@ def _range(text: str) -> tuple[float, float]:
 def _report(made: QuantizedModel, out: Output) -> None:
     for warning in made.warnings:
         out.line(f"! {warning}")
+    if made.clippings:
+        told = ", ".join(
+            f"{name} {'no error' if value is None else f'{value:.1f} dB'}"
+            for name, value in made.clippings.items()
+        )
+        out.line(f"ranges: {made.clipping} (SQNR of the worst output: {told})")
     if made.rewritten:
         out.line(f"quantized by our own rewriting: {_counted(made.rewritten)}")
     if made.float_operators:
@@ -177,4 +205,6 @@ def _facts(made: QuantizedModel) -> dict[str, Any]:
         "rewritten": list(made.rewritten),
         "outputs": [asdict(one) for one in made.outputs],
         "warnings": list(made.warnings),
+        "clipping": made.clipping,
+        "clippings": dict(made.clippings),
     }

@@ -132,13 +132,11 @@ def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
             int(value.zero_points.reshape(-1)[0]),
             str(value.data.dtype),
         )
-    if value.data.size != 1:
-        raise job.node.unsupported("its constant is not quantized; quantize it to int8")
-    real = float(value.data.reshape(-1)[0])
-    # One number is exact at the end of the range.
-    most = job.scale.limits[1]
-    scale = Scale(float(np.float32(abs(real) / most)) or 1.0, 0, job.scale.dtype)
-    return np.full(value.data.shape, int(np.sign(real)) * most), scale
+    # One number is exact at the end of the range; of several, the largest is.
+    real = np.asarray(value.data, np.float64)
+    largest = float(np.abs(real).max(initial=0.0))
+    scale = Scale(float(np.float32(largest / job.scale.limits[1])) or 1.0, 0, job.scale.dtype)
+    return in_steps(real, scale), scale
 
 
 #: An activation's type -> the bits of a bias besides its sign. Sums of int16 products have 48 bits

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
@@ -53,7 +53,15 @@ def sensitivities(
     input_range: tuple[float, float] | None = None,
     progress: Progress = no_progress,
 ) -> Sensitivities:
-    """What quantizing each layer alone costs; with a board, what it takes there, too."""
+    """What quantizing each layer alone costs; with a board, what it takes there, too.
+
+    Raises ModelError for an ONNX file, whose operators are quantized together.
+    """
+    if path.suffix.lower() == ".onnx":
+        raise ModelError(
+            f"{path}: layers are quantized one by one in .tflite files only; leave --sensitivity "
+            "and --scheme mixed out"
+        )
     labels = labels_of(path, data)
     count = COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
     calibration, size = calibrated(

@@ -32,4 +32,6 @@ def save_arrays(folder: Path, role: str, arrays: tuple[Array, ...]) -> None:
 def recipe_of(facts: Mapping[str, Any]) -> Recipe:
     """The recipe in a job."""
     ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
-    return Recipe(facts["scheme"], facts["operators"], ranges, facts["float_ends"])
+    return Recipe(
+        facts["scheme"], facts["operators"], ranges, facts["float_ends"], facts["clipping"]
+    )

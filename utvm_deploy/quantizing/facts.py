@@ -17,6 +17,11 @@ DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
 #: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
 LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0}
+#: How ranges of tensors follow from what was observed.
+MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
+CLIPPINGS = (MIN_MAX, PERCENTILE, MSE)
+#: All of them are tried.
+AUTO = "auto"
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
@@ -53,13 +58,15 @@ class Recipe:
     """How each operator is quantized.
 
     ``operators`` maps the name of an operator's first output to a scheme, or to "float".
-    ``ranges`` replaces the calibrated ranges of tensors, for example by clipped ones.
+    ``ranges`` replaces the calibrated ranges of tensors. ``clipping`` says how the others follow
+    from what was observed.
     """
 
     scheme: str = INT8
     operators: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     float_ends: bool = False
+    clipping: str = MIN_MAX
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,9 @@ class QuantizedModel:
     compared_samples: int
     float_bytes: int
     warnings: tuple[str, ...]
+    clipping: str = MIN_MAX
+    # The least SQNR of an output by each clipping that was tried, in dB; None without any error.
+    clippings: Mapping[str, float | None] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,11 @@ from utvm_deploy.quantizing.child_steps import (
     quantize_with_recipes,
 )
 from utvm_deploy.quantizing.facts import (
+    AUTO,
+    CLIPPINGS,
     INT8,
     LEAST_SQNR_DB,
+    MIN_MAX,
     SCHEMES,
     Calibration,
     FloatOperator,
@@ -40,6 +45,9 @@ from utvm_deploy.quantizing.facts import (
 from utvm_deploy.quantizing.samples import dataset_for
 from utvm_deploy.quantizing.sqnr import output_errors
 
+#: A smaller gain on the compared samples may be a loss on others.
+CLEARLY_BETTER_DB = 0.5
+
 
 def quantize_model(
     path: Path,
@@ -48,17 +56,49 @@ def quantize_model(
     scheme: str = INT8,
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
+    clipping: str = MIN_MAX,
     progress: Progress = no_progress,
 ) -> QuantizedModel:
     """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
+    if clipping not in (*CLIPPINGS, AUTO):
+        known = ", ".join((*CLIPPINGS, AUTO))
+        raise UsageError(f"{clipping!r} is not a clipping; there are {known}")
     calibration, size = calibrated(path, data, input_range=input_range, progress=progress)
-    return quantize_with_recipe(
+    recipe = Recipe(scheme, float_ends=float_ends)
+    tried: dict[str, float | None] = {}
+    if clipping == AUTO:
+        tried = compare_clippings(calibration, recipe, progress)
+        clipping = best_clipping(tried)
+    made = quantize_with_recipe(
         calibration,
-        Recipe(scheme, float_ends=float_ends),
+        replace(recipe, clipping=clipping),
         name=path.stem,
         float_bytes=size,
         progress=progress,
     )
+    return replace(made, clippings=tried)
+
+
+def compare_clippings(
+    calibration: Calibration, recipe: Recipe, progress: Progress = no_progress
+) -> dict[str, float | None]:
+    """The SQNR of the worst output by each clipping, in dB; None if no output has an error."""
+    recipes = [replace(recipe, clipping=one) for one in CLIPPINGS]
+    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    found = {}
+    for method, result in zip(CLIPPINGS, results, strict=True):
+        names, outputs = calibration.output_names, calibration.outputs
+        errors = output_errors(names, outputs, result.outputs)
+        known = [one.sqnr_db for one in errors if one.sqnr_db is not None]
+        found[method] = min(known) if known else None
+    return found
+
+
+def best_clipping(tried: Mapping[str, float | None]) -> str:
+    """The method with the largest SQNR; the observed ranges unless another is clearly better."""
+    sizes = {name: math.inf if value is None else value for name, value in tried.items()}
+    best = max(sizes, key=lambda name: sizes[name])
+    return best if sizes[best] > sizes[MIN_MAX] + CLEARLY_BETTER_DB else MIN_MAX
 
 
 def calibrated(
@@ -146,6 +186,7 @@ def quantize_with_recipe(
         len(calibration.outputs[0]),
         len(calibration.model) if float_bytes is None else float_bytes,
         (*calibration.warnings, *_large_errors(outputs, recipe.scheme)),
+        recipe.clipping,
     )
 
 

@@ -26,6 +26,7 @@ from utvm_deploy.quantizing.child_files import (
     save_arrays,
 )
 from utvm_deploy.quantizing.child_main import run_step
+from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import Range, Recipe
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
@@ -66,9 +67,11 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
+    clipper = Clipper(lambda: onnx_runtime.float_values(data, inputs), ranges)
     for index, facts in enumerate(job["recipes"]):
         recipe = recipe_of(facts)
-        qdq = onnx_runtime.quantized(data, ranges, inputs, recipe, folder)
+        clipped = clipper.ranges(recipe.clipping)
+        qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = _finished(onnx_to_model(qdq), recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))

@@ -10,6 +10,7 @@ import onnx.numpy_helper
 import onnx.shape_inference
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.onnx_prepare import prepared
 
 _HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
@@ -31,6 +32,11 @@ def checked_model(data: bytes) -> Any:
             raise ModelError(f"input '{value.name}' is half-float; convert the model to float32")
         _fix_batch(value)
     return model
+
+
+def unrolled_model(data: bytes) -> Any:
+    """The checked model with recurrent layers as their steps, so that these are quantized."""
+    return prepared(onnx, checked_model(data))
 
 
 def _check_weights(tensor: Any) -> None:

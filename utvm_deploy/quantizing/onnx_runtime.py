@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ def prepared(data: bytes, folder: Path) -> bytes:
     """The file with constants folded and batch normalizations joined to convolutions."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    model = onnx_file.checked_model(data)
-    target = folder / "prepared.onnx"
+    model = onnx_file.unrolled_model(data)
+    source, target = folder / "unrolled.onnx", folder / "prepared.onnx"
     try:
         # Symbolic shapes need sympy, and all shapes are fixed.
-        quant_pre_process(model, str(target), skip_symbolic_shape=True)
+        source.write_bytes(model.SerializeToString())
+        quant_pre_process(str(source), str(target), skip_symbolic_shape=True)
         named = onnx_file.named_nodes(target.read_bytes())
     except Exception as error:  # onnxruntime has many classes for it
         raise ModelError(f"onnxruntime refuses it: {last_words(error)}") from error
@@ -56,6 +57,16 @@ def observe(
                 _widen(ranges, name, array, sample)
         progress(sample + 1, count)
     return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
+
+
+def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Array]]:
+    """The name and the elements of each float tensor, on each sample."""
+    every, names = onnx_file.with_all_outputs(data)
+    session, given = _session(every)
+    for sample in range(len(inputs[0])):
+        feed = {name: array[sample] for name, array in zip(given, inputs, strict=True)}
+        made = zip(names, session.run(names, feed), strict=True)
+        yield from ((n, a) for n, a in (*feed.items(), *made) if a.size and a.dtype == np.float32)
 
 
 def _widen(ranges: dict[str, Range], name: str, array: Array, sample: int) -> None:

@@ -25,11 +25,7 @@ def observe(
     tensor becomes infinite or NaN.
     """
     interpreter = _interpreter(data, preserves=True)
-    details = [
-        detail
-        for detail in interpreter.get_tensor_details()
-        if detail["dtype"] is np.float32 and detail["name"]
-    ]
+    details = _float_details(interpreter)
     lows: dict[str, float] = {}
     highs: dict[str, float] = {}
     outputs: list[list[Array]] = []
@@ -38,14 +34,8 @@ def observe(
         made = _run(interpreter, [array[sample] for array in inputs])
         if sample < kept:
             outputs.append(made)
-        for detail in details:
-            try:
-                array = interpreter.get_tensor(detail["index"])
-            except ValueError:  # a tensor that no operator uses has no memory
-                continue
-            if array.size == 0:
-                continue
-            name, low, high = detail["name"], float(array.min()), float(array.max())
+        for name, array in _tensors(interpreter, details):
+            low, high = float(array.min()), float(array.max())
             if not (np.isfinite(low) and np.isfinite(high)):
                 raise ModelError(
                     f"tensor '{name}' of the float model becomes {_what(low, high)} on sample "
@@ -56,6 +46,33 @@ def observe(
         progress(sample + 1, count)
     ranges = {name: Range(lows[name], highs[name]) for name in lows}
     return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
+
+
+def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Array]]:
+    """The name and the elements of each float tensor, on each sample."""
+    interpreter = _interpreter(data, preserves=True)
+    details = _float_details(interpreter)
+    for sample in range(len(inputs[0])):
+        _run(interpreter, [array[sample] for array in inputs])
+        yield from _tensors(interpreter, details)
+
+
+def _float_details(interpreter: Any) -> list[Any]:
+    return [
+        detail
+        for detail in interpreter.get_tensor_details()
+        if detail["dtype"] is np.float32 and detail["name"]
+    ]
+
+
+def _tensors(interpreter: Any, details: Sequence[Any]) -> Iterator[tuple[str, Array]]:
+    for detail in details:
+        try:
+            array = interpreter.get_tensor(detail["index"])
+        except ValueError:  # a tensor that no operator uses has no memory
+            continue
+        if array.size:
+            yield detail["name"], array
 
 
 def outputs_of(data: bytes, inputs: Sequence[Array], *, is_exact: bool = True) -> tuple[Array, ...]:

@@ -23,9 +23,10 @@ from utvm_deploy.quantizing.child_files import (
     save_arrays,
 )
 from utvm_deploy.quantizing.child_main import run_step
+from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
-from utvm_deploy.quantizing.tflite_calibrate import observe, outputs_of
+from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_prepare import prepared
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
@@ -73,9 +74,10 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
+    clipper = Clipper(lambda: float_values(data, inputs), ranges)
     for index, facts in enumerate(job["recipes"]):
         recipe = recipe_of(facts)
-        made, rewritten = quantized(data, ranges, recipe)
+        made, rewritten = quantized(data, clipper.ranges(recipe.clipping), recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
             save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))

@@ -1,0 +1,72 @@
+"""Ranges that cut off outliers, and recurrent layers of ONNX files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from other_formats.onnx_writer import OnnxWriter
+
+from utvm_deploy.cli.main import main
+from utvm_deploy.quantizing.clipping import Clipper
+from utvm_deploy.quantizing.facts import MIN_MAX, MSE, PERCENTILE, Range
+from utvm_deploy.quantizing.model_steps import best_clipping, quantize_model
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+
+
+def _ranges(values: np.ndarray, method: str) -> Range:
+    observed = {"x": Range(float(values.min()), float(values.max()))}
+    return Clipper(lambda: [("x", values)], observed).ranges(method)["x"]
+
+
+def test_an_outlier_is_cut_off() -> None:
+    values = np.random.default_rng(16).normal(0, 1, 100_000).astype(np.float32)
+    values[7] = 100.0
+    assert _ranges(values, MIN_MAX).high == 100.0
+    for method in (PERCENTILE, MSE):
+        one = _ranges(values, method)
+        assert values.min() <= one.low < -2.5 and 2.5 < one.high < 90
+
+
+@pytest.mark.parametrize("method", [PERCENTILE, MSE])
+@pytest.mark.parametrize("ends", [(0.0, 6.0), (-3.0, 0.0), (2.0, 3.0), (-3.0, -2.0)])
+def test_ranges_hold_zero_and_what_was_seen(method: str, ends: tuple[float, float]) -> None:
+    values = np.linspace(*ends, 10_000)
+    one = _ranges(values, method)
+    assert min(ends[0], 0.0) <= one.low <= 0.0 <= one.high <= max(ends[1], 0.0)
+    assert one.high - one.low > 0.9 * (max(ends[1], 0.0) - min(ends[0], 0.0))
+
+
+def test_the_observed_range_stays_unless_another_is_clearly_better() -> None:
+    assert best_clipping({MIN_MAX: 30.0, PERCENTILE: 30.3, MSE: 30.4}) == MIN_MAX
+    assert best_clipping({MIN_MAX: 30.0, PERCENTILE: 31.0, MSE: 33.0}) == MSE
+    assert best_clipping({MIN_MAX: None, PERCENTILE: 90.0, MSE: 80.0}) == MIN_MAX
+
+
+@pytest.mark.tools
+def test_all_clippings_are_tried_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(MODELS / "diabetes_float.tflite"), "--data", str(MODELS / "diabetes_calib.npz")]
+    target = str(tmp_path / "out.tflite")
+    assert main(["quantize", *words, "--clipping", "auto", "-o", target, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts["clippings"]) == {MIN_MAX, PERCENTILE, MSE}
+    assert facts["clipping"] in facts["clippings"]
+    assert facts["outputs"][0]["sqnr_db"] > 20
+
+
+@pytest.mark.tools
+def test_recurrent_layers_of_onnx_files_become_integers(tmp_path: Path) -> None:
+    writer = OnnxWriter((4, 1, 6))
+    weights = [writer.normal(1, 15, 6), writer.normal(1, 15, 5), writer.normal(1, 30)]
+    made = writer.add("GRU", "x", *weights, hidden_size=5, linear_before_reset=1, outputs=2)
+    path = writer.save(tmp_path / "gru.onnx", made[0])
+    data = np.random.default_rng(3).normal(0, 1, (40, 4, 1, 6)).astype(np.float32)
+    found = quantize_model(path, data)
+    assert not found.float_operators
+    (error,) = found.outputs
+    assert error.sqnr_db is not None and error.sqnr_db > 20
