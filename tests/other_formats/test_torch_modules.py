@@ -347,3 +347,12 @@ def test_the_lines_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFixtur
         exec(block.replace('backend="utvm"', "backend=utvm"), names)
     assert "on the board: 3 operators (2 linear, relu)" in capsys.readouterr().out
     assert names["y"].shape == (1, 4) and (tmp_path / "model.tflite").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_of_embeddings_are_quantized() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 3))
+    quantized = utvm_deploy.quantize(module, torch.randint(0, 10, (40, 5)))
+    assert not quantized.float_operators
+    assert quantized.outputs[0].sqnr_db is not None and quantized.outputs[0].sqnr_db > 25

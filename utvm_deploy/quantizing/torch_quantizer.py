@@ -29,7 +29,14 @@ _MOVING = frozenset(
         *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
         *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
         *("transpose", "t", "permute", "slice", "select", "pad", "constant_pad_nd"),
-        *("max_pool1d", "max_pool2d", "amax", "upsample_nearest2d", "upsample_bilinear2d"),
+        *(
+            "embedding",
+            "max_pool1d",
+            "max_pool2d",
+            "amax",
+            "upsample_nearest2d",
+            "upsample_bilinear2d",
+        ),
     )
 )
 #: Operators that need one scale for all that they read and write.
