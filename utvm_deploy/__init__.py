@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from utvm_deploy.evaluating.evaluation import Data
     from utvm_deploy.evaluating.facts import Evaluation
     from utvm_deploy.graph.model import Graph
+    from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.quantizing.facts import QuantizedModel
     from utvm_deploy.quantizing.torch_module import QuantizedModule
 
@@ -204,15 +205,27 @@ def quantize(
     scheme: str = "int8",
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
+    clipping: str = "min-max",
+    max_loss: float = 0.5,
+    board: Board | str | None = None,
+    ram_budget: int | None = None,
+    flash_budget: int | None = None,
+    cycle_budget: int | None = None,
     example_inputs: Any = None,
-) -> QuantizedModel | QuantizedModule:
+) -> QuantizedModel | MixedModel | QuantizedModule:
     """Quantize a float model file, or a PyTorch module; ``save`` of the result writes the .tflite.
 
     ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis counts
     the samples, or a mapping of the names of inputs to arrays. ``scheme`` is "int8", or "int16x8"
     for int16 activations and int8 weights. ``float_ends`` leaves the model's inputs and outputs
     float. ``input_range`` is the smallest and the largest value that float inputs can have; by
-    default the samples say it. Raises ModelError and DataError.
+    default the samples say it. ``clipping`` says how ranges follow from the samples: "min-max",
+    "percentile", "mse" or "auto". Raises ModelError and DataError.
+
+    The scheme "mixed" gives each layer of a .tflite file one of both schemes. It loses at most
+    ``max_loss``: percentage points of accuracy if the data have labels, else dB of SQNR below the
+    int16x8 model. On ``board`` it takes at most ``ram_budget`` and ``flash_budget`` (bytes) and
+    ``cycle_budget``. Raises UtvmError if even the int8 model takes more.
 
     For a PyTorch module, ``data`` may also be a tensor, a list of inputs or a ``DataLoader``, and
     ``example_inputs`` may say the shapes. Its inputs and outputs stay float.
@@ -227,9 +240,22 @@ def quantize(
 
         return quantize_module(model, data, scheme=scheme, example_inputs=example_inputs)
 
-    return quantize_model(
-        Path(model), data, scheme=scheme, float_ends=float_ends, input_range=input_range
-    )
+    path = Path(model)
+    ends: Any = {"float_ends": float_ends, "input_range": input_range}
+    if scheme == "mixed":
+        from utvm_deploy.boards.board import load_board
+        from utvm_deploy.precision.facts import Budgets
+        from utvm_deploy.precision.steps import quantize_mixed
+
+        return quantize_mixed(
+            path,
+            data,
+            max_loss=max_loss,
+            board=load_board(board) if isinstance(board, str) else board,
+            budgets=Budgets(ram_budget, flash_budget, cycle_budget),
+            **ends,
+        )
+    return quantize_model(path, data, scheme=scheme, clipping=clipping, **ends)
 
 
 def evaluate(

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import utvm_deploy
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.sensitivity import layer_sensitivities
+from utvm_deploy.precision.steps import MixedModel
 from utvm_deploy.quantizing.facts import Calibration
 from utvm_deploy.quantizing.model_steps import calibrated
 
@@ -111,6 +114,14 @@ def test_the_verb_prints_the_table_and_the_choice(
     assert facts["mixed"]["loss_unit"] == "percentage points"
     assert facts["mixed"]["loss"] <= 0.1 and facts["mixed"]["is_within"]
     assert {row["kind"] for row in facts["layers"]} >= {"CONV_2D", "SOFTMAX"}
+
+
+def test_python_has_the_same(tmp_path: Path) -> None:
+    made = utvm_deploy.quantize(DIGITS, SAMPLES, scheme="mixed", max_loss=4.0)
+    assert isinstance(made, MixedModel) and made.mixed.loss_unit == "dB"
+    made.save(tmp_path / "mixed.tflite")
+    types = {tensor.dtype for tensor in load_model(tmp_path / "mixed.tflite").tensors}
+    assert {"int8", "int16"} <= types and "float32" not in types
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,10 @@ class MixedModel:
     rows: tuple[LayerSensitivity, ...]
     mixed: Mixed
 
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        self.quantized.save(path)
+
 
 @dataclass(frozen=True)
 class Sensitivities:
