@@ -141,3 +141,31 @@ def test_a_quantized_file_and_other_files_are_refused(tmp_path: Path) -> None:
 def test_samples_with_channels_last_are_refused(path: Path) -> None:
     with pytest.raises(DataError, match=r"axes are in another order \(NCHW or NHWC\?\)"):
         utvm_deploy.quantize(path, SAMPLES.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "says"),
+    [
+        (("Abs", "Exp"), r"net\.onnx: onnxruntime quantizes none of its operators \(Abs, Exp\)"),
+        (("Erf", "Relu"), r"net\.onnx: .*operator \d+ \(Erf\)"),
+    ],
+)
+def test_what_cannot_be_quantized_is_said_of_the_users_file(
+    kinds: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    w = OnnxWriter((1, 3, 8, 8))
+    y = "x" if "Erf" not in kinds else w.conv("x", 3, 3, 1, 1)
+    for kind in kinds:
+        y = w.add(kind, y)
+    with pytest.raises(ModelError, match=says) as caught:
+        utvm_deploy.quantize(w.save(tmp_path / "net.onnx", y), SAMPLES)
+    assert "qdq.onnx" not in str(caught.value)
+
+
+def test_a_resize_that_the_preparation_fails_on_is_quantized(tmp_path: Path) -> None:
+    w = OnnxWriter((1, 3, 8, 8))
+    scales = w.constant(np.array([1, 1, 2, 2], np.float32))
+    how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    y = w.add("Resize", w.conv("x", 3, 4, 1, 1), "", scales, mode="nearest", **how)
+    made = utvm_deploy.quantize(w.save(tmp_path / "net.onnx", y), SAMPLES)
+    assert not made.float_operators

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ MEMORY_BYTES = 8 * 1024**3
 def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
     """Do one step in the folder of that name; the exit status."""
     folder = Path(name)
+    # The libraries' own temporary files go with the folder, however this process ends.
+    tempfile.tempdir = name
     # Only progress goes to standard output: the libraries print there, too.
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

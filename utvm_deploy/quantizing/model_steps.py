@@ -66,16 +66,19 @@ def quantize_model(
     calibration, size = calibrated(path, data, input_range=input_range, progress=progress)
     recipe = Recipe(scheme, float_ends=float_ends)
     tried: dict[str, float | None] = {}
-    if clipping == AUTO:
-        tried = compare_clippings(calibration, recipe, progress)
-        clipping = best_clipping(tried)
-    made = quantize_with_recipe(
-        calibration,
-        replace(recipe, clipping=clipping),
-        name=path.stem,
-        float_bytes=size,
-        progress=progress,
-    )
+    try:
+        if clipping == AUTO:
+            tried = compare_clippings(calibration, recipe, progress)
+            clipping = best_clipping(tried)
+        made = quantize_with_recipe(
+            calibration,
+            replace(recipe, clipping=clipping),
+            name=path.stem,
+            float_bytes=size,
+            progress=progress,
+        )
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
     return replace(made, clippings=tried)
 
 

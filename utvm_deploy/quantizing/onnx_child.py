@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.quantizing import onnx_file, onnx_runtime
 from utvm_deploy.quantizing import tflite_schema as schema
@@ -32,6 +33,7 @@ from utvm_deploy.quantizing.tflite_calibrate import outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_ends import remove_float_ends
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
+from utvm_deploy.relax.facts import is_relax
 
 
 def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
@@ -72,12 +74,26 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
         recipe = recipe_of(facts)
         clipped = clipper.ranges(recipe.clipping)
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
-        made, rewritten = _finished(onnx_to_model(qdq), recipe)
+        made, rewritten = _finished(_converted(qdq, data), recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+
+
+def _converted(qdq: Path, data: bytes) -> bytes:
+    """The .tflite file of a QDQ file; ModelError if it has nothing quantized, or cannot be one."""
+    try:
+        made = onnx_to_model(qdq)
+    except ModelError as error:
+        raise ModelError(str(error).removeprefix(f"{qdq}: ")) from error
+    if is_relax(made):
+        kinds = ", ".join(sorted({kind for kind, _, _ in onnx_file.operators_of(data)}))
+        raise ModelError(
+            f"onnxruntime quantizes none of its operators ({kinds}); compile it as float32"
+        )
+    return made
 
 
 def _finished(data: bytes, recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
