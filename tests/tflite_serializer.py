@@ -56,6 +56,7 @@ class Model(Protocol):
     inputs: list[int]
     outputs: list[int]
     once: Model | None
+    further: list[Any]
     operator_codes: Sequence[str]
 
 
@@ -65,16 +66,16 @@ def serialize(model: Model) -> bytes:
 
 
 class _AnythingGoes(Serializer):
-    """Also variables, intermediates, custom operators (names that are not builtin), a second
-    subgraph."""
+    """Also variables, intermediates, custom operators (names that are not builtin), further
+    subgraphs."""
 
     def __init__(self, model: Model) -> None:
-        self.once = model.once
+        self.others = [*([model.once] if model.once else []), *model.further]
         self.written_codes = model.operator_codes
         super().__init__(model)
 
     def all_subgraphs(self) -> list[Any]:
-        return [self.model, *([self.once] if self.once else [])]
+        return [self.model, *self.others]
 
     def tensor_fields(self, spec: TensorSpec, buffer: int) -> dict[str, Any]:
         return {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}

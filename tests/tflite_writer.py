@@ -39,6 +39,8 @@ class ModelWriter:
     outputs: list[int] = field(default_factory=list)
     # The subgraph that CALL_ONCE runs; ``save`` puts that first if it is nowhere else.
     once: ModelWriter | None = None
+    # Further subgraphs behind ``once``, each called by a CALL_ONCE of its own.
+    further: list[ModelWriter] = field(default_factory=list)
     # Which fields of the schema have the operators' numbers.
     operator_codes: Sequence[str] = CODE_FIELDS
 
@@ -323,7 +325,8 @@ class ModelWriter:
         """The .tflite file."""
         if self.once is None or any(op.kind == "CALL_ONCE" for op in self.operators):
             return serialize(self)
-        return serialize(replace(self, operators=[call_once(), *self.operators]))
+        calls = [call_once(1 + number) for number in range(1 + len(self.further))]
+        return serialize(replace(self, operators=[*calls, *self.operators]))
 
     def save(self, path: str | Path) -> Path:
         """Write the file."""
@@ -404,9 +407,9 @@ class ModelWriter:
         return (batch, sizes[0], sizes[1])
 
 
-def call_once() -> OperatorSpec:
-    """CALL_ONCE of ``ModelWriter.once``."""
-    return OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": 1}))
+def call_once(subgraph: int = 1) -> OperatorSpec:
+    """CALL_ONCE of a subgraph; the first one is ``ModelWriter.once``."""
+    return OperatorSpec("CALL_ONCE", [], [], ("CallOnceOptions", {"InitSubgraphIndex": subgraph}))
 
 
 def _pair(value: Pair) -> tuple[int, int]:

@@ -294,7 +294,7 @@ def test_only_so_many_problems_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "advice"),
     [
-        ("TOPK_V2", "sort the outputs in your own code"),
+        ("HASHTABLE", "look up in your own code"),
         ("WHILE", "without control flow"),
         ("no_such_operator", "custom operators are not part of the format"),
         ("STABLEHLO_ADD", "TFLite's own operators"),

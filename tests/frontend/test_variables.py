@@ -15,6 +15,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
+from utvm_deploy.oracle.reference import run_reference
 
 SHAPE = (1, 2, 1, 3)
 ZEROS = np.zeros(SHAPE, np.int8)
@@ -62,6 +63,51 @@ def test_what_is_only_assigned_is_gone(tmp_path: Path) -> None:
     m.output(m.relu(x))
     graph = imported(m, tmp_path)
     assert not graph.states and [o.kind for o in graph.operators] == ["RELU"]
+
+
+def initializer(**first: np.ndarray) -> ModelWriter:
+    """A subgraph that assigns variables by their names."""
+    m = ModelWriter()
+    for name, value in first.items():
+        m.assign(m.handle(name), m.constant(value, 0.1))
+    return m
+
+
+def two_initializers(calls: tuple[int, ...]) -> ModelWriter:
+    """What two variables hold together, which two subgraphs initialize, and then what came in."""
+    m = ModelWriter()
+    x = m.input(SHAPE)
+    m.once = initializer(one=ZEROS + 1, two=ZEROS + 2)
+    m.further.append(initializer(two=ZEROS + 3))
+    m.operators += map(call_once, calls)
+    one, two = (m.handle(name) for name in ("one", "two"))
+    m.output(join(m, m.read(one, SHAPE), m.read(two, SHAPE)))
+    m.assign(one, x)
+    m.assign(two, x)
+    return m
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("calls", "second"), [((1, 2), 3), ((2, 1), 2), ((2, 1, 2), 2), ((1, 1, 2), 3)]
+)
+def test_several_subgraphs_initialize(calls: tuple[int, ...], second: int, tmp_path: Path) -> None:
+    """They run in the order of their first calls, and each runs once, as in the reference."""
+    m = two_initializers(calls)
+    path = m.save(tmp_path / "model.tflite")
+    graph = simplify(load_model(path))
+    firsts = {graph.tensors[found].name: graph.tensors[found].first for found, _ in graph.states}
+    np.testing.assert_array_equal(firsts["one"], ZEROS + 1)
+    np.testing.assert_array_equal(firsts["two"], ZEROS + second)
+    # The reference runs the subgraphs themselves; all elements of a variable are equal.
+    (made,) = run_reference(path, [ZEROS]).outputs[0]
+    assert sorted(set(made.reshape(-1).tolist())) == [1, second]
+
+
+def test_one_of_several_subgraphs_is_not_called(tmp_path: Path) -> None:
+    m = two_initializers((1,))
+    with pytest.raises(ModelError, match="the model has 3 subgraphs; only"):
+        load_model(m.save(tmp_path / "model.tflite"))
 
 
 def read_before_assigned(m: ModelWriter, x: int) -> None:

@@ -6,7 +6,7 @@ Every number here has been bounds-checked by the reader; what the numbers mean h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
@@ -35,9 +35,10 @@ class ModelFile:
     operators: tuple[SourceOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    # The operators of the subgraph that CALL_ONCE may call; their tensors are those of that
-    # subgraph.
-    once: tuple[SourceOperator, ...] | None = None
+    # Number of a subgraph -> its operators, for each one that a CALL_ONCE calls. Their tensors are
+    # those of that subgraph.
+    once: Mapping[int, tuple[SourceOperator, ...]] = field(default_factory=dict)
+    subgraphs: int = 1
     # As ``Graph.states``: the tensor that a run finds, and the one that it writes.
     states: tuple[tuple[int, int], ...] = ()
 

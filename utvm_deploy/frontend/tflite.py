@@ -38,7 +38,7 @@ from utvm_deploy.frontend.limits import (
 from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
-from utvm_deploy.frontend.variables import RESOLVED
+from utvm_deploy.frontend.variables import RESOLVED, called_once
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name, with_short_names
@@ -49,7 +49,6 @@ _log = logging.getLogger(__name__)
 
 _IDENTIFIER = b"TFL3"
 # The main one, and one that initializes variables.
-_MOST_SUBGRAPHS = 2
 # Places in the schema's tables, as flatbuffers count: Tensor.external_buffer and
 # OperatorCode.builtin_code.
 _EXTERNAL_BUFFER_SLOT = 24
@@ -168,23 +167,25 @@ def _read(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
 
 def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     model = tflite.Model.GetRootAs(data, 0)
-    subgraphs = model.SubgraphsLength()
-    if not 1 <= subgraphs <= _MOST_SUBGRAPHS:
-        raise ModelError(
-            f"the model has {subgraphs} subgraphs; only models with exactly one, and one that "
-            "CALL_ONCE calls to initialize variables, are supported: export a single function "
-            "without control flow"
-        )
+    subgraphs = _count(data, model.SubgraphsLength(), "subgraphs", MAX_OPERATORS)
+    if subgraphs == 0:
+        raise ModelError("the model has no subgraph; convert the model again")
     budget = Budget()
     count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
     buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
     count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
     codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
-    main, *others = (
-        _subgraph(data, model.Subgraphs(i), buffers, codes, budget, faults if i == 0 else None)
-        for i in range(subgraphs)
-    )
-    return replace(main, once=others[0].operators) if others else main
+    main = _subgraph(data, model.Subgraphs(0), buffers, codes, budget, faults)
+    once: dict[int, tuple[SourceOperator, ...]] = {}
+    tensors = len(main.tensors)
+    for number in called_once(main, subgraphs):
+        other = _subgraph(data, model.Subgraphs(number), buffers, codes, budget, None)
+        once[number] = other.operators
+        # Subgraphs may share bytes of the file, so its size does not bound them together.
+        tensors += len(other.tensors)
+        _count(data, tensors, "tensors", MAX_TENSORS)
+        _count(data, sum(map(len, once.values())), "operators", MAX_OPERATORS)
+    return replace(main, once=once, subgraphs=subgraphs)
 
 
 def _subgraph(

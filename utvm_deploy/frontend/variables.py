@@ -1,9 +1,9 @@
 """Variables of a file -> state of the graph, without the operators that name and initialize them.
 
-A file names a variable (VAR_HANDLE), assigns its first value in a subgraph that runs once
-(CALL_ONCE), reads it and assigns it. Here each becomes a pair of tensors. READ_VARIABLE reads the
-state that a run finds. A last ASSIGN_VARIABLE, after all other operators, writes the state for the
-next run. A read after an assignment gives the assigned tensor.
+A file names a variable (VAR_HANDLE) and assigns its first value in a subgraph that runs once
+(CALL_ONCE). It reads the variable and assigns it. Here each becomes a pair of tensors.
+READ_VARIABLE reads the state that a run finds. A last ASSIGN_VARIABLE, after all other operators,
+writes the state for the next run. A read after an assignment gives the assigned tensor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _HANDLE, _ONCE, _READ, _ASSIGN = "VAR_HANDLE", "CALL_ONCE", "READ_VARIABLE", "AS
 RESOLVED = (_ONCE, _HANDLE)
 _KINDS = (*RESOLVED, _READ, _ASSIGN)
 _RESOURCE = "resource"
-_FIRST_SUBGRAPH = 1  # the only one except the main one
 
 
 @dataclass
@@ -72,18 +71,23 @@ class _Handles:
 def resolve_variables(source: ModelFile) -> ModelFile:
     """The file with pairs of tensors in the place of its variables."""
     if not any(op.kind in _KINDS for op in source.operators):
-        _check_called(source, ())
+        _check_called(source)
         return source
     variables: dict[tuple[str, str], _Variable] = {}
-    handles = _Handles(variables)
+    handles, initialized = _Handles(variables), set[int]()
     tensors, operators = list(source.tensors), list[SourceOperator]()
     for op in source.operators:
         if op.kind == _HANDLE:
             handles.name(op)
         elif op.kind == _ONCE:
-            if any(variable.like for variable in variables.values()):
+            if any(v.found is not None or v.assigned for v in variables.values()):
                 raise op.unsupported("variables are read or assigned before it; it must come first")
-            _initialize(op, source, variables)
+            called = op.integer("InitSubgraphIndex")
+            if called not in source.once:
+                raise op.damaged(f"it calls subgraph {called}, which the file does not have")
+            if called not in initialized:  # each runs once, however often it is called
+                initialized.add(called)
+                _initialize(op, source.once[called], variables)
         elif op.kind == _READ:
             operators.append(_read(op, handles.variable(op), tensors))
         elif op.kind == _ASSIGN:
@@ -92,7 +96,7 @@ def resolve_variables(source: ModelFile) -> ModelFile:
             variable.assigned = op
         else:
             operators.append(op)
-    _check_called(source, [op for op in source.operators if op.kind == _ONCE])
+    _check_called(source)
     found = {v.found: v for v in variables.values() if v.found is not None}
     states: list[tuple[int, int]] = []
     for number, variable in found.items():
@@ -118,24 +122,30 @@ def resolve_variables(source: ModelFile) -> ModelFile:
     )
 
 
-def _check_called(source: ModelFile, once: Sequence[SourceOperator]) -> None:
+def called_once(main: ModelFile, subgraphs: int) -> list[int]:
+    """The subgraphs behind the main one that a CALL_ONCE calls, each once, in order."""
+    numbers = {op.integer("InitSubgraphIndex") for op in main.operators if op.kind == _ONCE}
+    return sorted(number for number in numbers if 0 < number < subgraphs)
+
+
+def _check_called(source: ModelFile) -> None:
     """Raise ModelError where a file has a subgraph that no CALL_ONCE calls."""
-    if source.once is not None and not once:
+    if len(source.once) + 1 < source.subgraphs:
         raise ModelError(
-            "the model has 2 subgraphs; only models with exactly one, and one that CALL_ONCE calls "
-            "to initialize variables, are supported: export a single function without control flow"
+            f"the model has {source.subgraphs} subgraphs; only models with exactly one, and with "
+            "others that CALL_ONCE calls to initialize variables, are supported: export a single "
+            "function without control flow"
         )
 
 
 def _initialize(
-    once: SourceOperator, source: ModelFile, variables: dict[tuple[str, str], _Variable]
+    once: SourceOperator,
+    operators: Sequence[SourceOperator],
+    variables: dict[tuple[str, str], _Variable],
 ) -> None:
-    """Note the constants that CALL_ONCE has assigned."""
-    called = once.integer("InitSubgraphIndex")
-    if called != _FIRST_SUBGRAPH or source.once is None:
-        raise once.damaged(f"it calls subgraph {called}, which the file does not have")
+    """Note the constants that the operators of a subgraph assign, which CALL_ONCE calls."""
     handles = _Handles(variables)
-    for op in source.once:
+    for op in operators:
         try:
             if op.kind == _HANDLE:
                 handles.name(op)

@@ -34,8 +34,8 @@ moves, and these operators on integers:
 _VARIABLES = """\
 
 Variables become state, which the arena keeps between runs. `NAME_reset()` sets the first values
-again. VAR_HANDLE is removed, and so is CALL_ONCE with the one subgraph that it calls. That subgraph
-may only assign constants.
+again. VAR_HANDLE is removed, and so is each CALL_ONCE with the subgraph that it calls. Such a
+subgraph may only assign constants.
 """
 _OTHERS = """\
 
