@@ -126,6 +126,7 @@ ONE_OPERATOR: dict[str, tuple[tuple[int, ...], Callable[[OnnxWriter], str]]] = {
         lambda w: w.add("ConvTranspose", "x", w.normal(5, 4, 3), w.normal(4), strides=[2]),
     ),
     "softmax_channels": (IMAGE, lambda w: w.add("Softmax", _mixed(w), axis=2)),
+    "negated": (ROW, lambda w: w.add("Mul", w.add("Neg", _row_above_zero(w)), w.normal(24))),
     "divided": (ROW, lambda w: w.add("Div", _row(w), w.constant(np.float32(3.5)))),
     "gather": (
         IMAGE,
@@ -212,6 +213,11 @@ def _row(writer: OnnxWriter) -> str:
 def _where(writer: OnnxWriter, x: str) -> str:
     is_larger = writer.add("Greater", x, writer.normal(24))
     return str(writer.add("Where", is_larger, x, writer.normal(24)))
+
+
+def _row_above_zero(writer: OnnxWriter) -> str:
+    """Zero points of such rows are far from 0."""
+    return str(writer.add("Relu", _row(writer)))
 
 
 def _transposed(writer: OnnxWriter, outputs: int, *kernel: int, **attributes: Any) -> str:

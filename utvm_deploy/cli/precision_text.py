@@ -54,8 +54,9 @@ def check_precision(args: argparse.Namespace) -> None:
     ]
     if given and args.scheme != MIXED:
         raise UsageError(f"{given[0]} goes with --scheme {MIXED}")
-    if args.clipping != MIN_MAX and args.scheme == MIXED:
-        raise UsageError("--scheme mixed takes the observed ranges; leave --clipping out")
+    if args.scheme == MIXED and (args.clipping != MIN_MAX or args.equalize):
+        odd = "--equalize" if args.equalize else "--clipping"
+        raise UsageError(f"--scheme mixed takes ranges and weights as they are; leave {odd} out")
     if budgets_of(args).are_set and args.board is None:
         raise UsageError("a budget is measured on a board; give --board, too")
 

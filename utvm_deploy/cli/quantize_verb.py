@@ -66,6 +66,11 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "default: min-max",
     )
     parser.add_argument(
+        "--equalize",
+        action="store_true",
+        help="also try weights that are equalized across layers, and keep the better model",
+    )
+    parser.add_argument(
         "--input-range",
         metavar="LOW,HIGH",
         type=_range,
@@ -144,6 +149,7 @@ def _quantized(
             args.data,
             scheme=args.scheme,
             clipping=args.clipping,
+            equalize=args.equalize,
             progress=progress,
             **same,
         )
@@ -163,11 +169,13 @@ def _range(text: str) -> tuple[float, float]:
 def _report(made: QuantizedModel, out: Output) -> None:
     for warning in made.warnings:
         out.line(f"! {warning}")
+    if made.equalizing is not None:
+        before, behind = (_decibels(value) for value in made.equalizing)
+        pairs = made.calibration.equalized
+        kept = f"equalized across {pairs} pairs of layers" if pairs else "as they are"
+        out.line(f"weights: {kept} (SQNR of the worst output: {before}, equalized {behind})")
     if made.clippings:
-        told = ", ".join(
-            f"{name} {'no error' if value is None else f'{value:.1f} dB'}"
-            for name, value in made.clippings.items()
-        )
+        told = ", ".join(f"{name} {_decibels(value)}" for name, value in made.clippings.items())
         out.line(f"ranges: {made.clipping} (SQNR of the worst output: {told})")
     if made.rewritten:
         out.line(f"quantized by our own rewriting: {_counted(made.rewritten)}")
@@ -185,6 +193,10 @@ def _report(made: QuantizedModel, out: Output) -> None:
             f"{made.compared_samples} of {made.calibration.samples} samples"
         )
     out.line(f"{made.scheme}: {len(made.data):,} bytes, from {made.float_bytes:,}")
+
+
+def _decibels(value: float | None) -> str:
+    return "no error" if value is None else f"{value:.1f} dB"
 
 
 def _counted(kinds: tuple[str, ...]) -> str:
@@ -205,6 +217,7 @@ def _facts(made: QuantizedModel) -> dict[str, Any]:
         "rewritten": list(made.rewritten),
         "outputs": [asdict(one) for one in made.outputs],
         "warnings": list(made.warnings),
+        "equalizing": made.equalizing,
         "clipping": made.clipping,
         "clippings": dict(made.clippings),
     }

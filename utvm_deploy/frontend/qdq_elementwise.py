@@ -141,8 +141,14 @@ def unary(job: Job) -> Quantized:
         scale = fixed_range(node.kind, store.scale_of(x))
     elif node.kind == "Abs":
         options = ("AbsOptions", {})
+    elif node.kind == "Neg" and scale.is_quantized:
+        # TFLite's NEG of integers ignores the zero point.
+        one = Scale(1.0, 0, scale.dtype)
+        minus = store.operand(np.full((1,) * len(x.shape), -1), one, f"{job.name}_minus")
+        kind, numbers = "MUL", [x.tensor, minus]
+        options = ("MulOptions", {"FusedActivationFunction": NONE})
     elif node.kind == "Neg":
-        scale, options = store.scale_of(x), ("NegOptions", {})
+        options = ("NegOptions", {})
     return store.apply(kind, numbers, job.name, x.shape, scale, options, is_last=x.is_last)
 
 

@@ -109,6 +109,7 @@ def calibrate(
     *,
     declared: Range | None = None,
     compared: int = COMPARED_SAMPLES,
+    equalize: bool = False,
     progress: Progress = no_progress,
 ) -> Calibration:
     """Run a float model on all samples, and keep the first ``compared`` with their outputs.
@@ -127,6 +128,7 @@ def calibrate(
         _write_samples(folder, samples, inputs, watch)
         job = {
             "kept": compared,
+            "equalize": equalize,
             "declared": None if declared is None else (declared.low, declared.high),
         }
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
@@ -142,6 +144,7 @@ def calibrate(
             tuple(facts["outputs"]),
             count,
             tuple(watch.warnings()),
+            facts.get("equalized", 0),
         )
 
 

@@ -51,6 +51,7 @@ class Calibration:
     output_names: tuple[str, ...]
     samples: int
     warnings: tuple[str, ...] = ()
+    equalized: int = 0  # pairs of layers whose weights were equalized
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ class QuantizedModel:
     clipping: str = MIN_MAX
     # The least SQNR of an output by each clipping that was tried, in dB; None without any error.
     clippings: Mapping[str, float | None] = field(default_factory=dict)
+    # The same without and with equalized weights, if that was tried.
+    equalizing: tuple[float | None, float | None] | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -57,14 +57,23 @@ def quantize_model(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     clipping: str = MIN_MAX,
+    equalize: bool = False,
     progress: Progress = no_progress,
 ) -> QuantizedModel:
     """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
     if clipping not in (*CLIPPINGS, AUTO):
         known = ", ".join((*CLIPPINGS, AUTO))
         raise UsageError(f"{clipping!r} is not a clipping; there are {known}")
+    if equalize and path.suffix.lower() != ".tflite":
+        raise ModelError(f"{path}: weights are equalized in .tflite files only; leave that out")
     calibration, size = calibrated(path, data, input_range=input_range, progress=progress)
     recipe = Recipe(scheme, float_ends=float_ends)
+    equalizing = None
+    if equalize:
+        other, _ = calibrated(path, data, input_range=input_range, equalize=True, progress=progress)
+        equalizing = worst_db(calibration, recipe), worst_db(other, recipe)
+        if _is_clearly_better(equalizing[1], equalizing[0]):
+            calibration = other
     tried: dict[str, float | None] = {}
     try:
         if clipping == AUTO:
@@ -79,7 +88,24 @@ def quantize_model(
         )
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
-    return replace(made, clippings=tried)
+    return replace(made, clippings=tried, equalizing=equalizing)
+
+
+def worst_db(calibration: Calibration, recipe: Recipe) -> float | None:
+    """The SQNR of the worst output, in dB; None if no output has an error."""
+    (result,) = quantize_with_recipes(calibration, [recipe], is_exact=False)
+    return _worst(calibration, result)
+
+
+def _worst(calibration: Calibration, result: RecipeResult) -> float | None:
+    errors = output_errors(calibration.output_names, calibration.outputs, result.outputs)
+    known = [one.sqnr_db for one in errors if one.sqnr_db is not None]
+    return min(known) if known else None
+
+
+def _is_clearly_better(one: float | None, other: float | None) -> bool:
+    sizes = [math.inf if value is None else value for value in (one, other)]
+    return sizes[0] > sizes[1] + CLEARLY_BETTER_DB
 
 
 def compare_clippings(
@@ -88,20 +114,15 @@ def compare_clippings(
     """The SQNR of the worst output by each clipping, in dB; None if no output has an error."""
     recipes = [replace(recipe, clipping=one) for one in CLIPPINGS]
     results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
-    found = {}
-    for method, result in zip(CLIPPINGS, results, strict=True):
-        names, outputs = calibration.output_names, calibration.outputs
-        errors = output_errors(names, outputs, result.outputs)
-        known = [one.sqnr_db for one in errors if one.sqnr_db is not None]
-        found[method] = min(known) if known else None
-    return found
+    worst = [_worst(calibration, result) for result in results]
+    return dict(zip(CLIPPINGS, worst, strict=True))
 
 
 def best_clipping(tried: Mapping[str, float | None]) -> str:
     """The method with the largest SQNR; the observed ranges unless another is clearly better."""
     sizes = {name: math.inf if value is None else value for name, value in tried.items()}
     best = max(sizes, key=lambda name: sizes[name])
-    return best if sizes[best] > sizes[MIN_MAX] + CLEARLY_BETTER_DB else MIN_MAX
+    return best if _is_clearly_better(tried[best], tried[MIN_MAX]) else MIN_MAX
 
 
 def calibrated(
@@ -110,6 +131,7 @@ def calibrated(
     *,
     input_range: tuple[float, float] | None = None,
     compared: int = COMPARED_SAMPLES,
+    equalize: bool = False,
     progress: Progress = no_progress,
 ) -> tuple[Calibration, int]:
     """The calibration of a float model file, and the file's size.
@@ -126,6 +148,7 @@ def calibrated(
             inputs,
             declared=None if input_range is None else Range(*input_range),
             compared=compared,
+            equalize=equalize,
             progress=progress,
         )
     except ModelError as error:

@@ -28,6 +28,7 @@ from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
 from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
+from utvm_deploy.quantizing.tflite_equalize import equalized
 from utvm_deploy.quantizing.tflite_prepare import prepared
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
 from utvm_deploy.quantizing.tflite_weights import mend_channel_scales
@@ -36,6 +37,9 @@ from utvm_deploy.quantizing.tflite_weights import mend_channel_scales
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Prepare the file, and observe it on the samples."""
     data = prepared((folder / MODEL).read_bytes())
+    pairs = 0
+    if job["equalize"]:
+        data, pairs = equalized(data)
     (folder / PREPARED).write_bytes(data)
     inputs = load_arrays(folder, "input", mapped=True)
     seen, outputs = observe(data, inputs, job["kept"], tell)
@@ -45,6 +49,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         ends = [schema.name_of(model, number) for number in model.subgraphs[0].inputs]
         ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
     facts = {
+        "equalized": pairs,
         "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
         "operators": [
             (schema.kind_of(model, one), schema.name_of(model, one.outputs[0]))

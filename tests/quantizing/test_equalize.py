@@ -1,0 +1,54 @@
+"""Weights that are equalized across layers compute the same in float32."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float_writer import FloatWriter
+
+from utvm_deploy.cli.main import main
+from utvm_deploy.quantizing.tflite_calibrate import outputs_of
+from utvm_deploy.quantizing.tflite_equalize import equalized
+
+pytestmark = pytest.mark.tools
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+DIGITS, SAMPLES = MODELS / "digits_float.tflite", MODELS / "digits_calib.npz"
+
+
+def test_digits_compute_the_same_bits() -> None:
+    data = DIGITS.read_bytes()
+    made, pairs = equalized(data)
+    assert pairs >= 3 and made != data
+    inputs = [np.load(SAMPLES)["inputs"][:8]]
+    for before, behind in zip(outputs_of(data, inputs), outputs_of(made, inputs), strict=True):
+        np.testing.assert_array_equal(before, behind)
+    # What is equal already stays.
+    assert equalized(made)[1] <= pairs
+
+
+def test_uneven_channels_quantize_better(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A layer whose channels differ by a factor of a thousand, which the next layer evens out."""
+    rng = np.random.default_rng(5)
+    uneven = np.exp2(rng.integers(-6, 5, 16)).astype(np.float32)
+    w = FloatWriter()
+    x = w.input((1, 8))
+    first = rng.normal(0, 1, (16, 8)).astype(np.float32) * uneven[:, None]
+    second = rng.normal(0, 1, (4, 16)).astype(np.float32) / uneven
+    bias = rng.normal(0, 0.1, 16).astype(np.float32) * uneven
+    hidden = w.fully_connected(x, first, bias, activation="RELU")
+    w.output(w.fully_connected(hidden, second, np.zeros(4, np.float32)))
+    path = tmp_path / "uneven.tflite"
+    path.write_bytes(w.to_bytes())
+    data = tmp_path / "data.npy"
+    np.save(data, rng.normal(0, 1, (64, 8)).astype(np.float32))
+    target = str(tmp_path / "out.tflite")
+    words = ["quantize", str(path), "--data", str(data), "-o", target, "--json"]
+    assert main([*words, "--equalize"]) == 0
+    before, behind = json.loads(capsys.readouterr().out)["equalizing"]
+    assert behind > before + 6
