@@ -23,7 +23,7 @@ from utvm_deploy.oracle.reference import run_reference
 COMPARED_AS_KERNELS = {
     *("ASSIGN_VARIABLE", "CAST", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"),
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NOT_EQUAL", "READ_VARIABLE", "SELECT"),
-    *("REDUCE_ALL", "REDUCE_ANY", "SELECT_V2"),
+    *("REDUCE_ALL", "REDUCE_ANY", "REDUCE_PROD", "SELECT_V2"),
     *(
         "BATCH_TO_SPACE_ND",
         "BITWISE_XOR",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_harness import check_model
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -40,6 +41,43 @@ def comparisons(m: ModelWriter) -> None:
     for kind in COMPARISONS:
         m.output(compared(m, kind, x, y), compared(m, kind, fine, x), compared(m, kind, x, x))
         m.output(compared(m, kind, wide, wide), compared(m, kind, other, other))
+
+
+def int16_comparisons(m: ModelWriter) -> None:
+    """Equality by the scales, so that at fine ones many values become one; order as stored."""
+
+    def side(scale: float, zero_point: int = 0) -> int:
+        m.inputs.append(m.tensor((64,), "int16", scale, zero_point))
+        return m.inputs[-1]
+
+    for scale in (0.1, 0.0001, 3.0):
+        x, y = side(scale), side(scale)
+        for kind in COMPARISONS:
+            if scale < 1 or kind not in ("EQUAL", "NOT_EQUAL"):
+                m.output(compared(m, kind, x, y))
+    x, y = side(0.1, 5), side(0.03)
+    m.output(compared(m, "EQUAL", x, y), compared(m, "NOT_EQUAL", y, x))
+
+
+@pytest.mark.tools
+def test_int16(tmp_path: Path) -> None:
+    m = ModelWriter()
+    int16_comparisons(m)
+    path = m.save(tmp_path / "model.tflite")
+    rng = np.random.default_rng(16)
+    samples = [
+        [rng.integers(-most, most, 64).astype(np.int16) for _ in m.inputs] for most in (2**15, 9)
+    ]
+    assert check_model(path, samples, tmp_path) == 18
+
+
+def test_the_order_of_int16_at_two_scales_is_refused(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x, y = (m.tensor((4,), "int16", scale) for scale in (0.1, 0.2))
+    m.inputs += [x, y]
+    m.output(compared(m, "LESS", x, y))
+    with pytest.raises(UnsupportedOperator, match="the reference compares stored values"):
+        load_model(m.save(tmp_path / "model.tflite"))
 
 
 def masks(m: ModelWriter) -> None:

@@ -223,12 +223,13 @@ def every_other(m: ModelWriter) -> None:
     m.operator("ONE_HOT", [most, *ints(4), on, off], [marks], ("OneHotOptions", {"Axis": 1}))
     largest, places = m.tensor((3, 6, 2), "int8", 0.01, 0), m.tensor((3, 6, 2), "int32")
     m.operator("TOPK_V2", [z, *ints(2)], [largest, places], ("TopKV2Options", {}))
+    product = m.node("REDUCE_PROD", [z, *ints([2])], (3, 6), ("ReducerOptions", {}), scale=0.01)
     options = ("ConcatenationOptions", {"Axis": 0})
     flat = [
         m.node("RESHAPE", [y, *ints([-1])], (n,), ("ReshapeOptions", {}))
-        for y, n in ((z, 54), (rows, 72), (marks, 72), (largest, 36))
+        for y, n in ((z, 54), (rows, 72), (marks, 72), (largest, 36), (product, 18))
     ]
-    m.output(m.node("CONCATENATION", flat, (234,), options))
+    m.output(m.node("CONCATENATION", flat, (252,), options))
 
 
 def every_state(m: ModelWriter) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from utvm_deploy.frontend.operands import MOVABLE, boolean, made, movable, quantized, scale_of
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import BOOL, COMPARED, EQUALS, MOVED, SupportedOperator
-from utvm_deploy.graph.attributes import Boolean
-from utvm_deploy.graph.model import Operator
+from utvm_deploy.graph.attributes import EQUALITIES, Boolean
+from utvm_deploy.graph.model import Operator, Tensor
 
 _UNSCALED = ("int32", "int64", "float32")
 _CAST = (*MOVABLE, "bool")
@@ -18,18 +18,38 @@ def import_comparison(op: SourceOperator) -> Operator:
     """EQUAL and similar: of quantized values at a common scale, of integers, or of float32."""
     sides = [op.input(0), op.input(1)]
     boolean(op, op.output())
+    if {side.dtype for side in sides} == {"int16"}:
+        _check_int16(op, sides)
+        return made(op, op.inputs[:2], Boolean())
     for side in sides:
         if side.dtype != sides[0].dtype:
             raise op.damaged(f"it compares {sides[0].dtype} with {side.dtype}")
         if side.dtype in _UNSCALED:
             continue
-        # The reference then shifts by less than no bits, which is undefined.
-        if scale_of(quantized(op, side)) >= 1:
-            raise op.unsupported(
-                f"'{side.name}' has the scale {scale_of(side):g}; only scales below 1 are "
-                "supported, as the reference is undefined elsewhere"
-            )
+        _check_scale(op, quantized(op, side))
     return made(op, op.inputs[:2], Boolean())
+
+
+def _check_int16(op: SourceOperator, sides: Sequence[Tensor]) -> None:
+    """The reference compares the order of int16 as it is stored, and its equality by the scales."""
+    for side in sides:
+        quantized(op, side, types=("int16",))
+        if op.kind in EQUALITIES:
+            _check_scale(op, side)
+    if op.kind not in EQUALITIES and sides[0].quantization != sides[1].quantization:
+        raise op.unsupported(
+            f"it compares '{sides[0].name}' with '{sides[1].name}', which are int16 and quantized "
+            "differently; they must be equal, because the reference compares stored values"
+        )
+
+
+def _check_scale(op: SourceOperator, side: Tensor) -> None:
+    # The reference then shifts by less than no bits, which is undefined.
+    if scale_of(side) >= 1:
+        raise op.unsupported(
+            f"'{side.name}' has the scale {scale_of(side):g}; only scales below 1 are "
+            "supported, as the reference is undefined elsewhere"
+        )
 
 
 def import_logical(op: SourceOperator) -> Operator:
@@ -62,6 +82,7 @@ def import_cast(op: SourceOperator) -> Operator:
 
 
 _SCALED_BELOW_ONE = "to bool; broadcasts; scales below 1"
+_ORDERED = f"{_SCALED_BELOW_ONE}; int16 with equal quantization, where every scale is allowed"
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "CAST": SupportedOperator(
@@ -70,10 +91,10 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         "to any of these; float32 beyond an integer type becomes its nearest number",
     ),
     "EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
-    "GREATER": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
-    "GREATER_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
-    "LESS": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
-    "LESS_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
+    "GREATER": SupportedOperator(import_comparison, COMPARED, _ORDERED),
+    "GREATER_EQUAL": SupportedOperator(import_comparison, COMPARED, _ORDERED),
+    "LESS": SupportedOperator(import_comparison, COMPARED, _ORDERED),
+    "LESS_EQUAL": SupportedOperator(import_comparison, COMPARED, _ORDERED),
     "LOGICAL_AND": SupportedOperator(import_logical, BOOL, "broadcasts"),
     "LOGICAL_NOT": SupportedOperator(import_logical, BOOL, ""),
     "LOGICAL_OR": SupportedOperator(import_logical, BOOL, "broadcasts"),

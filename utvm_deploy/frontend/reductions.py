@@ -31,6 +31,7 @@ from utvm_deploy.graph.attributes import (
     Sum,
 )
 from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.product import factor_of_product, merged_product
 
 # The only output quantization that the softmax of TFLite is defined for, by the types of input and
 # output: 1/scale and zero point.
@@ -46,6 +47,8 @@ _LOG_SOFTMAX_OUTPUT = (1 / 16, 127)
 # The reference adds up exponentials of at most 1 in Q12.19, and scales differences by more than 1.
 _MOST_EXPONENTIALS = 2**12 - 1
 _LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
+# The reference's multiplications of 64 bits shift left by less than 8 bits.
+_FACTOR_LIMIT = 128
 _CUMULATED = ("int32", "int64", "float32")
 # The sum of this many squares of 255 fits an int32.
 _MOST_SQUARES = 2**31 // 255**2
@@ -73,6 +76,26 @@ def import_reduce_extremum(op: SourceOperator) -> Operator:
     if x.quantization != out.quantization:
         raise op.unsupported("its input and output are quantized differently; they must be equal")
     return made(op, op.inputs[:1], Reduce(axes_of(op, x)))
+
+
+def import_product(op: SourceOperator) -> Operator:
+    """REDUCE_PROD over constant axes; the reference rescales after each factor."""
+    x, out = op.input(0), op.output()
+    alike(op, x, out)
+    axes = axes_of(op, x)
+    extents = merged_product(x.shape, axes)
+    if extents is None:
+        raise op.unsupported(
+            f"its axes {list(axes)} of {x.shape} are not neighbours; multiply along one axis "
+            "after the other"
+        )
+    factor = factor_of_product(scale_of(x), scale_of(out), extents[1])
+    if not factor < _FACTOR_LIMIT:
+        raise op.unsupported(
+            f"its scales multiply each product by {factor:g}; the reference is undefined from "
+            f"{_FACTOR_LIMIT} on"
+        )
+    return made(op, op.inputs[:1], Reduce(axes))
 
 
 def import_reduce_boolean(op: SourceOperator) -> Operator:
@@ -195,6 +218,12 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "REDUCE_ANY": SupportedOperator(import_reduce_boolean, BOOL, "constant axes"),
     "REDUCE_MAX": SupportedOperator(import_reduce_extremum, COMPUTED, f"constant axes; {EQUAL}"),
     "REDUCE_MIN": SupportedOperator(import_reduce_extremum, COMPUTED, f"constant axes; {EQUAL}"),
+    "REDUCE_PROD": SupportedOperator(
+        import_product,
+        COMPUTED,
+        "constant axes, neighbours; input scale below 128 times the root of the output's, of as "
+        "many as are multiplied",
+    ),
     "SOFTMAX": SupportedOperator(
         import_softmax,
         COMPUTED,

@@ -29,7 +29,7 @@ MOVED = ("int8", "int16", "uint8", "int32", "int64", "float32")
 MOVED_OR_TRUE = (*MOVED, "bool")
 CONVERTED = ("int8", "uint8", "int16")
 BOOL = ("bool",)
-COMPARED = ("int8", "int32", "int64", "float32")
+COMPARED = ("int8", "int16", "int32", "int64", "float32")
 
 #: Constraints that several operators have.
 FUSED = "fused NONE, RELU, RELU6 or RELU_N1_TO_1"

@@ -26,6 +26,10 @@ Shape: TypeAlias = tuple[int, ...]
 Indices: TypeAlias = tuple[int, ...]
 
 
+#: Comparisons whose order does not matter.
+EQUALITIES = ("EQUAL", "NOT_EQUAL")
+
+
 class OfOneType:
     """A base of operators whose inputs and outputs have one element type, any, as it is."""
 

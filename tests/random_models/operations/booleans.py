@@ -43,10 +43,12 @@ def _proposed_comparison(kind: str) -> Propose:
         draw, spec = scope.draw, scope.spec(x)
         if spec.scales and spec.scales[0] >= 1:
             x = scope.input(spec.shape, spec.dtype, 0.05)
-        if spec.dtype != "int8":
+        if spec.dtype not in ("int8", "int16"):
             y = scope.input(broadcastable(draw, spec.shape), spec.dtype)
         else:
-            y = partner(scope, x, broadcastable(draw, spec.shape), equal=draw.chance(0.4))
+            # The order of int16 is defined at equal scales only.
+            equal = draw.chance(0.4) or spec.dtype == "int16"
+            y = partner(scope, x, broadcastable(draw, spec.shape), equal=equal)
         return Step(kind, (x, y) if draw.chance(0.7) else (y, x))
 
     return propose

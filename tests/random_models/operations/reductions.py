@@ -19,7 +19,7 @@ from random_models.operations.operation import (
 )
 from random_models.recipe import Attribute, Ref, Step
 
-_REQUANTIZING = ("MEAN", "SUM")
+_REQUANTIZING = ("MEAN", "SUM", "REDUCE_PROD")
 _KEEPING = ("REDUCE_MAX", "REDUCE_MIN")
 _OF_BOOLEANS = ("REDUCE_ALL", "REDUCE_ANY")
 _TYPES = {"int32": 2, "int64": 4}
@@ -55,11 +55,15 @@ def _proposed_reduce(kind: str) -> Propose:
         chosen = draw.rng.permutation(rank)[:count]
         if rank == 4 and draw.chance(0.4):
             chosen = np.array([1, 2])
+        if kind == "REDUCE_PROD":  # only neighbours
+            chosen = np.sort(np.arange(rank)[-count:] if draw.chance(0.5) else np.arange(count))
         axes = tuple(int(a) if draw.chance(0.7) else int(a) - rank for a in chosen)
         attributes: dict[str, Attribute] = {"axes": axes, "keep_dims": keeps}
         if kind in _REQUANTIZING:
             terms = math.prod(spec.shape[a] for a in axes)
             natural = spec.scales[0] * (math.sqrt(terms) if kind == "SUM" else 1.0)
+            if kind == "REDUCE_PROD":  # so that each factor is scaled by about 1/32
+                natural = min(max((32 * spec.scales[0]) ** min(terms, 8), 1e-6), 1e6)
             attributes.update(output_quantization(draw, natural))
             if draw.chance(0.2):
                 attributes.update(scale=spec.scales[0], zero_point=spec.zero_points[0])

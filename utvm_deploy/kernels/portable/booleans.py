@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from utvm_deploy.graph.attributes import EQUALITIES
 from utvm_deploy.graph.shapes import select_sides
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
@@ -129,7 +130,9 @@ def lower_comparison(op: Operation) -> KernelCall:
     sides = {"left": op.input(0), "right": op.input(1)}
     dtype = op.source.dtype
     scalars: dict[str, int] = {}
-    for name, side in sides.items() if dtype == "int8" else ():
+    # The reference compares the order of int16 without its scales.
+    by_scale = dtype == "int8" or (dtype == "int16" and op.kind in EQUALITIES)
+    for name, side in sides.items() if by_scale else ():
         scalars |= scaling(name, side, quantization_of(side).scale)
     shape = merged_shapes((side.shape for side in sides.values()), op.result.shape)
     kernel = Compared(*shape, stored(dtype), op.kind, is_scaled=bool(scalars))
