@@ -34,7 +34,7 @@ from utvm_deploy.frontend.kept_conversions import (
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
-from utvm_deploy.frontend.torch_export import load_torch, torch_to_tflite
+from utvm_deploy.frontend.torch_export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.facts import is_relax, loaded
 
@@ -52,7 +52,7 @@ class Converter:
 #: A file name's ending -> what makes the .tflite file of it.
 CONVERTERS: Mapping[str, Converter] = {
     ".onnx": Converter(load_onnx, onnx_to_model),
-    ".pt2": Converter(load_torch, torch_to_tflite),
+    ".pt2": Converter(load_torch, torch_to_model),
     ".relax": Converter(load_relax, relax_file),
 }
 

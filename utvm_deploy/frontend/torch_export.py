@@ -1,7 +1,7 @@
-"""Reads a PyTorch export (.pt2) that was quantized by PT2E; the only module that imports ``torch``.
+"""Reads a PyTorch export (.pt2), which ``torch.export.save`` wrote.
 
-``torch.export.save`` writes such files. Each ATen operator is stated as the ONNX operator that does
-the same, so that both formats share one conversion.
+If PT2E has quantized the program, each ATen operator is stated as the ONNX operator that does the
+same. So both formats share one conversion. A float program goes to Relax.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once
 from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
 from utvm_deploy.graph.quantize_hint import quantize_command
+from utvm_deploy.relax.from_torch import relax_of_program
 
 #: Calls that make a constant of one number; NaN: of their last argument.
 FILLED: Mapping[str, float] = {
@@ -50,22 +51,42 @@ def load_torch(path: Path | None = None) -> Any:
     return torch
 
 
-def torch_to_tflite(path: Path) -> bytes:
-    """The .tflite file that computes what a PT2E-quantized ``.pt2`` does, in integers.
+def torch_to_model(path: Path) -> bytes:
+    """What a ``.pt2`` file becomes: a .tflite file if PT2E has quantized it, else a Relax model.
 
     Raises ModelError if ``torch`` is missing or the file cannot be used, UnsupportedOperator for
     what cannot be imported.
     """
-    torch = load_torch(path)
+    program = loaded_program(path)
     try:
-        program = torch.export.load(path)
-    except Exception as exc:  # any exception of the many readers that it calls
-        first = " ".join(str(exc).split())[:300]
-        raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
-    try:
+        if not is_quantized(program):
+            check_shapes(program)
+            return relax_of_program(program).dumped()
         return program_to_tflite(program, path.stem, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+
+
+def loaded_program(path: Path) -> Any:
+    """The ``ExportedProgram`` in a file; ModelError if ``torch`` is missing or cannot read it."""
+    torch = load_torch(path)
+    try:
+        return torch.export.load(path)
+    except Exception as exc:  # any exception of the many readers that it calls
+        first = " ".join(str(exc).split())[:300]
+        raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
+
+
+def check_shapes(program: Any) -> None:
+    """Raise ModelError for an input of a program whose shape is symbolic."""
+    names = program.graph_signature.user_inputs
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in names and "val" in node.meta:
+            shape = getattr(node.meta["val"], "shape", ())
+            if not all(isinstance(extent, int) for extent in shape):
+                raise ModelError(
+                    f"input '{node.name}' has no fixed shape; export without dynamic shapes"
+                )
 
 
 def program_to_tflite(program: Any, name: str, description: str) -> bytes:

@@ -1,0 +1,69 @@
+"""Float .pt2 files: PyTorch exports that were not quantized become firmware by way of Relax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.torch_export import torch_to_model
+
+torch = pytest.importorskip(
+    "torch",
+    reason="PyTorch is not installed; its installation page has builds for the CPU",
+)
+pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.tools]
+
+
+def network() -> Any:
+    nn = torch.nn
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64, 5)),
+    ).eval()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolutional network, as ``torch.export.save`` writes it."""
+    made = tmp_path_factory.mktemp("float") / "network.pt2"
+    torch.export.save(torch.export.export(network(), (torch.zeros(1, 3, 8, 8),)), made)
+    return made
+
+
+def test_inspect_shows_the_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "CONV_2D" in told and "FULLY_CONNECTED" in told and "stays float32" in told
+
+
+def test_verify_names_the_oracle_and_compares_with_torch(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(path), "--board", "host", "--samples", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "float32 outputs within" in told and "LLVM" in told and "compared with torch" in told
+
+
+def test_a_float_file_equals_eager(path: Path) -> None:
+    x = torch.randn(1, 3, 8, 8)
+    with utvm_deploy.connect("host") as device, torch.no_grad():
+        found = device.load(utvm_deploy.compile(path, "host"))(x)
+        torch.testing.assert_close(found, network()(x), atol=1e-6, rtol=1e-5)
+
+
+def test_dynamic_shapes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dynamic.pt2"
+    dynamic = ({1: torch.export.Dim("rows", min=2, max=64)},)
+    module = torch.nn.ReLU()
+    example = (torch.zeros(1, 4, 4),)
+    torch.export.save(torch.export.export(module, example, dynamic_shapes=dynamic), path)
+    with pytest.raises(ModelError, match=r"dynamic\.pt2: input 'input' has no fixed shape"):
+        torch_to_model(path)
