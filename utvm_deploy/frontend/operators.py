@@ -15,6 +15,7 @@ from utvm_deploy.frontend import (
     conversions,
     float_elementwise,
     float_products,
+    float_recurrent,
     float_reductions,
     gathering,
     integers,
@@ -45,7 +46,7 @@ IMPORTERS: Mapping[str, SupportedOperator] = {
     kind: row for module in _MODULES for kind, row in module.OPERATORS.items()
 }
 
-_FLOAT_MODULES = (float_elementwise, float_products, float_reductions)
+_FLOAT_MODULES = (float_elementwise, float_products, float_recurrent, float_reductions)
 
 #: Kind -> how it is imported if it computes in float32.
 FLOAT_IMPORTERS: Mapping[str, SupportedOperator] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from utvm_deploy.frontend.operands import (
     bias_of,
@@ -38,25 +38,31 @@ def import_svdf(op: SourceOperator) -> Operator:
     features, times = _constant(op, 1, "int8"), _constant(op, 2, "int16")
     state = quantized(op, op.input(4), 2, ("int16",))
     rank = op.positive("Rank")
-    filters, units = features.shape[0], features.shape[0] // rank
-    fits = (
-        filters % rank == 0
-        and features.shape[1] == x.shape[1]
-        and times.shape[0] == filters
-        and state.shape == (x.shape[0], filters * times.shape[1])
-        and out.shape == (x.shape[0], units)
-    )
-    if not fits:
-        raise op.damaged(
-            f"weights {features.shape} and {times.shape} of rank {rank} and a state {state.shape} "
-            f"do not make {out.shape} of {x.shape}"
-        )
+    check_svdf(op, rank, (x, features, times, state, out))
     # The reference has no other activation for integers.
     if clamp_of(op, out) != clamp_of(op, out, 1):
         raise op.unsupported("its fused activation is not RELU, which the reference demands")
-    bias = bias_of(op, units, position=3)
+    bias = bias_of(op, out.shape[1], position=3)
     inputs = (*op.inputs[:3], bias, op.inputs[4])
     return made(op, inputs, Svdf(rank))
+
+
+def check_svdf(op: SourceOperator, rank: int, operands: Sequence[Tensor]) -> None:
+    """Check that input, both weights, state and output of an SVDF fit together."""
+    x, features, times, state, out = (tensor.shape for tensor in operands)
+    filters = features[0]
+    fits = (
+        filters % rank == 0
+        and features[1] == x[1]
+        and times[0] == filters
+        and state == (x[0], filters * times[1])
+        and out == (x[0], filters // rank)
+    )
+    if not fits:
+        raise op.damaged(
+            f"weights {features} and {times} of rank {rank} and a state {state} do not make {out} "
+            f"of {x}"
+        )
 
 
 def import_lstm(op: SourceOperator) -> Operator:

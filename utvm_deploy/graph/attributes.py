@@ -246,6 +246,7 @@ class Svdf(OfMixedTypes):
     """SVDF. Inputs: x, weights by feature, weights over time, bias, state; it makes y and state."""
 
     rank: int
+    limits: Limits = None  # of float32; None stands for no activation
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""Importing operators of float32 that keep a state between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from utvm_deploy.frontend.float_operands import (
+    float_bias_of,
+    float_weights_of,
+    floats,
+    limits_of,
+)
+from utvm_deploy.frontend.operands import made
+from utvm_deploy.frontend.recurrent import check_svdf
+from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.supported_operator import SupportedOperator
+from utvm_deploy.graph.attributes import Svdf
+from utvm_deploy.graph.model import Operator
+
+_NONE = 0  # the schema's number of no activation
+
+
+def import_svdf(op: SourceOperator) -> Operator:
+    """SVDF with weights and a state of float32."""
+    x, out, state = op.input(0), op.output(), op.input(4)
+    floats(op, x, out, state, rank=2)
+    features, times = (float_weights_of(op, 2, position) for position in (1, 2))
+    rank = op.positive("Rank")
+    check_svdf(op, rank, (x, features, times, state, out))
+    bias = float_bias_of(op, out.shape[1], 3)
+    is_limited = op.integer("FusedActivationFunction") != _NONE
+    limits = limits_of(op) if is_limited else None
+    return made(op, (*op.inputs[:3], bias, op.inputs[4]), Svdf(rank, limits))
+
+
+#: What this module imports.
+FLOAT_OPERATORS: Mapping[str, SupportedOperator] = {
+    "SVDF": SupportedOperator(
+        import_svdf, ("float32",), "constant weights; fused NONE, RELU, RELU6 or RELU_N1_TO_1"
+    )
+}
