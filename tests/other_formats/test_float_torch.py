@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.frontend.torch_export import torch_to_model
 
 torch = pytest.importorskip(
@@ -67,3 +70,21 @@ def test_dynamic_shapes_are_refused(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(module, example, dynamic_shapes=dynamic), path)
     with pytest.raises(ModelError, match=r"dynamic\.pt2: input 'input' has no fixed shape"):
         torch_to_model(path)
+
+
+def test_quantize_makes_a_tflite_file(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, made = tmp_path / "calib.npz", tmp_path / "out.tflite"
+    samples = np.random.default_rng(0).standard_normal((40, 3, 8, 8)).astype(np.float32)
+    np.savez(data, inputs=samples)
+    argv = ["quantize", str(path), "--data", str(data), "--input-range=-8,8", "-o", str(made)]
+    assert main([*argv, "--no-float", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["samples"] == 40 and told["compared_samples"] == 32
+    assert not told["float_operators"]
+    assert told["outputs"][0]["sqnr_db"] > 20
+    graph = load_model(made)
+    (source,) = (graph.tensors[i] for i in graph.inputs)
+    assert source.dtype == "int8" and source.quantization is not None
+    assert source.quantization.scale == pytest.approx(16 / 255)

@@ -42,7 +42,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "quantize", "a float model to an int8 or int16 .tflite file", run
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a float model: .tflite or .onnx")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help="a float model: .tflite, .onnx or .pt2"
+    )
     parser.add_argument(
         "--data",
         metavar="CALIB",

@@ -59,9 +59,9 @@ def sensitivities(
 ) -> Sensitivities:
     """What quantizing each layer alone costs; with a board, what it takes there, too.
 
-    Raises ModelError for an ONNX file, whose operators are quantized together.
+    Raises ModelError for ONNX and PyTorch files, whose operators are quantized together.
     """
-    if path.suffix.lower() == ".onnx":
+    if path.suffix.lower() in (".onnx", ".pt2"):
         raise ModelError(
             f"{path}: layers are quantized one by one in .tflite files only; leave --sensitivity "
             "and --scheme mixed out"

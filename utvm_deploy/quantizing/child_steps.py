@@ -42,24 +42,29 @@ from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
 from utvm_deploy.quantizing.samples import BATCH, Watch
 
 #: The formats of float models, and the child that quantizes each.
-TFLITE, ONNX = "tflite", "onnx"
+TFLITE, ONNX, TORCH = "tflite", "onnx", "pt2"
 _CHILDREN = {
     TFLITE: "utvm_deploy.quantizing.tflite_child",
     ONNX: "utvm_deploy.quantizing.onnx_child",
+    TORCH: "utvm_deploy.quantizing.torch_child",
 }
 # What quantizes a format: packages, and the version if only one will do.
 _NEEDED: Mapping[str, tuple[tuple[str, str | None], ...]] = {
     TFLITE: (("ai-edge-quantizer", "0.10.0"),),
     ONNX: (("onnx", None), ("onnxruntime", None)),
+    TORCH: (("torch", None), ("torchao", None)),
 }
 _INSTALL = {
     TFLITE: "pip install 'utvm-deploy[quantize]'",
     ONNX: "pip install 'utvm-deploy[onnx]'",
+    TORCH: "pip install 'utvm-deploy[torch]'",
 }
 Inputs: TypeAlias = tuple[ModelInput, ...]
 
 #: The first samples, on which outputs are compared. The reference kernels are slow.
 COMPARED_SAMPLES = 32
+#: PT2E observes the samples for each scheme, so they are kept; at most this many.
+PT2E_SAMPLES = 512
 _START_TIMEOUT_S = 120.0
 # A sample, and a file, on a loaded machine.
 _SAMPLE_TIMEOUT_S = 10.0
@@ -91,11 +96,11 @@ def check_installed(form: str) -> None:
             )
 
 
-def prepare_onnx(data: bytes, progress: Progress = no_progress) -> tuple[bytes, Inputs]:
-    """A float ONNX file in the form that is calibrated, and its inputs."""
+def prepare(form: str, data: bytes, progress: Progress = no_progress) -> tuple[bytes, Inputs]:
+    """A float file of another format in the form that is calibrated, and its inputs."""
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / MODEL).write_bytes(data)
-        _run(ONNX, "prepare", folder, {}, 0.0, progress)
+        _run(form, "prepare", folder, {}, 0.0, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
         return (folder / PREPARED).read_bytes(), inputs
@@ -134,15 +139,16 @@ def calibrate(
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         kept = load_arrays(folder, "input", mapped=True)
+        most = max(compared, PT2E_SAMPLES) if form == TORCH else compared
         return Calibration(
             form,
             (folder / PREPARED).read_bytes(),
             {name: Range(*one) for name, one in facts["ranges"].items()},
             tuple((kind, output) for kind, output in facts["operators"]),
-            tuple(np.array(array[:compared]) for array in kept),
+            tuple(np.array(array[:most]) for array in kept),
             load_arrays(folder, "output"),
             tuple(facts["outputs"]),
-            count,
+            min(count, PT2E_SAMPLES) if form == TORCH else count,
             tuple(watch.warnings()),
             facts.get("equalized", 0),
         )
@@ -165,7 +171,11 @@ def quantize_with_recipes(
         told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
         (folder / FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
         save_arrays(folder, "input", calibration.inputs)
-        job = {"recipes": [_plain(recipe) for recipe in recipes], "exact": is_exact}
+        job = {
+            "recipes": [_plain(recipe) for recipe in recipes],
+            "exact": is_exact,
+            "compared": len(calibration.outputs[0]),
+        }
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
         _run(calibration.form, "quantize", folder, job, timeout_s, progress)

@@ -42,11 +42,11 @@ class Calibration:
     It does not depend on the scheme, so one calibration serves any number of recipes.
     """
 
-    form: str  # of the model: "tflite" or "onnx"
+    form: str  # of the model: "tflite", "onnx" or "pt2"
     model: bytes  # the file that was run; recipes and ranges name its tensors
-    ranges: Mapping[str, Range]  # of each computed tensor
+    ranges: Mapping[str, Range]  # of each computed tensor; of .pt2, what the user declared
     operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
-    inputs: tuple[Array, ...]  # the samples that outputs are compared on, one array per input
+    inputs: tuple[Array, ...]  # samples, one array per input; the first have outputs
     outputs: tuple[Array, ...]  # what the float model makes of these, one array per output
     output_names: tuple[str, ...]
     samples: int

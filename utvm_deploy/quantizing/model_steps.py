@@ -21,11 +21,12 @@ from utvm_deploy.quantizing.child_steps import (
     COMPARED_SAMPLES,
     ONNX,
     TFLITE,
+    TORCH,
     Inputs,
     RecipeResult,
     calibrate,
     check_installed,
-    prepare_onnx,
+    prepare,
     quantize_with_recipes,
 )
 from utvm_deploy.quantizing.facts import (
@@ -159,14 +160,14 @@ def calibrated(
 def _opened(path: Path, progress: Progress) -> tuple[str, bytes, Inputs, int]:
     """The format of a float model, what is calibrated, its inputs, and the size of the file."""
     form = path.suffix.lower().removeprefix(".")
-    if form not in (TFLITE, ONNX):
-        raise ModelError(f"{path} cannot be quantized; give a float .tflite or .onnx file")
+    if form not in (TFLITE, ONNX, TORCH):
+        raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
     check_installed(form)
     file = model_bytes(path)
     if form == TFLITE:
         return form, file, float_inputs(path, load_model(path)), len(file)
     try:
-        return form, *prepare_onnx(file, progress), len(file)
+        return form, *prepare(form, file, progress), len(file)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 

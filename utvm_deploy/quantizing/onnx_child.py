@@ -16,7 +16,6 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.quantizing import onnx_file, onnx_runtime
-from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.child_files import (
     FACTS,
     MODEL,
@@ -28,11 +27,9 @@ from utvm_deploy.quantizing.child_files import (
 )
 from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.clipping import Clipper
-from utvm_deploy.quantizing.facts import Range, Recipe
+from utvm_deploy.quantizing.facts import Range
+from utvm_deploy.quantizing.finishing import finished
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
-from utvm_deploy.quantizing.tflite_clean import clean
-from utvm_deploy.quantizing.tflite_ends import remove_float_ends
-from utvm_deploy.quantizing.tflite_rewrite import Rewriting
 from utvm_deploy.relax.facts import is_relax
 
 
@@ -74,7 +71,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
         recipe = recipe_of(facts)
         clipped = clipper.ranges(recipe.clipping)
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
-        made, rewritten = _finished(_converted(qdq, data), recipe)
+        made, rewritten = finished(_converted(qdq, data), recipe)
         (folder / f"{index}.tflite").write_bytes(made)
         save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
         results.append(rewritten)
@@ -94,19 +91,6 @@ def _converted(qdq: Path, data: bytes) -> bytes:
             f"onnxruntime quantizes none of its operators ({kinds}); compile it as float32"
         )
     return made
-
-
-def _finished(data: bytes, recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-    """The converted file, with float operators between two quantized tensors as integer ones."""
-    model = schema.read_model(data)
-    # The names of the ONNX file's operators and tensors are lost: only its scheme counts here.
-    rewriting = Rewriting(model, recipe.scheme, {}, Recipe(recipe.scheme))
-    if not recipe.operators:
-        rewriting.run()
-    if not recipe.float_ends:
-        remove_float_ends(model)
-    clean(model)
-    return schema.model_bytes(model), rewriting.rewritten
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import load_torch, program_to_tflite
-from utvm_deploy.quantizing.facts import FEW_SAMPLES, INT8, FloatOperator, OutputError
+from utvm_deploy.quantizing.facts import FEW_SAMPLES, INT8, FloatOperator, OutputError, Range
 from utvm_deploy.quantizing.model_steps import float_operators
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.torch_calibration import MOST_SAMPLES, example_of, samples
@@ -66,9 +66,11 @@ def quantize_module(
         calibration = list(samples(data, example))
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
-            program = _quantized(torch, module, calibration, example, scheme)
+            program = quantized_program(torch, module, calibration, example, scheme)
             compared = calibration[:FEW_SAMPLES]
-            real, quantized = (_results(torch, of, compared) for of in (module, program.module()))
+            real, quantized = (
+                eager_outputs(torch, of, compared) for of in (module, program.module())
+            )
     except UtvmError:
         raise
     except Exception as exc:  # of many classes
@@ -90,21 +92,41 @@ def quantize_module(
     )
 
 
-def _quantized(
-    torch: Any, module: Any, calibration: Any, example: tuple[Any, ...], scheme: str
+def quantized_program(
+    torch: Any,
+    module: Any,
+    calibration: Any,
+    example: tuple[Any, ...],
+    scheme: str,
+    declared: Mapping[str, Range] | None = None,
 ) -> Any:
+    """The ``ExportedProgram`` that PT2E makes of a module.
+
+    ``declared`` has ranges of inputs, by their names, which replace the observed ones.
+    """
     quantizer = pt2e_quantizer(scheme, example)
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    _check_weights(torch, module)
+    check_weights(torch, module)
     exported = torch.export.export(module, example).module(check_guards=False)
     prepared = prepare_pt2e(exported, quantizer)
     for sample in calibration:
         prepared(*sample)
+    for node in prepared.graph.nodes:
+        if node.op == "placeholder" and node.name in (declared or {}):
+            _declare(torch, prepared, node, (declared or {})[node.name])
     return torch.export.export(convert_pt2e(prepared), example)
 
 
-def _results(torch: Any, module: Any, calibration: Any) -> list[Any]:
+def _declare(torch: Any, prepared: Any, node: Any, wanted: Range) -> None:
+    for user in node.users:
+        if user.op == "call_module":
+            observer = prepared.get_submodule(user.target)
+            observer.min_val = torch.tensor(wanted.low)
+            observer.max_val = torch.tensor(wanted.high)
+
+
+def eager_outputs(torch: Any, module: Any, calibration: Any) -> list[Any]:
     """Each output of the module as an array, with all samples along its first axis."""
     rows = []
     for sample in calibration:
@@ -124,7 +146,8 @@ def _warnings(count: int) -> tuple[str, ...]:
     )
 
 
-def _check_weights(torch: Any, module: Any) -> None:
+def check_weights(torch: Any, module: Any) -> None:
+    """Raise ModelError for weights of a module that are NaN or infinite."""
     for name, values in module.state_dict().items():
         if values.is_floating_point() and not bool(torch.isfinite(values).all()):
             raise ModelError(
