@@ -134,7 +134,7 @@ def test_a_quantized_file_and_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="it is not an ONNX file"):
         utvm_deploy.quantize(tmp_path / "text.onnx", SAMPLES)
     (tmp_path / "net.relax").write_text("no model")
-    with pytest.raises(ModelError, match=r"give a float \.tflite or \.onnx file"):
+    with pytest.raises(ModelError, match=r"give a float \.tflite, \.onnx or \.pt2 file"):
         utvm_deploy.quantize(tmp_path / "net.relax", SAMPLES)
 
 

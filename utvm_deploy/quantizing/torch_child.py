@@ -90,7 +90,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     """Make a file for each recipe, and run it on the samples."""
     program = _program(folder, (folder / PREPARED).read_bytes())
     stored = json.loads((folder / FACTS).read_text("utf-8"))
-    declared = {name: Range(*one) for name, one in stored["ranges"].items()}
+    declared = next((Range(*one) for one in stored["ranges"].values()), None)
     samples = _samples(folder)
     compared = tuple(array[: job["compared"]] for array in load_arrays(folder, "input"))
     results = []
@@ -104,9 +104,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
-def _converted(
-    program: Any, samples: list[Any], recipe: Recipe, declared: Mapping[str, Range]
-) -> bytes:
+def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range | None) -> bytes:
     if recipe.operators or recipe.ranges:
         raise ModelError("a PyTorch program has one scheme for all operators")
     if recipe.clipping != MIN_MAX:

@@ -6,7 +6,7 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,11 +98,11 @@ def quantized_program(
     calibration: Any,
     example: tuple[Any, ...],
     scheme: str,
-    declared: Mapping[str, Range] | None = None,
+    declared: Range | None = None,
 ) -> Any:
     """The ``ExportedProgram`` that PT2E makes of a module.
 
-    ``declared`` has ranges of inputs, by their names, which replace the observed ones.
+    ``declared`` is the range of the inputs; by default, it is the observed one.
     """
     quantizer = pt2e_quantizer(scheme, example)
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -113,8 +113,8 @@ def quantized_program(
     for sample in calibration:
         prepared(*sample)
     for node in prepared.graph.nodes:
-        if node.op == "placeholder" and node.name in (declared or {}):
-            _declare(torch, prepared, node, (declared or {})[node.name])
+        if node.op == "placeholder" and declared is not None:
+            _declare(torch, prepared, node, declared)
     return torch.export.export(convert_pt2e(prepared), example)
 
 
