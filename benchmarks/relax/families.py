@@ -68,7 +68,7 @@ def run(compiled: Any, board: str, inputs: Any) -> tuple[Any, int]:
 
 @contextmanager
 def tvms_loops() -> Iterator[None]:
-    """PrimFuncs as TVM's passes leave them, and no operators of ours."""
+    """PrimFuncs as TVM's passes leave them, no operators of ours, and no products for all rows."""
 
     def unscheduled(_kernel: TirKernel, _schedule: Any, _core: str) -> str:
         return "TVM's loops"
@@ -76,6 +76,7 @@ def tvms_loops() -> Iterator[None]:
     with (
         patch.object(TirKernel, "schedule", unscheduled),
         patch.object(passes, "with_our_operators", lambda module, _main: module),
+        patch.object(passes, "with_shared_products", lambda module, _main: module),
     ):
         yield
 

@@ -19,6 +19,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.relax.check import check_computed, check_lowered
 from utvm_deploy.relax.operators import with_our_operators
 from utvm_deploy.relax.rewrites import with_rewrites
+from utvm_deploy.relax.shared_products import with_shared_products
 from utvm_deploy.relax.sorting import SORTS_AND_SCANS
 
 _log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def lowered_module(module: Any) -> Any:
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = _run(_PREPARE, module)
         module = with_rewrites(module, MAIN)
+        module = with_shared_products(module, MAIN)
         module = _with_layout(module)
         check_computed(module)
         module = with_our_operators(module, MAIN)
