@@ -70,6 +70,15 @@ def test_npy_with_answers_beside_it(tmp_path: Path, role: str) -> None:
     assert data.labels is not None and data.labels.tolist() == LABELS[::-1].tolist()
 
 
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_numbers_as_text_are_classes(kind: str) -> None:
+    numbers = [10, 2, 0, 11, 2, 10]
+    texts = np.array(list(map(str, numbers)), kind)
+    found = dataset_of_arrays({"inputs": REALS, "labels": texts}, (FLOATS,))
+    assert found.labels is not None and found.labels.tolist() == numbers
+    assert found.class_names is None
+
+
 def test_one_hot_and_names() -> None:
     one_hot = dataset_of_arrays({"inputs": REALS, "labels": np.eye(3)[LABELS]}, (FLOATS,))
     assert one_hot.labels is not None and one_hot.labels.tolist() == LABELS.tolist()

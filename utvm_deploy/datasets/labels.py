@@ -24,10 +24,14 @@ class Answers:
 
 
 def labels_of(values: NDArray[Any], count: int, what: str) -> Answers:
-    """A class for each sample: numbers, names, or rows with a single 1."""
+    """A class for each sample: numbers (also as text), names, or rows with a single 1."""
     values = _counted(values, count, what)
     if values.dtype.kind in "US":
-        names, numbers = np.unique(values.reshape(count), return_inverse=True)
+        texts = values.reshape(count).astype(str)
+        if all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
+            # Sorted as names, "10" would come before "2" and get its class.
+            return labels_of(texts.astype(np.int64), count, what)
+        names, numbers = np.unique(texts, return_inverse=True)
         return Answers(numbers.reshape(count).astype(np.int64), None, tuple(map(str, names)))
     if values.dtype.kind not in "biuf":
         raise DataError(f"{what} is {values.dtype}; give integers, or names")
