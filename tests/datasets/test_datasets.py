@@ -79,6 +79,12 @@ def test_numbers_as_text_are_classes(kind: str) -> None:
     assert found.class_names is None
 
 
+def test_names_as_bytes() -> None:
+    names = np.array([b"cat", b"\xff", "k\u00fche".encode()] * 2)
+    found = dataset_of_arrays({"inputs": REALS, "labels": names}, (FLOATS,))
+    assert found.class_names == ("\\xff", "cat", "k\u00fche")
+
+
 def test_one_hot_and_names() -> None:
     one_hot = dataset_of_arrays({"inputs": REALS, "labels": np.eye(3)[LABELS]}, (FLOATS,))
     assert one_hot.labels is not None and one_hot.labels.tolist() == LABELS.tolist()

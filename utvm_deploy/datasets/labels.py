@@ -27,7 +27,9 @@ def labels_of(values: NDArray[Any], count: int, what: str) -> Answers:
     """A class for each sample: numbers (also as text), names, or rows with a single 1."""
     values = _counted(values, count, what)
     if values.dtype.kind in "US":
-        texts = values.reshape(count).astype(str)
+        texts = values.reshape(count)
+        if texts.dtype.kind == "S":
+            texts = np.char.decode(texts, "utf-8", "backslashreplace")
         if all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
             # Sorted as names, "10" would come before "2" and get its class.
             return labels_of(texts.astype(np.int64), count, what)
