@@ -12,6 +12,7 @@ from float_writer import FloatWriter
 from kernel_harness import check_model
 from test_float_products import drawn, odd
 
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.device import Device
 from utvm_deploy.emulator.fence import Fence
@@ -22,6 +23,7 @@ from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import is_native
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import kernel_text
 
@@ -74,6 +76,36 @@ def test_the_c_of_a_tile_is_not_fused(tmp_path: Path) -> None:
         assert function.imports[0] == shared_text("utvm_exact_float")
         tiles = [text for text in function.imports if "UTVM_NAKED" in text]
         assert tiles and all("#else\nUTVM_EXACT_FLOAT static void" in text for text in tiles)
+
+
+@pytest.mark.parametrize("shape", [(1, 13, 37, 3), (1, 4, 1153, 1)])
+def test_every_tile_that_tuning_tries_can_be_made(
+    shape: tuple[int, int, int, int], tmp_path: Path
+) -> None:
+    """The last block of 481 pixels has too few of them for 5x4_rows, whatever its size."""
+    m = FloatWriter()
+    m.output(m.conv2d(m.input(shape), drawn(5, 1, 1, shape[3]), drawn(5)))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    (operator,) = graph.operators
+    candidates = [one for one in space(graph, operator, CORE) if one.family == "fpu"]
+    assert len(candidates) > 3
+    assert {lower(graph, operator, CORE, one).family for one in candidates} == {"fpu"}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(("width", "stride", "channels"), [(1, 1, 16500), (3, 2, 8300)])
+def test_pixels_may_be_more_than_64_kilobytes_apart(
+    width: int, stride: int, channels: int, tmp_path: Path
+) -> None:
+    """One constant of MOVW does not hold such a distance."""
+    m = FloatWriter()
+    x = m.input((1, 1, width, channels))
+    m.output(m.conv2d(x, drawn(1, 1, 1, channels), drawn(1), stride=stride, padding="VALID"))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    kernel = lower(graph, graph.operators[0], CORE).kernel
+    assert is_native(kernel) and "_rows" in kernel.name
+    text = kernel_text([lower_kernel(kernel, "kernel", CORE).function])
+    compile_module({"kernel.c": text}, load_board("mps2_an500"), name="kernel", flags=())
 
 
 @pytest.mark.tools

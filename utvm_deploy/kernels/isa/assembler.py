@@ -39,6 +39,7 @@ from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruct
 from utvm_deploy.kernels.isa.naked_function import naked_function
 
 _WORD = 4
+_HALF = 0xFFFF
 _CONDITIONS = ("eq", "ne", "ge", "gt", "le", "lt", "hs", "lo", "hi", "ls", "mi", "pl", "vs", "vc")
 _OPPOSITE = {"eq": "ne", "ge": "lt", "gt": "le", "hs": "lo", "hi": "ls", "mi": "pl", "vs": "vc"}
 _OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
@@ -338,6 +339,14 @@ class Assembler:
         if number < 0:
             raise ValueError(f"{name} is an argument in a register: use argument")
         return Slot(self._frame_bytes + self._saved_bytes + _WORD * number)
+
+    def constant(self, register: str, value: int) -> None:
+        """Set a register to a constant of up to 32 bits. MOVW takes 16, and MOVT the upper ones."""
+        if 0 <= value <= _HALF:
+            self.mov(register, value)
+            return
+        self.movw(register, value & _HALF)
+        self.movt(register, value >> 16 & _HALF)
 
     def copy_arguments(self, register: str, frame: type[Frame], *names: str) -> None:
         """Copy arguments on the stack, through a register, to the slots with their names."""

@@ -95,6 +95,7 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (Kind.LOGIC, "ws", "mvn"),
     (Kind.LOGIC, "wf", "negs clz"),
     (Kind.MOVE, "ws", "mov movs movw"),
+    (Kind.MOVE, "xs", "movt"),
     (Kind.SHIFT, "wfs", "asr asrs lsl lsls lsr lsrs"),
     (Kind.LOGIC, "fs", "cmp tst cmn"),
     (Kind.EXTEND, "ws", "sxtb16 uxtb16 sxtb uxtb sxth uxth"),

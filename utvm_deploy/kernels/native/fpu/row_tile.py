@@ -224,7 +224,7 @@ def _routine(tile: RowTile, core: str) -> Assembler:
                 finish(a, tile.pixels, tile.channels, extremes=has_extremes(core))
                 a.mov("r12", tile.pixels)
                 a.mla("r3", "r12", "r7", "r3")
-                a.mov("r12", tile.pixels * tile.stride)
+                a.constant("r12", tile.pixels * tile.stride)
                 a.add("r8", "r12")
                 a.subs("r5", tile.pixels)
             a.load(r8=_Slots.row, r12=_Slots.pitch, r4=_Slots.left)
@@ -247,7 +247,7 @@ def _stay_inside(a: Assembler, tile: RowTile) -> None:
     with a.unless("ge"):
         a.mov("r12", tile.pixels)
         a.sub("r12", "r12", "r5")
-        a.mov("r4", tile.stride)
+        a.constant("r4", tile.stride)
         a.mls("r8", "r12", "r4", "r8")
         a.mls("r3", "r12", "r7", "r3")
         a.mov("r5", tile.pixels)

@@ -252,22 +252,29 @@ def row_kernels(window: Window, inputs: int, outputs: int, core: str) -> Iterato
         w = replace(w, dilations=(1, 1))
     stride = FLOAT_BYTES * inputs * w.strides[1]
     step = step_of(run_length(w, inputs))
-    extent = w.output_width if is_one_row(w) else w.output_height
     for pixels in range(1, min(_MOST_PIXELS, w.output_width) + 1):
         for channels in range(1, min(_MOST_CHANNELS, outputs) + 1):
             tile = RowTile(pixels, channels, stride, step)
             if not tile.fits(core):
                 continue
-            for block in _BLOCKS:
-                size = min(block * (pixels if is_one_row(w) else 1), extent)
-                # Each row, or block of the only one, has at least one whole tile.
-                if is_one_row(w) and 0 < extent % size < pixels:
-                    continue
+            for size in _block_sizes(w, pixels):
                 kernel = FpuRowConv2D(w, inputs, outputs, tile, size)
-                if sum(one.size_bytes for one in kernel.scratch) <= _ROWS_BYTES or block == 1:
+                if sum(one.size_bytes for one in kernel.scratch) <= _ROWS_BYTES or size == 1:
                     yield kernel
-                if size == extent:
-                    break
+
+
+def _block_sizes(w: Window, pixels: int) -> Iterator[int]:
+    """Sizes of blocks, each with at least one whole tile of ``pixels`` in each row.
+
+    The last block of the only row may be too short for a tile with every size.
+    """
+    extent = w.output_width if is_one_row(w) else w.output_height
+    for block in _BLOCKS:
+        size = min(block * (pixels if is_one_row(w) else 1), extent)
+        if not (is_one_row(w) and 0 < extent % size < pixels):
+            yield size
+        if size == extent:
+            break
 
 
 def row_labels(kernel: FpuRowConv2D) -> Iterator[str]:
@@ -275,5 +282,6 @@ def row_labels(kernel: FpuRowConv2D) -> Iterator[str]:
     for pixels, channels in _TUNED:
         tile = replace(kernel.tile, pixels=pixels, channels=channels)
         is_small = pixels <= kernel.window.output_width and channels <= kernel.output_channels
-        if is_small and tile.fits("cortex-m4"):
+        has_block = any(_block_sizes(kernel.window, pixels))
+        if is_small and has_block and tile.fits("cortex-m4"):
             yield tile.label
