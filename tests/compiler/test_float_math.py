@@ -11,11 +11,18 @@ from float_writer import FloatWriter
 import utvm_deploy
 from utvm_deploy import connect
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.float_bounds import EXACT, OF_MODELS
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.kernels.choose.space import identity_of, space
 from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.records import RECORD, Measurement, Record, Records, Setting
 from utvm_deploy.verifying.on_board import first_difference, verify
 
 BOARD = "mps2_an500"
@@ -66,3 +73,31 @@ def test_fast_is_verified_within_its_bound(tmp_path: Path) -> None:
             loaded.unload()
     assert first_difference(0, "output", outputs[1], outputs[0]) is not None
     assert first_difference(0, "output", outputs[1], outputs[0], OF_MODELS) is None
+
+
+@pytest.mark.tools
+def test_records_are_current_for_both(tmp_path: Path) -> None:
+    """They are measured with exact sums; the fused kernel of the same candidate follows them."""
+    path = model(tmp_path / "model.tflite")
+    board = load_board(BOARD)
+    core = board.cpu.kernel_core
+    graph = simplify(load_model(path))
+    operator = next(one for one in graph.operators if one.kind == "CONV_2D")
+    first, other, *_ = [one for one in space(graph, operator, core) if one.family == "fpu"]
+    setting = Setting(core, "gcc", "-O3", "0.2.0", "instructions")
+    known = Records(
+        Record(
+            identity_of(graph, operator),
+            setting,
+            candidate,
+            Measurement(ticks, float(ticks)),
+            is_default=candidate == first,
+            code=record_code(candidate_function(graph, operator, core, candidate)[1]),
+        )
+        for candidate, ticks in ((first, 90), (other, 50))
+    )
+    for math in ("exact", "fast"):
+        compiled = compile_model(path, board, records=known, float_math=math, scratch=AUTO)
+        layer = next(one for one in compiled.layers if one.kind == "CONV_2D")
+        assert layer.origin == RECORD and "stale" not in layer.why
+        assert ("_fused" in layer.kernel) == (math == "fast")

@@ -1,7 +1,8 @@
 """Records that were measured with another C than is emitted today are stale.
 
 Layers are compiled as records say. Then the C of their kernels is compared with the records'
-digests. A record of other C is dropped, and its kernel is chosen again.
+digests. A record of other C is dropped, and its kernel is chosen again. Records are measured with
+exact sums, and ``--float-math fast`` follows them, too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from dataclasses import dataclass, replace
 
 from utvm_deploy.compiler.decision import Decision, Known, Sequenced
 from utvm_deploy.compiler.kernel_function import record_code
+from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.program import ScheduledStep
+from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.records import EmittedCode
 from utvm_deploy.records.candidate import Candidate
 
@@ -77,10 +81,20 @@ def _codes(
         if candidate is None or not (known is None or known.all.has_any_of(core, key)):
             continue
         if function.name not in by_function:
-            by_function[function.name] = record_code(function)
+            by_function[function.name] = record_code(_measured(layer, core))
         pair = key, candidate
         codes[pair] = codes.get(pair, frozenset()) | {by_function[function.name]}
     return codes
+
+
+def _measured(layer: ScheduledStep, core: str) -> CFunction:
+    """The C that records are of. ``utvm tune`` measures kernels with exact sums."""
+    call, function = layer.step.call, layer.kernel.function
+    if call.exact is None:
+        return function
+    outputs = len(layer.step.operator.outputs)
+    made = lower_kernel(call.exact, function.name, core, outputs=outputs, may_alias=may_share(call))
+    return made.function
 
 
 def _told(chosen: Chosen, found: EmittedCode) -> tuple[ScheduledStep, ...]:

@@ -152,6 +152,8 @@ class KernelCall:
     candidate: Candidate | None = None
     # The least value of ``Wish.compact`` for which it has a smaller form; 0: it has none.
     heeds_compact: int = 0
+    # The kernel with exact sums, which records have measured; None if ``kernel`` is that one.
+    exact: NativeKernel | None = None
 
 
 def with_fused_sums(call: KernelCall) -> KernelCall:
@@ -159,5 +161,8 @@ def with_fused_sums(call: KernelCall) -> KernelCall:
 
     Native kernels of float32 have it as the property ``fused``. In C, the compiler does it.
     """
-    kernel = getattr(call.kernel, "fused", None)
-    return call if kernel is None else replace(call, kernel=kernel)
+    exact = call.kernel
+    if isinstance(exact, LibraryKernel) or not is_native(exact):
+        return call
+    kernel = getattr(exact, "fused", None)
+    return call if kernel is None else replace(call, kernel=kernel, exact=exact)
