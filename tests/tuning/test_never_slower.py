@@ -33,6 +33,7 @@ from utvm_deploy.compiler.decision import (
 from utvm_deploy.compiler.options import AUTO, TIME, scratch_place
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import lower
@@ -151,7 +152,10 @@ def check(graph: Graph, board: Board, kinds: Sequence[str]) -> int:
 @pytest.mark.parametrize("target", [BOARD, OTHER], ids=lambda one: one.name)
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
 def test_models_of_this_repository(path: Path, target: Board) -> None:
-    assert check(small_graph(path), target, KINDS) > 0
+    graph = small_graph(path)
+    changes = check(graph, target, KINDS)
+    # The smallest networks leave nothing to choose.
+    assert changes > 0 or total_macs(graph) < 10_000
 
 
 @pytest.mark.slow

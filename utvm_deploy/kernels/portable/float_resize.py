@@ -12,7 +12,7 @@ from utvm_deploy.graph.attributes import ResizeBilinear
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
-from utvm_deploy.kernels.contract.lazy_tvm import te
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.portable.skeletons import DefaultLoops
 
@@ -44,7 +44,10 @@ class FloatBilinear(DefaultLoops):
                 value = image[n, rows[y, row], columns[x, column], c]
                 return value * row_shares[y, row] * column_shares[x, column]
 
-            return pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            # LiteRT adds 0.0, which makes 0.0 of -0.0; TVM would fold such a sum.
+            zero = tirx.const(0.0, "float32")
+            return tirx.Select(total == zero, zero, total)
 
         shape = (batch, self.rows, self.columns, channels)
         output = te.compute(shape, element, name="resize_bilinear")
