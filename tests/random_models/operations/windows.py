@@ -238,7 +238,7 @@ _RESIZE_OPTIONS = {
 def _resize(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     x, size = m.tensors[inputs[0]], pair(step, "size")
     shape = (x.shape[0], *size, x.shape[3])
-    out = m.tensor(shape, "int8", x.scales, x.zero_points)
+    out = m.tensor(shape, x.dtype, x.scales, x.zero_points)
     options = {
         "AlignCorners": bool(step.attributes["align_corners"]),
         "HalfPixelCenters": bool(step.attributes["half_pixel_centers"]),
