@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +97,44 @@ def test_candidates_need_names_where_prim_funcs_take_equal_buffers() -> None:
         built = tuning.build([one, other, te.create_prim_func(_doubled()).with_attr(TASK, "one")])
         found = tuning.run([str(key) for key, _ in built])
     assert [measured.error for measured in found] == ["", "", "wrong output"]
+
+
+INTERRUPTED = """
+import logging, signal
+import utvm_deploy
+from test_meta_schedule import product
+from utvm_deploy.tuning.meta_schedule import DeviceTuning
+
+class CtrlC(logging.Handler):
+    def emit(self, record):
+        if "Generating candidates" in record.getMessage():
+            signal.raise_signal(signal.SIGINT)
+
+logger = logging.getLogger("tvm")
+logger.setLevel(logging.INFO)
+logger.addHandler(CtrlC())
+with utvm_deploy.connect("host") as device:
+    try:
+        DeviceTuning(device, product()).tune("work", 64)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.tools
+def test_ctrl_c_in_the_search_leaves_nothing_behind(tmp_path: Path) -> None:
+    """TVM writes its log in a destructor: an exception in there would end the process."""
+    for name in ("work", "temporary"):
+        (tmp_path / name).mkdir()
+    here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": here},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+    )
+    assert (found.stdout, found.returncode) == ("interrupted\n", 0), found.stderr
+    assert list((tmp_path / "temporary").iterdir()) == []

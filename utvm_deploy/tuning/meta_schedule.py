@@ -40,6 +40,7 @@ from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.build import Built, flags_for, kernel_text, wrapper_text
 from utvm_deploy.tuning.evolution import GENERATIONS, POPULATION
 from utvm_deploy.tuning.inputs import Job
+from utvm_deploy.tuning.interrupts import Interrupts
 from utvm_deploy.tuning.measure import Measurer
 from utvm_deploy.tuning.place import check_tunable
 from utvm_deploy.tuning.prim_funcs import (
@@ -128,6 +129,7 @@ class DeviceTuning:
         self._task_of_key: dict[str, Task] = {}
         self._references: dict[str, Built] = {}
         self._failure: BaseException | None = None
+        self._interrupts: Interrupts | None = None  # while ``tune`` runs
         self._folder = TemporaryFolder("utvm-tuning")
         self.builder = _Builder(self)
         self.runner = _Runner(self)
@@ -153,22 +155,24 @@ class DeviceTuning:
         ]
         self._failure = None
         try:
-            return ms.tune.tune_tasks(
-                tasks=contexts,
-                task_weights=[float(task.times) for task in self.tasks],
-                work_dir=str(work_dir),
-                max_trials_global=trials,
-                num_trials_per_iter=ROUND,
-                builder=self.builder,
-                runner=self.runner,
-                cost_model=SpeedModel(seed),
-            )
+            with Interrupts(lambda: None) as self._interrupts:
+                return ms.tune.tune_tasks(
+                    tasks=contexts,
+                    task_weights=[float(task.times) for task in self.tasks],
+                    work_dir=str(work_dir),
+                    max_trials_global=trials,
+                    num_trials_per_iter=ROUND,
+                    builder=self.builder,
+                    runner=self.runner,
+                    cost_model=SpeedModel(seed),
+                )
         except BaseException:
             # TVM makes a RuntimeError of most exceptions in the builder and the runner.
             if self._failure is not None:
                 raise self._failure from None
             raise
         finally:
+            self._interrupts = None
             for left in self._folder.path.iterdir():
                 shutil.rmtree(left)
 
@@ -180,12 +184,18 @@ class DeviceTuning:
 
     @contextmanager
     def keeping_failure(self) -> Iterator[None]:
-        """Keep what is raised, for ``tune``."""
+        """Keep what is raised, for ``tune``, which is interrupted here and nowhere else."""
         try:
+            self._check_interrupts()
             yield
+            self._check_interrupts()
         except BaseException as error:  # Ctrl-C, too
             self._failure = error
             raise
+
+    def _check_interrupts(self) -> None:
+        if self._interrupts is not None:
+            self._interrupts.check()
 
     def build(self, modules: Sequence[Any]) -> list[tuple[str | None, str | None]]:
         """Key or error of each."""
