@@ -20,12 +20,34 @@ from types import ModuleType, SimpleNamespace
 from utvm_deploy.base import process
 from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import reference
+from utvm_deploy.quantizing import onnx_child
 from utvm_deploy.service import upload_check
 
 #: The time for the server itself, in addition to a run: a start on a loaded machine, and a fork.
 PATIENCE_S = 60.0
 POLL_S = 0.002
+#: For runs that are started without a deadline of their own.
+RUN_TIMEOUT_S = 240.0
 _WORDS = "words.txt"
+
+
+class EndedRun:
+    """Stands in for the child of a run that has ended; a context manager."""
+
+    def __init__(self, ended: process.Completed) -> None:
+        self.returncode = ended.returncode
+        self.popen = SimpleNamespace(stdout=Path(os.devnull).open("rb"), wait=lambda _timeout: None)
+        self._words = ended.stdout
+
+    def __enter__(self) -> EndedRun:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.popen.stdout.close()
+
+    def last_words(self) -> str:
+        """What it printed."""
+        return self._words
 
 
 class ForkServer:
@@ -55,7 +77,12 @@ class ForkServer:
             child_environment=process.child_environment,
             Completed=process.Completed,
             is_dry_run=process.is_dry_run,
+            start=self.start_run,
         )
+
+    def start_run(self, argv: Sequence[str], *, env: Mapping[str, str]) -> EndedRun:
+        """As ``process.start``, but the run has ended, and its progress is lost."""
+        return EndedRun(self.run(argv, timeout_s=RUN_TIMEOUT_S, env=env))
 
     def run(
         self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
@@ -106,12 +133,25 @@ def _formats() -> Callable[[str, Path], int]:
     return lambda model, folder: formats.main(Path(model), folder)
 
 
+def _onnx_quantizer() -> Callable[[str, Path], int]:
+    import ai_edge_litert.interpreter  # noqa: F401
+    import onnxruntime.quantization.shape_inference  # noqa: F401
+
+    formats.CONVERTERS[".onnx"].load(Path("any.onnx"))
+    return lambda step, folder: onnx_child.main(step, str(folder))
+
+
 def _uploads() -> Callable[[str, Path], int]:
     return lambda model, folder: upload_check.main(Path(model), folder)
 
 
 #: Module -> loads what its runs need, and gives the function that does the work of a run.
-PROGRAMS = {reference: _oracle, formats: _formats, upload_check: _uploads}
+PROGRAMS = {
+    reference: _oracle,
+    formats: _formats,
+    onnx_child: _onnx_quantizer,
+    upload_check: _uploads,
+}
 
 
 def _serve(module: str) -> None:

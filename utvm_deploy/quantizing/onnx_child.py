@@ -93,6 +93,11 @@ def _converted(qdq: Path, data: bytes) -> bytes:
     return made
 
 
-if __name__ == "__main__":
+def main(step: str, folder: str) -> int:
+    """Do one step in a folder; the exit status."""
     steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
-    sys.exit(run_step(steps, *sys.argv[1:]))
+    return run_step(steps, step, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
