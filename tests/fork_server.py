@@ -36,7 +36,9 @@ class EndedRun:
 
     def __init__(self, ended: process.Completed) -> None:
         self.returncode = ended.returncode
-        self.popen = SimpleNamespace(stdout=Path(os.devnull).open("rb"), wait=lambda _timeout: None)
+        self.popen = SimpleNamespace(
+            stdout=os.fdopen(os.open(os.devnull, os.O_RDONLY), "rb"), wait=lambda _s: None
+        )
         self._words = ended.stdout
 
     def __enter__(self) -> EndedRun:

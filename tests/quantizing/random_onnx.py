@@ -182,7 +182,7 @@ def _concatenated(net: Network, x: str) -> str:
         one
         for one in net.values
         if len(net.shapes[one]) == len(shape)
-        and all(a == b for i, (a, b) in enumerate(zip(net.shapes[one], shape)) if i != axis)
+        and all(net.shapes[one][i] == shape[i] for i in range(len(shape)) if i != axis)
     ]
     return net.add("Concat", x, net.chance.choice(others), axis=axis)
 

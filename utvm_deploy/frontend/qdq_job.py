@@ -135,7 +135,9 @@ def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
     # One number is exact at the end of the range; of several, the largest is.
     real = np.asarray(value.data, np.float64)
     largest = float(np.abs(real).max(initial=0.0))
-    scale = Scale(float(np.float32(largest / job.scale.limits[1])) or 1.0, 0, job.scale.dtype)
+    # Zeros have any scale. One that is far from the result's would be undefined in LiteRT.
+    step = float(np.float32(largest / job.scale.limits[1])) or job.scale.scale
+    scale = Scale(step, 0, job.scale.dtype)
     return in_steps(real, scale), scale
 
 

@@ -13,6 +13,7 @@ import contextvars
 import importlib.metadata
 import json
 import select
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -244,6 +245,12 @@ def _run(
         return
     if (folder / REFUSAL).exists():
         raise ModelError((folder / REFUSAL).read_text("utf-8"))
+    if code < 0:
+        name = signal.Signals(-code).name
+        raise ModelError(
+            f"the quantizer was ended by {name} in the {step} step: a library crashed on this "
+            "model, or the system ran out of memory"
+        )
     said = words[-1].strip() if words else "no reason given"
     raise ModelError(f"the quantizer ended with status {code} in the {step} step ({said})")
 

@@ -116,7 +116,7 @@ def quantized(
         )
     overrides = {
         name: [{"rmin": np.float32(one.low), "rmax": np.float32(one.high)}]
-        for name, one in {**ranges, **recipe.ranges}.items()
+        for name, one in _with_values({**ranges, **recipe.ranges}).items()
     }
     try:
         quantize_static(
@@ -135,6 +135,18 @@ def quantized(
     except Exception as error:  # onnxruntime has many classes for it
         raise ModelError(f"onnxruntime cannot quantize it: {last_words(error)}") from error
     return target
+
+
+def _with_values(ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """The ranges, with 0 to 1 for tensors that are always zero.
+
+    onnxruntime would give these a scale of 1 and a zero point of 0. LiteRT cannot add such a tensor
+    to one of a small scale. And onnxruntime leaves out a Relu whose range begins at zero: its zero
+    point must be the least step.
+    """
+    return {
+        name: one if one.low or one.high else Range(0.0, 1.0) for name, one in ranges.items()
+    }
 
 
 def _reader(data: bytes, inputs: Sequence[Array]) -> Any:

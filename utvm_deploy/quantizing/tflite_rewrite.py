@@ -6,7 +6,7 @@ float tensor remains, because each gets a scale from the calibrated range of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,8 +102,15 @@ class Rewriting:
         params = [self._output(number, rule, first, wanted) for number in outputs]
         if any(one is None for one in params):
             return False
+        compared = None
+        if rule.output == NO_OUTPUT and len(data) > 1:
+            compared = self._widest([inputs[place] for place in data])
+            if float(compared.scale[0]) >= 1:  # LiteRT compares smaller scales only
+                return False
         for place in data:
             shared = params[0] if rule.output == SHARED else None
+            if compared is not None and self.dtype == schema.INT16:
+                shared = compared  # LiteRT compares int16 as it is stored
             if rule.output == FROM_INPUT and self._is_constant(inputs[place]):
                 shared = first
             inputs[place] = self._integer(inputs[place], shared)
@@ -153,6 +160,17 @@ class Rewriting:
         )
         return self._of_range(low, high)
 
+    def _widest(self, numbers: Sequence[int]) -> Any:
+        """The quantization of the largest scale that one of these float tensors has, or gets."""
+        params = []
+        for number in numbers:
+            array = schema.constant(self.model, self._tensor(number))
+            params.append(self._parameters(number) if array is None else self._of_constant(array))
+        return max(params, key=lambda one: float(one.scale[0]))
+
+    def _of_constant(self, array: Array) -> Any:
+        return self._of_range(float(array.min()), float(array.max()))
+
     def _integer(self, number: int, shared: Any) -> int:
         """The integer tensor for a float one, of the ``shared`` quantization if there is one."""
         tensor = self._tensor(number)
@@ -173,7 +191,7 @@ class Rewriting:
         return made
 
     def _constant(self, tensor: Any, array: Array, shared: Any) -> int:
-        params = shared or self._of_range(float(array.min()), float(array.max()))
+        params = shared or self._of_constant(array)
         dtype = np.dtype(DTYPES[self.scheme])
         limits = np.iinfo(dtype)
         steps = np.rint(array.astype(np.float64) / float(params.scale[0])) + int(
