@@ -41,10 +41,11 @@ def load_onnx(path: Path) -> Any:
     return onnx
 
 
-def onnx_to_model(path: Path) -> bytes:
+def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     """What an ONNX model becomes: a .tflite file if it is in QDQ form, else a Relax model.
 
-    The .tflite file computes in integers what the quantized model computes in float32.
+    The .tflite file computes in integers what the quantized model computes in float32. With
+    ``is_float_converted``, a float model becomes a float .tflite file, too.
 
     Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
     operators that cannot be imported.
@@ -58,7 +59,8 @@ def onnx_to_model(path: Path) -> bytes:
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
         proto = without_qlinear(onnx, proto)
-        if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
+        if not is_quantized and not is_float_converted:
             notes = _fix_shapes(onnx, proto)
             _check_scales(onnx, proto)
             # The import changes the model.

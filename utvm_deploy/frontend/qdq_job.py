@@ -122,8 +122,13 @@ def real_bias(job: Job, position: int, outputs: int) -> Array:
 
 def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
     """A constant operand and its scale; of an operator in float32, real numbers."""
+    real = np.asarray(value.real, np.float64)
     if not job.scale.is_quantized:
-        return np.asarray(value.real, np.float32), FLOAT
+        return real.astype(np.float32), FLOAT
+    if not real.any():
+        # Zeros have any scale. One that is far from the result's would be undefined in LiteRT.
+        scale = Scale(job.scale.scale, 0, job.scale.dtype)
+        return in_steps(real, scale), scale
     if value.scales is not None and value.zero_points is not None:
         if value.scales.size != 1:
             raise job.node.unsupported("its constant has one scale per channel; use a single one")
@@ -133,9 +138,7 @@ def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
             str(value.data.dtype),
         )
     # One number is exact at the end of the range; of several, the largest is.
-    real = np.asarray(value.data, np.float64)
     largest = float(np.abs(real).max(initial=0.0))
-    # Zeros have any scale. One that is far from the result's would be undefined in LiteRT.
     step = float(np.float32(largest / job.scale.limits[1])) or job.scale.scale
     scale = Scale(step, 0, job.scale.dtype)
     return in_steps(real, scale), scale

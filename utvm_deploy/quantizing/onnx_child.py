@@ -28,9 +28,8 @@ from utvm_deploy.quantizing.child_files import (
 from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import Range
-from utvm_deploy.quantizing.finishing import finished
+from utvm_deploy.quantizing.finishing import finished, has_integers
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
-from utvm_deploy.relax.facts import is_relax
 
 
 def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
@@ -71,7 +70,13 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
         recipe = recipe_of(facts)
         clipped = clipper.ranges(recipe.clipping)
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
-        made, rewritten = finished(_converted(qdq, data), recipe)
+        made, rewritten = finished(_converted(qdq), recipe, clipped)
+        if not has_integers(made):
+            kinds = ", ".join(sorted({kind for kind, _, _ in onnx_file.operators_of(data)}))
+            raise ModelError(
+                f"none of its operators ({kinds}) can be quantized to {recipe.scheme}; compile "
+                "it as float32"
+            )
         (folder / f"{index}.tflite").write_bytes(made)
         save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
         results.append(rewritten)
@@ -79,18 +84,12 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
-def _converted(qdq: Path, data: bytes) -> bytes:
-    """The .tflite file of a QDQ file; ModelError if it has nothing quantized, or cannot be one."""
+def _converted(qdq: Path) -> bytes:
+    """The .tflite file of a QDQ file; of a float one, if onnxruntime quantizes no operator."""
     try:
-        made = onnx_to_model(qdq)
+        return onnx_to_model(qdq, is_float_converted=True)
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"{qdq}: ")) from error
-    if is_relax(made):
-        kinds = ", ".join(sorted({kind for kind, _, _ in onnx_file.operators_of(data)}))
-        raise ModelError(
-            f"onnxruntime quantizes none of its operators ({kinds}); compile it as float32"
-        )
-    return made
 
 
 def main(step: str, folder: str) -> int:

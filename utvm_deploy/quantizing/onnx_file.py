@@ -102,6 +102,36 @@ def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
     return made_bytes, [value.name for value in model.graph.output]
 
 
+def with_hard_swish(data: bytes) -> bytes:
+    """The model with HardSwish for x * HardSigmoid(x), which onnxruntime and exporters write.
+
+    HardSwish has an integer kernel. HardSigmoid has none.
+    """
+    model = onnx.load_model_from_string(data)
+    outputs = {value.name for value in model.graph.output}
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for gate in [node for node in model.graph.node if node.op_type == "HardSigmoid"]:
+        (x,), (made,) = gate.input, gate.output
+        product = readers.get(made, [])
+        is_one = len(product) == 1 and sorted(product[0].input) == sorted((x, made))
+        if is_one and product[0].op_type == "Mul" and made not in outputs and _is_sixth(gate):
+            product[0].CopyFrom(
+                onnx.helper.make_node("HardSwish", [x], product[0].output, product[0].name)
+            )
+            model.graph.node.remove(gate)
+    fused: bytes = model.SerializeToString()
+    return fused
+
+
+def _is_sixth(gate: Any) -> bool:
+    """Whether a HardSigmoid is that of HardSwish: x / 6 + 0.5."""
+    given = {one.name: one.f for one in gate.attribute}
+    return bool(abs(given.get("alpha", 0.2) - 1 / 6) < 1e-4 and given.get("beta", 0.5) == 0.5)
+
+
 def named_nodes(data: bytes) -> bytes:
     """The model with a name for each operator: operators are left out by their names."""
     model = onnx.load_model_from_string(data)

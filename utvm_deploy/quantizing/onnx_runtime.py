@@ -30,7 +30,7 @@ def prepared(data: bytes, folder: Path) -> bytes:
         made = target.read_bytes()
     except Exception:  # it fails on some models that the quantizer takes as they are
         made = unrolled
-    return onnx_file.named_nodes(made)
+    return onnx_file.named_nodes(onnx_file.with_hard_swish(made))
 
 
 def observe(
@@ -144,9 +144,7 @@ def _with_values(ranges: Mapping[str, Range]) -> dict[str, Range]:
     to one of a small scale. And onnxruntime leaves out a Relu whose range begins at zero: its zero
     point must be the least step.
     """
-    return {
-        name: one if one.low or one.high else Range(0.0, 1.0) for name, one in ranges.items()
-    }
+    return {name: one if one.low or one.high else Range(0.0, 1.0) for name, one in ranges.items()}
 
 
 def _reader(data: bytes, inputs: Sequence[Array]) -> Any:
