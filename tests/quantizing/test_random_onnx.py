@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fork_server import ForkServer
 from random_models.runner import Rig, Verdict
 from random_onnx import outputs_of, random_network, save
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.quantizing import child_steps, onnx_child
 from utvm_deploy.quantizing.facts import SCHEMES
 from utvm_deploy.quantizing.model_steps import quantize_model
 
@@ -72,26 +69,15 @@ def check(seeds: range, folder: Path) -> None:
     assert counts[EQUAL] >= FEWEST_EQUAL * len(seeds)
 
 
-@pytest.fixture(scope="module")
-def quantizer() -> Iterator[ForkServer]:
-    """onnx and onnxruntime, loaded once."""
-    with ForkServer(onnx_child) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def forked_quantizer(quantizer: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quantizer is forked from a process that has its packages loaded."""
-    monkeypatch.setattr(child_steps, "process", quantizer.stand_in())
-
-
 @pytest.mark.tools
+@pytest.mark.usefixtures("forked_quantizer")
 def test_random_networks_equal_the_reference(tmp_path: Path) -> None:
     check(range(20), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.tools
+@pytest.mark.usefixtures("forked_quantizer")
 def test_five_hundred_random_networks_equal_the_reference(tmp_path: Path) -> None:
     check(range(500), tmp_path)
 

@@ -132,6 +132,22 @@ def _is_sixth(gate: Any) -> bool:
     return bool(abs(given.get("alpha", 0.2) - 1 / 6) < 1e-4 and given.get("beta", 0.5) == 0.5)
 
 
+def with_flat_biases(data: bytes) -> bytes:
+    """The model with biases of shape N, where Gemm has (1, N): onnxruntime fails on these."""
+    model = onnx.load_model_from_string(data)
+    known = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        bias = known.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
+        if bias is not None and len(bias.dims) == 2 and bias.dims[0] == 1:
+            flat = onnx.numpy_helper.to_array(bias).reshape(-1)
+            node.input[2] = f"{bias.name}_flat"
+            if node.input[2] not in known:
+                known[node.input[2]] = onnx.numpy_helper.from_array(flat, node.input[2])
+                model.graph.initializer.append(known[node.input[2]])
+    made: bytes = model.SerializeToString()
+    return made
+
+
 def named_nodes(data: bytes) -> bytes:
     """The model with a name for each operator: operators are left out by their names."""
     model = onnx.load_model_from_string(data)

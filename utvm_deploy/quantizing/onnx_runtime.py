@@ -30,7 +30,8 @@ def prepared(data: bytes, folder: Path) -> bytes:
         made = target.read_bytes()
     except Exception:  # it fails on some models that the quantizer takes as they are
         made = unrolled
-    return onnx_file.named_nodes(onnx_file.with_hard_swish(made))
+    made = onnx_file.with_flat_biases(onnx_file.with_hard_swish(made))
+    return onnx_file.named_nodes(made)
 
 
 def observe(

@@ -24,7 +24,7 @@ from utvm_deploy.quantizing.tflite_rules import (
     rule_of,
 )
 
-# The range of a tensor that is always zero: its scale must not be zero.
+# A narrower range would have a scale that kernels cannot multiply by.
 _LEAST_RANGE = 1e-6
 _LOWEST = -128
 
@@ -139,6 +139,8 @@ class Rewriting:
 
     def _of_range(self, low: float, high: float) -> Any:
         low, high = min(low, 0.0), max(high, 0.0)
+        if low == high:  # always zero: a usual scale, because a tiny one is undefined in kernels
+            high = 1.0
         if self.dtype == schema.INT16:
             return schema.quantization([max(-low, high, _LEAST_RANGE) / 32767], [0])
         scale = max(high - low, _LEAST_RANGE) / 255

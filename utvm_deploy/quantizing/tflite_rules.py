@@ -32,8 +32,18 @@ class Rule:
 _MOVES = (
     *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "DEPTH_TO_SPACE", "EXPAND_DIMS", "GATHER", "GATHER_ND"),
     *("MAX_POOL_2D", "MIRROR_PAD", "PAD", "REDUCE_MAX", "REDUCE_MIN", "RESHAPE"),
-    *("RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH"),
-    *("SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+    # LiteRT interpolates the stored values, and does not look at the scale of the result.
+    *("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND"),
+    *(
+        "SPACE_TO_DEPTH",
+        "SPLIT",
+        "SPLIT_V",
+        "SQUEEZE",
+        "STRIDED_SLICE",
+        "TILE",
+        "TRANSPOSE",
+        "UNPACK",
+    ),
 )
 _SHARED = ("CONCATENATION", "MAXIMUM", "MINIMUM", "PACK", "PADV2", "SELECT", "SELECT_V2")
 _CALIBRATED = (
@@ -49,7 +59,7 @@ _CALIBRATED = (
         "MEAN",
         "MUL",
     ),
-    *("PRELU", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESIZE_BILINEAR"),
+    *("PRELU", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
     *("SQUARED_DIFFERENCE", "SUB"),
 )
 _POSITIONS = (
