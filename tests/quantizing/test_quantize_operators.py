@@ -162,6 +162,28 @@ def test_no_float_tensor_remains_between_two_rewritten_operators(tmp_path: Path)
     assert made.rewritten == ("LEAKY_RELU", "ABS", "REVERSE_V2")
 
 
+@pytest.mark.parametrize(("side", "kind"), [(4, "MEAN"), (2, "AVERAGE_POOL_2D")])
+def test_only_a_pool_over_the_whole_image_gets_a_scale_of_its_own(
+    side: int, kind: str, tmp_path: Path
+) -> None:
+    """An integer AVERAGE_POOL_2D keeps the scale of its input, which is coarse for a mean."""
+    m = FloatWriter()
+    window = {"Padding": 1, "StrideH": side, "StrideW": side}
+    window |= {"FilterHeight": side, "FilterWidth": side}
+    pooled = m.tensor((1, 4 // side, 4 // side, 4), "float32")
+    m.operator("AVERAGE_POOL_2D", [convolution(m)], [pooled], ("Pool2DOptions", window))
+    m.output(pooled)
+    made = utvm_deploy.quantize(m.save(tmp_path / "pool.tflite"), SAMPLES)
+    made.save(tmp_path / "made.tflite")
+    graph = load_model(tmp_path / "made.tflite")
+    last = graph.operators[-1]
+    assert last.kind == kind and not made.float_operators
+    scales = [graph.tensors[n].quantization for n in (last.inputs[0], last.outputs[0])]
+    assert (scales[0] == scales[1]) is (kind == "AVERAGE_POOL_2D")
+    sample = np.random.default_rng(7).integers(-128, 128, SHAPE).astype(np.int8)
+    assert check_model(tmp_path / "made.tflite", [[sample]], tmp_path) >= 2
+
+
 def test_operators_of_a_recipe_have_their_own_schemes(tmp_path: Path) -> None:
     m = FloatWriter()
     (y,) = add(m, "LEAKY_RELU", convolution(m))

@@ -4,6 +4,9 @@ NEG x    -> MUL x, -1          LiteRT's integer kernel ignores the zero point
 SUM x    -> MUL MEAN x, count  LiteRT's kernel reads int8 as unsigned bytes
 DIV x, c -> MUL x, 1 / c       LiteRT has no integer kernel
 SQUARE x -> MUL x, x           LiteRT has no integer kernel
+
+AVERAGE_POOL_2D over a whole image -> MEAN     its integer kernel keeps the scale of the input,
+                                               which is coarse for a mean; MEAN has its own
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ def replace_by_equivalents(model: Any) -> None:
             made.append(_product(model, operator, inputs[0], inputs[0]))
         elif kind == "DIV":
             made.append(_by_inverse(model, operator) or operator)
+        elif kind == "AVERAGE_POOL_2D" and _is_global(graph, operator):
+            made.append(_mean_of_image(model, operator))
         elif kind == "SUM":
             made += _mean_and_product(model, operator)
         else:
@@ -65,6 +70,23 @@ def _by_inverse(model: Any, operator: Any) -> Any:
         return None
     name = schema.name_of(model, operator.outputs[0]) + "/inverse"
     return _product(model, operator, dividend, schema.new_constant(model, name, inverse))
+
+
+def _is_global(graph: Any, operator: Any) -> bool:
+    """Whether a pool has one window, which is the whole image, and no fused activation."""
+    options = operator.builtinOptions
+    _, height, width, _ = schema.numbers(graph.tensors[operator.inputs[0]].shape)
+    _, rows, columns, _ = schema.numbers(graph.tensors[operator.outputs[0]].shape)
+    is_whole = (options.filterHeight, options.filterWidth) == (height, width)
+    return is_whole and rows == columns == 1 and not options.fusedActivationFunction
+
+
+def _mean_of_image(model: Any, operator: Any) -> Any:
+    name = schema.name_of(model, operator.outputs[0]) + "/axes"
+    axes = schema.new_constant(model, name, np.array([1, 2], np.int32))
+    schema.become(model, operator, "MEAN", "ReducerOptions", keepDims=True)
+    operator.inputs = [int(operator.inputs[0]), axes]
+    return operator
 
 
 def _mean_and_product(model: Any, operator: Any) -> list[Any]:

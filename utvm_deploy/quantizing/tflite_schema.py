@@ -19,6 +19,7 @@ FLOAT32 = int(schema.TensorType.FLOAT32)
 FLOAT16 = int(schema.TensorType.FLOAT16)
 INT8 = int(schema.TensorType.INT8)
 INT16 = int(schema.TensorType.INT16)
+INT32 = int(schema.TensorType.INT32)
 INTEGERS = (INT8, INT16)
 
 _DTYPES = {
@@ -26,7 +27,7 @@ _DTYPES = {
     FLOAT16: np.float16,
     INT8: np.int8,
     INT16: np.int16,
-    int(schema.TensorType.INT32): np.int32,
+    INT32: np.int32,
     int(schema.TensorType.INT64): np.int64,
 }
 _KINDS = {
@@ -139,10 +140,11 @@ def new_tensor(model: Any, graph: Any, like: Any, name: bytes, dtype: int, param
 
 
 def new_constant(model: Any, name: str, array: Array) -> int:
-    """A further float32 constant; its number."""
+    """A further constant of float32 or int32; its number."""
     graph = model.subgraphs[0]
     made = schema.TensorT()
-    made.name, made.type, made.hasRank = name.encode(), FLOAT32, True
+    kind = INT32 if array.dtype == np.int32 else FLOAT32
+    made.name, made.type, made.hasRank = name.encode(), kind, True
     made.shape = np.array(array.shape, np.int32)
     set_constant(model, made, array)
     graph.tensors.append(made)
