@@ -245,7 +245,7 @@ def _run(
         return
     if (folder / REFUSAL).exists():
         raise ModelError((folder / REFUSAL).read_text("utf-8"))
-    if code < 0:
+    if code is not None and code < 0:
         name = signal.Signals(-code).name
         raise ModelError(
             f"the quantizer was ended by {name} in the {step} step: a library crashed on this "
