@@ -300,7 +300,7 @@ def _softmax(net: Network, x: str) -> str:
 
 
 def _clipped(net: Network, x: str) -> str:
-    low, high = net.chance.choice([(0.0, 6.0), (-1.0, 1.0), (-0.3, 0.9)])
+    low, high = net.chance.choice([(0.0, 6.0), (-1.0, 1.0), (-0.3, 0.9), (0.2, 1.0)])
     return net.add("Clip", x, net.number(low), net.number(high))
 
 

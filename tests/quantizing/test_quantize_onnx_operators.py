@@ -51,6 +51,19 @@ def test_a_relu_that_is_always_zero_stays_zero(tmp_path: Path) -> None:
     assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > LEAST_DB["int8"]
 
 
+@pytest.mark.parametrize("limits", [(0.5, 2.0), (-2.0, -0.5)])
+def test_a_clip_that_leaves_out_zero_keeps_both_limits(
+    limits: tuple[float, float], tmp_path: Path
+) -> None:
+    """onnxruntime leaves the Clip out, and the quantization of its output begins at zero."""
+    w = OnnxWriter((1, 3, 8, 8), seed=4)
+    y = w.conv("x", 3, 4, 3, 3)
+    y = w.add("Clip", y, *(w.constant(np.float32(one)) for one in limits))
+    made = made_of(w, w.add("Mul", y, w.conv("x", 3, 4, 3, 3)), tmp_path)
+    assert not made.float_operators
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > LEAST_DB["int8"]
+
+
 @pytest.mark.parametrize("scheme", LEAST_DB)
 def test_comparisons_are_quantized(scheme: str, tmp_path: Path) -> None:
     """LiteRT compares int16 as it is stored, so both sides need the same scale."""

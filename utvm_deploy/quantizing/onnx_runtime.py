@@ -129,13 +129,25 @@ def quantized(
             activation_type=QuantType.QInt16 if is_wide else QuantType.QInt8,
             weight_type=QuantType.QInt8,
             nodes_to_exclude=[
-                name for _, output, name in operators if recipe.operators.get(output) == FLOAT
+                name
+                for kind, output, name in operators
+                if recipe.operators.get(output) == FLOAT
+                or (kind == "Clip" and _is_beside_zero(ranges.get(output)))
             ],
             extra_options={"ActivationSymmetric": is_wide, "TensorQuantOverrides": overrides},
         )
     except Exception as error:  # onnxruntime has many classes for it
         raise ModelError(f"onnxruntime cannot quantize it: {last_words(error)}") from error
     return target
+
+
+def _is_beside_zero(known: Range | None) -> bool:
+    """Whether zero is outside of a range.
+
+    onnxruntime leaves out a Clip if it can, and widens its range to zero: values between zero and
+    the limit would pass.
+    """
+    return known is not None and (known.low > 0 or known.high < 0)
 
 
 def _with_values(ranges: Mapping[str, Range]) -> dict[str, Range]:
