@@ -64,6 +64,14 @@ def test_a_clip_that_leaves_out_zero_keeps_both_limits(
     assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > LEAST_DB["int8"]
 
 
+def test_a_clip_to_values_that_its_input_never_has_is_quantized(tmp_path: Path) -> None:
+    w = OnnxWriter((1, 3, 8, 8), seed=4)
+    y = w.add("Relu", w.add("Abs", w.conv("x", 3, 4, 3, 3)))
+    limits = [w.constant(np.float32(one)) for one in (-3, -1.5)]
+    made = made_of(w, w.add("Add", w.add("Neg", w.add("Clip", y, *limits)), y), tmp_path)
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > LEAST_DB["int8"]
+
+
 @pytest.mark.parametrize("scheme", LEAST_DB)
 def test_comparisons_are_quantized(scheme: str, tmp_path: Path) -> None:
     """LiteRT compares int16 as it is stored, so both sides need the same scale."""

@@ -198,7 +198,10 @@ class _Converter:
         if kind in qdq_elementwise.FIXED_RANGES:
             return qdq_elementwise.fixed_range(kind, self.store.scale_of(source))
         if kind in qdq_elementwise.RANGE_KEEPING:
-            return self.store.scale_of(source)
+            scale = self.store.scale_of(source)
+            low, high = ((one - scale.zero_point) * scale.scale for one in scale.limits)
+            # A Clip may move all values to a limit that the scale of its input does not reach.
+            return scale if pending.low <= high and pending.high >= low else None
         return None
 
     def _postpone(self, node: Node) -> None:
