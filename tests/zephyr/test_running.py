@@ -314,7 +314,7 @@ def test_west_flashes_a_cached_image_and_misses_the_board(zephyr: Zephyr) -> Non
 
 def test_twister_builds_and_runs_it(tmp_path: Path, zephyr: Zephyr) -> None:
     needed = ("ply", "colorama", "psutil", "natsort", "anytree", "tabulate", "serial", "jsonschema")
-    imports = f"import {', '.join(needed)}"
+    imports = f"import {', '.join(needed)}, pkg_resources"
     found = subprocess.run([zephyr.python, "-c", imports], capture_output=True, check=False)
     if found.returncode:
         pytest.skip("no packages for twister (scripts/requirements-build-test.txt, -run-test.txt)")
