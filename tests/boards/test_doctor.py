@@ -173,6 +173,14 @@ def test_a_port_that_is_named_and_absent(computer: Computer) -> None:
     assert checks_of()["serial port"].found == "socket://lab:1 (not tried)"
 
 
+def test_each_extra_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    rows = {row["what"] for row in json.loads(capsys.readouterr().out)["checks"]}
+    extras = importlib.metadata.metadata("utvm-deploy").get_all("Provides-Extra") or []
+    # The tests need [test]; west, which is all that matters of [zephyr], has a row of its own.
+    assert {f"[{extra}]" for extra in extras if extra not in ("test", "zephyr")} <= rows
+
+
 def test_extras_whose_packages_are_absent_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -273,6 +273,19 @@ def test_folders_that_do_not_fit(tmp_path: Path, make: Callable[[Path], object],
         load_dataset(tmp_path / "d", (IMAGE,)).batch(0, 1)
 
 
+@pytest.mark.parametrize("role", ["inputs", "labels"])
+def test_arrays_of_python_objects_are_named(tmp_path: Path, role: str) -> None:
+    arrays = {"inputs": REALS, "labels": LABELS}
+    np.savez(tmp_path / "d.npz", **{**arrays, role: arrays[role].astype(object)})
+    with pytest.raises(DataError, match=rf"array '{role}' of .*d\.npz holds Python objects; conv"):
+        load_dataset(tmp_path / "d.npz", (FLOATS,))
+    np.save(tmp_path / "d.npy", REALS.astype(object if role == "inputs" else np.float32))
+    np.save(tmp_path / "d_labels.npy", LABELS.astype(object))
+    name = "d.npy" if role == "inputs" else "d_labels.npy"
+    with pytest.raises(DataError, match=f"{name} holds Python objects"):
+        load_dataset(tmp_path / "d.npy", (FLOATS,))
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "whole.npz", inputs=REALS)
     np.save(tmp_path / "whole.npy", REALS)

@@ -86,6 +86,21 @@ def test_data_that_do_not_fit_the_output(
         posed(output, settings, **answers)
 
 
+@pytest.mark.parametrize("names", [["a"] * 6, ["a", "b", "c", "d", "a", "b"]])
+def test_names_of_some_classes_only(names: list[str]) -> None:
+    found = len(set(names))
+    said = f"name {found} classes ({', '.join(sorted(set(names)))}), and output 'y' has 3; give"
+    with pytest.raises(DataError, match=re.escape(said)):
+        posed((1, 3), labels=names)
+    assert posed((1, 3), labels=["b", "a", "c"]).class_names == ("a", "b", "c")
+    assert posed((1, 1), labels=["no", "yes", "no"]).classes == 2
+
+
+def test_names_do_not_say_what_is_an_anomaly() -> None:
+    with pytest.raises(DataError, match=r"\(anomaly, normal\), and a name does not say which"):
+        posed((1, 8), labels=["normal", "anomaly", "normal"])
+
+
 def test_labels_of_a_part_of_the_data() -> None:
     data = dataset(labels=[0, 1, 0, 1, 9, 1]).spread(3)
     with pytest.raises(DataError, match="sample 4 has label 9"):

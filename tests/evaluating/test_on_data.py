@@ -205,6 +205,8 @@ def test_a_reference_that_does_not_fit(tmp_path: Path) -> None:
         (["--data", "none.npz"], "cannot read the data none.npz"),
         (["--task", "anomaly"], "is not of the size of the input; choose another task (--task)"),
         (["--html", "none/page.html"], "there is no folder none"),
+        (["--html", str(DATA)], "digits_labelled.npz is the data itself; give another name"),
+        (["--reference", str(FLOAT), "--html", str(FLOAT)], "is the float model itself"),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_runs(

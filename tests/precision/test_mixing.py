@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.errors import DataError, UtvmError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
 from utvm_deploy.precision.mixing import mix
-from utvm_deploy.precision.sensitivity import layer_sensitivities
-from utvm_deploy.precision.steps import MixedModel
+from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
+from utvm_deploy.precision.steps import MixedModel, sensitivities
 from utvm_deploy.quantizing.facts import Calibration
 from utvm_deploy.quantizing.model_steps import calibrated
 
@@ -122,6 +124,24 @@ def test_python_has_the_same(tmp_path: Path) -> None:
     made.save(tmp_path / "mixed.tflite")
     types = {tensor.dtype for tensor in load_model(tmp_path / "mixed.tflite").tensors}
     assert {"int8", "int16"} <= types and "float32" not in types
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.arange(40) % 14, "sample 10 has label 10, and output .* knows classes 0 to 9"),
+        (np.array(["cat", "dog"] * 20), "name 2 classes .cat, dog., and output .* has 10"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels: Any, said: str) -> None:
+    data = {"inputs": np.zeros((40, 8, 8, 1), np.float32), "labels": labels}
+    with pytest.raises(DataError, match=said):
+        sensitivities(DIGITS, data)
+
+
+def test_a_single_score_says_one_of_two_classes() -> None:
+    scores = np.array([[0.1], [0.9], [0.5], [0.4]], np.float32)
+    assert accuracy([scores], np.array([0, 1, 1, 1])) == 75.0
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,14 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         utvm_deploy.quantize(m.save(tmp_path / "net.tflite"), PICTURES)
 
 
+def test_a_long_name_of_a_tensor_is_shortened() -> None:
+    with np.load(SAMPLES) as file:
+        huge = file["inputs"][:3] * np.float32(1e38)
+    with pytest.raises(ModelError, match="becomes NaN on sample") as caught:
+        utvm_deploy.quantize(DIGITS, huge)  # its tensors have names of 400 characters
+    assert len(str(caught.value)) < 250
+
+
 def test_weights_of_float16_are_widened(tmp_path: Path) -> None:
     m = FloatWriter()
     x = m.input((1, 4, 4, 2))
@@ -250,6 +258,7 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["-o", "out.npz"], "does not end in .tflite"),
         (["-o", "out.tflite", "--input-range", "1"], "'1' is not a range"),
         (["-o", "out.tflite", "--input-range", "1,0"], "not a range from a lower to a higher"),
+        (["-o", "out.tflite", "--input-range", "-1,-2"], "not a range from a lower to a higher"),
         (["-o", "out.tflite", "--scheme", "int4"], "invalid choice: 'int4'"),
     ],
 )

@@ -176,9 +176,16 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 def keep_model(model: Path, *outputs: Path | None) -> None:
     """Refuse an output that would replace the model it is made from."""
+    keep_input(model, "the model", *outputs)
+
+
+def keep_input(given: Path | None, what: str, *outputs: Path | None) -> None:
+    """Refuse an output that would replace a file that is read."""
     for output in outputs:
-        if output is not None and output.exists() and model.exists() and output.samefile(model):
-            raise UtvmError(f"{output} is the model itself; give another name for the output")
+        if output is None or given is None or not output.exists() or not given.exists():
+            continue
+        if output.samefile(given):
+            raise UtvmError(f"{output} is {what} itself; give another name for the output")
 
 
 def check_outputs(model: Path, *outputs: Path | None) -> None:

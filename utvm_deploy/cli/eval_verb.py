@@ -18,6 +18,7 @@ from utvm_deploy.cli.arguments import (
     add_verb,
     board_of,
     check_outputs,
+    keep_input,
     positive,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of
@@ -129,6 +130,9 @@ def _limit(is_least: bool) -> Callable[[str], Limit]:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if a metric does not keep its limit."""
     check_outputs(args.model, args.html)
+    keep_input(args.data, "the data", args.html)
+    keep_input(args.labels, "the file of labels", args.html)
+    keep_input(args.reference, "the float model", args.html)
     board = None if args.board is None else board_of(args)
     if board is None and args.plugin is not None:
         raise UsageError("--plugin needs a board; give --board")

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import importlib
 import logging
+import re
 import shlex
 import sys
 import time
@@ -54,6 +55,9 @@ VERBS = {
     )
 }
 
+#: No option begins with a digit.
+_NEGATIVE = re.compile(r"-\.?\d")
+
 
 class Parser(argparse.ArgumentParser):
     """Leaves it to ``reported`` to say what is wrong with a command line."""
@@ -80,6 +84,23 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     return parser
 
 
+def with_negative_values(argv: Sequence[str]) -> list[str]:
+    """The command line with ``--option -1,1`` as ``--option=-1,1``.
+
+    argparse takes ``-1`` for a value, but ``-1,1`` for an unknown option.
+    """
+    joined: list[str] = []
+    for place, word in enumerate(argv):
+        before = joined[-1] if joined else ""
+        if before == "--":
+            return [*joined, *argv[place:]]
+        if _NEGATIVE.match(word) and before.startswith("--") and "=" not in before:
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def common_arguments() -> argparse.ArgumentParser:
     """The arguments that every verb takes."""
     common = argparse.ArgumentParser(add_help=False)
@@ -100,7 +121,7 @@ def common_arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    given = sys.argv[1:] if argv is None else argv
+    given = with_negative_values(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser(given[0] if given and given[0] in VERBS else "").parse_args(given)
     except UsageError as error:

@@ -130,14 +130,24 @@ def _arrays(path: Path) -> dict[str, Array]:
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array without a name")
             with loaded as file:
-                return {name: file[name] for name in file.files}
+                return {name: member(file, name) for name in file.files}
+
+    def member(file: Any, name: str) -> Array:
+        try:
+            found: Array = file[name]
+        except ValueError as error:
+            raise _of_objects(error, f"array {name!r} of {path}") from error
+        return found
 
     return _loaded(path, load, f"is not an .npz file of arrays; {_WRITE}")
 
 
 def _npy(path: Path, mmap_mode: Any = None) -> NDArray[Any]:
     def load() -> NDArray[Any]:
-        found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+        try:
+            found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+        except ValueError as error:
+            raise _of_objects(error, str(path)) from error
         if not isinstance(found, np.ndarray):
             raise ValueError("several arrays")
         return found
@@ -158,6 +168,19 @@ def _loaded(path: Path, load: Callable[[], Found], otherwise: str) -> Found:
         raise unreadable(path, error) from error
     except DAMAGED as error:
         raise DataError(f"{path} {otherwise}") from error
+
+
+def _of_objects(error: ValueError, what: str) -> Exception:
+    """A DataError if NumPy refused an array of Python objects, else the error itself.
+
+    NumPy has no class of its own for this, and such an array may run code when it is read.
+    """
+    if not any(word in str(error) for word in ("Object arrays", "Python objects")):
+        return error
+    return DataError(
+        f"{what} holds Python objects; convert it with astype to numbers, or labels to text, "
+        "before saving it"
+    )
 
 
 def unreadable(path: Path, error: OSError) -> DataError:

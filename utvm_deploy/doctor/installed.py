@@ -27,8 +27,9 @@ _EXTRAS = {
     "client": "use a server: submit, jobs, fetch, utvm://",
     "cluster": "use several computers: worker, tune --cluster",
     "service": "serve a team: serve",
-    "onnx": "read ONNX models",
-    "torch": "read PyTorch models",
+    "quantize": "quantize .tflite models",
+    "onnx": "read and quantize ONNX models",
+    "torch": "read and quantize PyTorch models",
 }
 
 

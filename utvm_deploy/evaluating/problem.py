@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from utvm_deploy.evaluating.facts import (
 )
 from utvm_deploy.graph.model import Graph, Tensor
 from utvm_deploy.graph.names import short_name
+
+#: Names of classes that a message lists.
+_MOST_NAMED = 4
 
 
 def problem_of(graph: Graph, data: Dataset, settings: Settings, reference: Path | None) -> Problem:
@@ -102,6 +106,13 @@ def _classes(data: Dataset, _inputs: list[Tensor], output: Tensor) -> None:
             raise DataError("classification needs labels, and the data have targets; rename them")
         return
     classes = max(elements, 2)
+    names = data.class_names
+    if names is not None and len(names) != classes:
+        # A name's class is its place among all names, so one that is missing moves the others.
+        raise DataError(
+            f"the data {data.origin} name {len(names)} classes ({_listed(names)}), and output "
+            f"{name!r} has {classes}; give samples of every class, or numbers instead of names"
+        )
     wrong = np.flatnonzero(data.labels >= classes)
     if len(wrong):
         place = int(wrong[0])
@@ -122,6 +133,11 @@ def _anomaly(data: Dataset, inputs: list[Tensor], output: Tensor) -> None:
         if data.targets is not None:
             raise DataError("anomalies need labels, 0 or 1, and the data have targets; rename them")
         return
+    if data.class_names is not None:
+        raise DataError(
+            f"the data {data.origin} name the classes ({_listed(data.class_names)}), and a name "
+            "does not say which one is the anomaly; give 0 for normal samples and 1 for anomalies"
+        )
     found = set(np.unique(data.labels).tolist())
     if found != {0, 1}:
         held = ", ".join(map(str, sorted(found)[:5]))
@@ -156,6 +172,11 @@ def _targets(data: Dataset, task: str, elements: int) -> Values | None:
             "give as many targets"
         )
     return data.labels.astype(np.float64)[:, None]
+
+
+def _listed(names: Sequence[str]) -> str:
+    told = ", ".join(short_name(name) for name in names[:_MOST_NAMED])
+    return f"{told} ..." if len(names) > _MOST_NAMED else told
 
 
 def _items(data: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.evaluating.facts import Settings
 from utvm_deploy.graph.model import Array
 from utvm_deploy.precision.facts import LayerPrice, LayerSensitivity
 from utvm_deploy.quantizing.child_steps import RecipeResult, quantize_with_recipes
@@ -82,6 +83,8 @@ def outputs_db(calibration: Calibration, result: RecipeResult) -> float | None:
 
 
 def accuracy(outputs: Sequence[Array], labels: Array) -> float:
-    """Percentage of samples whose largest element of the first output is their label."""
-    scores = outputs[0].reshape(len(outputs[0]), -1)
-    return 100.0 * float(np.mean(scores.argmax(axis=1) == labels))
+    """Percentage of samples whose class by the first output is their label."""
+    scores = np.asarray(outputs[0], np.float32).reshape(len(outputs[0]), -1)
+    is_binary = scores.shape[1] == 1
+    found = scores[:, 0] >= Settings.threshold if is_binary else scores.argmax(axis=1)
+    return 100.0 * float(np.mean(found == labels))

@@ -10,13 +10,16 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
+from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
+from utvm_deploy.evaluating.problem import problem_of
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import layer_sensitivities
 from utvm_deploy.quantizing.child_steps import COMPARED_SAMPLES
 from utvm_deploy.quantizing.facts import SCHEMES, Calibration, QuantizedModel, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, labels_of, quantize_with_recipe
+from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe, samples_of
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256
@@ -66,7 +69,7 @@ def sensitivities(
             f"{path}: layers are quantized one by one in .tflite files only; leave --sensitivity "
             "and --scheme mixed out"
         )
-    labels = labels_of(path, data)
+    labels = _labels(path, data)
     count = COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
     calibration, size = calibrated(
         path, data, input_range=input_range, compared=count, progress=progress
@@ -81,6 +84,20 @@ def sensitivities(
     tables = {scheme: price.layers for scheme, price in prices.items()}
     rows = layer_sensitivities(calibration, kept, tables, progress=progress)
     return Sensitivities(rows, calibration, size, kept, prices)
+
+
+def _labels(path: Path, data: Any) -> Any:
+    """The classes of the samples, where the first output has a score for each class; else None.
+
+    Raises DataError for labels that do not fit the output.
+    """
+    samples = samples_of(path, data)
+    graph = load_model(path)
+    output = graph.tensors[graph.outputs[0]]
+    if sum(extent > 1 for extent in output.shape) > 1:
+        return None  # an image, for example: a label does not say what is right
+    problem = problem_of(graph, samples, Settings(), path)
+    return problem.labels if problem.task == CLASSIFICATION and samples.groups is None else None
 
 
 def quantize_mixed(

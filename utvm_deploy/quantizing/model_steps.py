@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.datasets import ModelInput
+from utvm_deploy.datasets import Dataset, ModelInput
 from utvm_deploy.frontend.formats import model_bytes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
@@ -172,9 +172,9 @@ def _opened(path: Path, progress: Progress) -> tuple[str, bytes, Inputs, int]:
         raise ModelError(f"{path}: {error}") from error
 
 
-def labels_of(path: Path, data: Any) -> Any:
-    """The classes of the samples, as an array of int64; None if the data have none."""
-    return dataset_for(data, _opened(path, no_progress)[2]).labels
+def samples_of(path: Path, data: Any) -> Dataset:
+    """The user's data as samples of a float model file."""
+    return dataset_for(data, _opened(path, no_progress)[2])
 
 
 def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:

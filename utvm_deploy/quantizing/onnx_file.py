@@ -11,6 +11,7 @@ import onnx.shape_inference
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.onnx_prepare import prepared
+from utvm_deploy.graph.names import short_name
 
 _HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
@@ -40,17 +41,18 @@ def unrolled_model(data: bytes) -> Any:
 
 
 def _check_weights(tensor: Any) -> None:
+    name = short_name(tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise ModelError(f"constant '{tensor.name}' is in another file; save the model as one file")
+        raise ModelError(f"constant '{name}' is in another file; save the model as one file")
     if tensor.data_type in _HALVES:
         kind = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-        raise ModelError(f"the weights '{tensor.name}' are {kind}; convert the model to float32")
+        raise ModelError(f"the weights '{name}' are {kind}; convert the model to float32")
     if tensor.data_type == onnx.TensorProto.FLOAT:
         array = onnx.numpy_helper.to_array(tensor)
         if not np.isfinite(array).all():
             what = "NaN" if np.isnan(array).any() else "infinity"
             raise ModelError(
-                f"the weights '{tensor.name}' hold {what}; train the model again, or repair them"
+                f"the weights '{name}' hold {what}; train the model again, or repair them"
             )
 
 

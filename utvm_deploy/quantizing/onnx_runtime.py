@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing import onnx_file
 from utvm_deploy.quantizing.facts import FLOAT, INT16X8, Range, Recipe
 
@@ -75,8 +76,8 @@ def _widen(ranges: dict[str, Range], name: str, array: Array, sample: int) -> No
     if not (np.isfinite(low) and np.isfinite(high)):
         what = "NaN" if np.isnan(array).any() else "infinite"
         raise ModelError(
-            f"tensor '{name}' of the float model becomes {what} on sample {sample}; remove the "
-            "sample, or repair the model"
+            f"tensor '{short_name(name)}' of the float model becomes {what} on sample {sample}; "
+            "remove the sample, or repair the model"
         )
     before = ranges.get(name, Range(low, high))
     ranges[name] = Range(min(low, before.low), max(high, before.high))

@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing.facts import Range
 
 
@@ -38,8 +39,8 @@ def observe(
             low, high = float(array.min()), float(array.max())
             if not (np.isfinite(low) and np.isfinite(high)):
                 raise ModelError(
-                    f"tensor '{name}' of the float model becomes {_what(low, high)} on sample "
-                    f"{sample}; remove the sample, or repair the model"
+                    f"tensor '{short_name(name)}' of the float model becomes {_what(low, high)} "
+                    f"on sample {sample}; remove the sample, or repair the model"
                 )
             lows[name] = min(low, lows.get(name, low))
             highs[name] = max(high, highs.get(name, high))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.tflite_equivalents import replace_by_equivalents
 
@@ -64,7 +65,7 @@ def _check_weights(model: Any, graph: Any) -> None:
         array = schema.constant(model, tensor)
         if array is not None and not np.isfinite(array).all():
             what = "NaN" if np.isnan(array).any() else "infinity"
-            name = tensor.name.decode("utf-8", "replace")
+            name = short_name(tensor.name.decode("utf-8", "replace"))
             raise ModelError(
                 f"the weights '{name}' hold {what}; train the model again, or repair the weights"
             )

@@ -24,6 +24,7 @@ from utvm_deploy.frontend.torch_export import (
     loaded_program,
     program_to_tflite,
 )
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing.child_files import (
     FACTS,
     MODEL,
@@ -71,8 +72,8 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     for name, array in zip(names, outputs, strict=True):
         if not np.isfinite(array).all():
             raise ModelError(
-                f"output '{name}' of the float model becomes NaN or infinite; remove the samples "
-                "that cause it, or repair the model"
+                f"output '{short_name(name)}' of the float model becomes NaN or infinite; remove "
+                "the samples that cause it, or repair the model"
             )
     declared = job["declared"]
     ends = [name for name, _, dtype in _inputs(program) if dtype == "float32"]
