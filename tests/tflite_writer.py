@@ -351,8 +351,14 @@ class ModelWriter:
         if bias is not None:
             # What the converter does; LiteRT checks that it is so.
             scales = self.tensors[x].scales[0] * np.atleast_1d(np.array(weight_scale, np.float32))
-            inputs.append(self.constant(np.asarray(bias, np.int32), list(scales)))
-        return self._plain(kind, inputs, shape, scale, zero_point, options)
+            is_wide = self.tensors[x].dtype == "int16" and bias.dtype == np.int64
+            inputs.append(
+                self.constant(bias.astype(np.int64 if is_wide else np.int32), list(scales))
+            )
+        made = self._plain(kind, inputs, shape, scale, zero_point, options)
+        if self.tensors[x].dtype == "int16":
+            self.tensors[made].dtype = "int16"
+        return made
 
     def _plain(
         self,

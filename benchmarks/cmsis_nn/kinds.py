@@ -144,6 +144,16 @@ def _pool(r: random.Random) -> Layer:
     return Layer(kind, shape, 0, (kernel, kernel), (stride, stride), padding=_padding(r))
 
 
+def _int16(r: random.Random) -> Layer:
+    """Convolutions of int16 with weights of int8: any window, often an odd number of outputs."""
+    edge, channels, outputs = r.randint(3, 32), r.randint(2, 64), r.randint(2, 64)
+    kernel, stride = (r.randint(1, 7), r.randint(1, 7)), r.choice((1, 1, 2))
+    kernel = kernel if r.random() < 0.5 else (kernel[0], kernel[0])
+    outputs = min(63, outputs | 1) if r.random() < 0.5 else outputs
+    shape, strides = (1, edge, edge, channels), (stride, stride)
+    return Layer("conv", shape, outputs, kernel, strides, 1, _padding(r), dtype="int16")
+
+
 def _padding(r: random.Random) -> str:
     return r.choice(("SAME", "SAME", "VALID"))
 
@@ -164,6 +174,7 @@ KINDS: dict[str, Callable[[random.Random], Layer]] = {
     "dense": _dense,
     "classifier": _classifier,
     "pool": _pool,
+    "int16": _int16,
 }
 
 

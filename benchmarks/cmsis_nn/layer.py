@@ -37,6 +37,7 @@ class Layer:
     padding: str = "SAME"
     activation: str = "NONE"
     groups: int = 1
+    dtype: str = "int8"
 
     @property
     def made(self) -> int:
@@ -81,7 +82,8 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        return math.prod(self.shape) + math.prod(self.output_shape)
+        elements = math.prod(self.shape) + math.prod(self.output_shape)
+        return elements * np.dtype(self.dtype).itemsize
 
     @property
     def label(self) -> str:
@@ -90,10 +92,18 @@ class Layer:
         _, height, width, channels = self.shape
         dilation = f" d{self.dilation}" if self.dilation > 1 else ""
         dilation += f" g{self.groups}" if self.groups > 1 else ""
+        kind = self.kind if self.dtype == "int8" else f"{self.kind} {self.dtype}"
         return (
-            f"{self.kind} {self.kernel[0]}x{self.kernel[1]} s{self.stride[0]}x{self.stride[1]}"
+            f"{kind} {self.kernel[0]}x{self.kernel[1]} s{self.stride[0]}x{self.stride[1]}"
             f"{dilation} {self.padding.lower()}, {height}x{width}x{channels} -> {self.made}"
         )
+
+    def input_to(self, m: ModelWriter, rng: np.random.Generator) -> int:
+        """An input of a model for this layer."""
+        if self.dtype == "int8":
+            return m.input(self.shape, 0.05, int(rng.integers(-20, 20)))
+        m.inputs.append(m.tensor(self.shape, self.dtype, 0.05 / 256, 0))
+        return m.inputs[-1]
 
     def add_to(self, m: ModelWriter, rng: np.random.Generator, x: int) -> int:
         """The layer in a model; quantized so that no output is always at its limit."""
@@ -107,10 +117,11 @@ class Layer:
         elif self.kind == "depthwise":
             shape = (1, *self.kernel, self.made)
         weights = rng.integers(-127, 128, shape).astype(np.int8)
-        bias = rng.integers(-2000, 2000, self.made).astype(np.int32)
+        is_int8 = self.dtype == "int8"
+        bias = rng.integers(-2000, 2000, self.made).astype(np.int32 if is_int8 else np.int64)
         options: dict[str, Any] = {
             "scale": m.tensors[x].scales[0] * 0.01 * 75 * math.sqrt(taps),
-            "zero_point": int(rng.integers(-20, 20)),
+            "zero_point": int(rng.integers(-20, 20)) if is_int8 else 0,
             "activation": self.activation,
         }
         if self.kind == "dense":

@@ -46,8 +46,7 @@ def write_layers(some: Sequence[Layer], path: Path) -> None:
     """A model in which all layers stand side by side."""
     m, rng = ModelWriter(), np.random.default_rng(len(some))
     for layer in some:
-        x = m.input(layer.shape, 0.05, int(rng.integers(-20, 20)))
-        m.output(layer.add_to(m, rng, x))
+        m.output(layer.add_to(m, rng, layer.input_to(m, rng)))
     m.save(path)
 
 
