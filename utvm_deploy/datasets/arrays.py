@@ -173,7 +173,7 @@ def _loaded(path: Path, load: Callable[[], Found], otherwise: str) -> Found:
 def _of_objects(error: ValueError, what: str) -> Exception:
     """A DataError if NumPy refused an array of Python objects, else the error itself.
 
-    NumPy has no class of its own for this, and such an array may run code when it is read.
+    NumPy raises a plain ValueError here, and such an array may run code when it is read.
     """
     if not any(word in str(error) for word in ("Object arrays", "Python objects")):
         return error
