@@ -36,6 +36,7 @@ _FOLDED = ("SHAPE",)
 _INEXACT = (
     *("COS", "ELU", "EXP", "GELU", "HARD_SWISH", "L2_NORMALIZATION", "LOG", "LOGISTIC"),
     *("LOG_SOFTMAX", "POW", "RSQRT", "SIN", "SOFTMAX", "SVDF", "TANH"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
 )
 #: Operators that take or make other types besides, or keep a state.
 _ON_OTHER_TYPES = (

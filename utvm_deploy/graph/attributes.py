@@ -259,11 +259,17 @@ class Lstm(OfMixedTypes):
     minus that of forgetting. The outputs are y and the two states.
     """
 
+    time_major: bool
+    cell_clip: float  # 0 is none
+    projection_clip: float  # 0 is none
+
+
+@dataclass(frozen=True)
+class QuantizedLstm(Lstm):
+    """An LSTM of int8, and the scales that its tensors do not have."""
+
     hidden_scale: float  # of the hidden state before any projection
     hidden_zero_point: int
-    cell_clip: float  # 0 is none
-    time_major: bool
-    projection_clip: float  # 0 is none
     output_scale: float
     gate_scales: tuple[float, float, float, float]  # before their functions
 

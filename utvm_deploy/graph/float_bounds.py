@@ -48,7 +48,7 @@ FLOAT_BOUNDS: Mapping[str, Bound] = {
     # By tanh, its results are small differences of numbers near 1.
     "GELU": _CANCELLING,
     # LiteRT adds its products in an order that depends on the processor it runs on.
-    "SVDF": _OF_ROWS,
+    **dict.fromkeys(("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"), _OF_ROWS),
     **dict.fromkeys(("LOCAL_RESPONSE_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"), _OF_ROWS),
     # Functions of TVM's, compared with its LLVM build, which calls other functions.
     "CALL_TIR": _OF_ROWS,

@@ -1,9 +1,9 @@
 // One step in time. States of `memory` numbers for each filter may lie where they
 // lay before. A lower limit of minus infinity stands for no activation.
-static inline void utvm_svdf_float(const float *input, const float *features, const float *times,
-                                   const float *bias, const float *before, const float *limits,
-                                   float *output, float *after, int32_t batch, int32_t inputs,
-                                   int32_t filters, int32_t memory, int32_t rank) {
+UTVM_EXACT_FLOAT static inline void
+utvm_svdf_float(const float *input, const float *features, const float *times, const float *bias,
+                const float *before, const float *limits, float *output, float *after,
+                int32_t batch, int32_t inputs, int32_t filters, int32_t memory, int32_t rank) {
     for (int32_t b = 0; b < batch; b++, input += inputs) {
         const float *states = after;
         for (int32_t f = 0; f < filters; f++, before += memory, after += memory) {

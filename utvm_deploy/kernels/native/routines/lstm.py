@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Lstm
+from utvm_deploy.graph.attributes import QuantizedLstm
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
@@ -48,7 +48,7 @@ class _Extras(NamedTuple):
 
 def lower_lstm(op: Operation) -> KernelCall:
     """UNIDIRECTIONAL_SEQUENCE_LSTM; a new state may be written where the old one is."""
-    a = op.attributes(Lstm)
+    a = op.attributes(QuantizedLstm)
     source, hidden, cell = op.source, op.position(_HIDDEN), op.position(_CELL)
     gates = [g for g in range(_GATES) if op.operator.inputs[_INPUT_WEIGHTS + g] is not None]
     first_inputs = (_PEEPHOLES[1], _NORMS + 1, _PROJECTION)
@@ -115,7 +115,9 @@ def _weights(op: Operation, gates: Sequence[int], *, has_norms: bool) -> dict[st
     }
 
 
-def _tables(op: Operation, a: Lstm, gates: Sequence[int], extras: _Extras) -> dict[str, Array]:
+def _tables(
+    op: Operation, a: QuantizedLstm, gates: Sequence[int], extras: _Extras
+) -> dict[str, Array]:
     """The tables of ``utvm_lstm_full`` alone. One element stands for a table that is not needed."""
 
     def constants(first: int, *, of: Iterable[int] = gates) -> Array:
@@ -141,14 +143,16 @@ def _tables(op: Operation, a: Lstm, gates: Sequence[int], extras: _Extras) -> di
     return tables
 
 
-def _plain_numbers(op: Operation, a: Lstm) -> list[int]:
+def _plain_numbers(op: Operation, a: QuantizedLstm) -> list[int]:
     """What ``utvm_lstm.h`` calls numbers."""
     scale = _scales_of(op)
     gates = [_gate_numbers(scale, gate, np.float32(_GATE_SCALE)) for gate in range(_GATES)]
     return [*chain(*gates), *_state_numbers(scale, a, a.hidden_zero_point)]
 
 
-def _full_numbers(op: Operation, a: Lstm, gates: Sequence[int], extras: _Extras) -> list[int]:
+def _full_numbers(
+    op: Operation, a: QuantizedLstm, gates: Sequence[int], extras: _Extras
+) -> list[int]:
     """What ``utvm_lstm_full.h`` calls numbers."""
     scale = _scales_of(op)
     numbers: list[int] = []
@@ -192,7 +196,7 @@ def _gate_numbers(scale: _Scale, gate: int, made: Any) -> list[int]:
     return [*chain(*map(quantize_multiplier, ratios))]
 
 
-def _state_numbers(scale: _Scale, a: Lstm, zero_point: int) -> list[int]:
+def _state_numbers(scale: _Scale, a: QuantizedLstm, zero_point: int) -> list[int]:
     """Multiplier, shift and zero point of the hidden state; shifts and limit of the cell."""
     hidden = np.float32(2.0**-15 / a.hidden_scale * 2.0**-15)
     exponent = _cell_exponent(scale)
