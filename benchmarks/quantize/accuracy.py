@@ -9,7 +9,7 @@ than for the comparison. They show the error of quantizing, and not how good a m
 Prints a row for each model and form: accuracy or R2 where there are labels or targets, how often
 the largest output is the same as of float32, and SQNR. With --board, there is a mixed form, too.
 The device's answers are compared with those of the reference kernels, byte for byte, and the model
-is profiled there.
+is profiled there. --board-samples says how many inputs the device gets; the default is all.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 import utvm_deploy
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Tensor
 from utvm_deploy.oracle.reference import run_reference
@@ -142,9 +143,13 @@ def write_quantized(path: Path, data: Data, form: str, board: str | None, target
 
 
 def on_board(path: Path, graph: Graph, inputs: Array, outputs: Array, board: str) -> str:
-    """Whether the device answers the same bytes."""
+    """For how many inputs the device answers the same bytes, and its ticks for one run."""
+    compiled = utvm_deploy.compile(path, board)
     with utvm_deploy.connect(board) as device:
-        model = device.load(utvm_deploy.compile(path, board))
+        try:
+            model = device.load(compiled)
+        except CompileError:
+            return "does not fit | "
         shape = graph.tensors[graph.inputs[0]].shape
         same = sum(
             np.array_equal(np.asarray(model(x.reshape(shape))).ravel(), y.ravel())
@@ -175,8 +180,11 @@ def costly_layers(path: Path, graph: Graph, calibration: Array, scheme: str) -> 
     return ", ".join(text for _, text in sorted(found)[:NAMED])
 
 
-def rows(spec: str, board: str | None, folder: Path) -> list[str]:
-    """Print the rows of one model; what to say of forms that are below their floor."""
+def rows(spec: str, board: str | None, most: int | None, folder: Path) -> list[str]:
+    """Print the rows of one model; what to say of forms that are below their floor.
+
+    The board gets ``most`` of the inputs.
+    """
     below: list[str] = []
     name, *parts = spec.split(":")
     path = Path(name)
@@ -199,7 +207,7 @@ def rows(spec: str, board: str | None, folder: Path) -> list[str]:
         cells = [Path(name).stem, form, *figures(found, exact, data), took]
         cells.append(f"{path.stat().st_size:,}")
         if board is not None:
-            cells.append(on_board(path, graph, inputs, outputs, board))
+            cells.append(on_board(path, graph, inputs[:most], outputs[:most], board))
         print("| " + " | ".join(cells) + " |", flush=True)
         if form in FLOORS and sqnr_of(found, exact) < FLOORS[form]:
             worst = costly_layers(Path(name), load_model(Path(name)), data.calibration, form)
@@ -212,13 +220,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", metavar="MODEL:...", nargs="+")
     parser.add_argument("--board")
+    parser.add_argument("--board-samples", metavar="N", type=int)
     args = parser.parse_args()
     head = ["model", "form", "accuracy", "as float32", "SQNR", "seconds", "bytes"]
     head += [] if args.board is None else [f"equal on {args.board}", "ticks"]
     print("| " + " | ".join(head) + " |")
     print("|---|---|" + "--:|" * (len(head) - 2))
     with tempfile.TemporaryDirectory() as folder:
-        below = [line for spec in args.models for line in rows(spec, args.board, Path(folder))]
+        below = [
+            line
+            for spec in args.models
+            for line in rows(spec, args.board, args.board_samples, Path(folder))
+        ]
     print("\n" + "\n".join(below) if below else "")
 
 

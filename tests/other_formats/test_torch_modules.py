@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -338,14 +339,22 @@ def test_explain_shows_the_partitions(scheme: str) -> None:
 def test_the_lines_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "guides" / "pytorch.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
+    (tmp_path / "models").mkdir()
+    copy(ROOT / "models" / "digits_labelled.npz", tmp_path / "models")
+    torch.manual_seed(0)
     from utvm_deploy.torch.backend import backend
 
     # An installed package has its name in a table; a checkout may have an older one.
     names: dict[str, Any] = {"utvm": backend}
     for block in blocks:
         exec(block.replace('backend="utvm"', "backend=utvm"), names)
-    assert "on the board: 3 operators (2 linear, relu)" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    # Accuracy of the reference kernels and of the board: the same bytes have the same.
+    found = re.findall(r"^(reference|device) \(.*\): accuracy (\S+),", told, re.MULTILINE)
+    assert [engine for engine, _ in found] == ["reference", "device"]
+    assert found[0][1] == found[1][1] and float(found[0][1]) >= 0.8
+    assert "on the board: 3 operators (2 linear, relu)" in told
     assert names["y"].shape == (1, 4) and (tmp_path / "model.tflite").exists()
 
 

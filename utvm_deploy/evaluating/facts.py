@@ -152,6 +152,14 @@ class Evaluation:
                 return one
         raise KeyError(engine)
 
+    def __str__(self) -> str:
+        """A line for each run, with its figures."""
+        lines = []
+        for one in self.judged:
+            figures = ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())
+            lines.append(f"{one.run.engine} ({one.run.runtime}): {figures}")
+        return "\n".join(lines)
+
     def to_json(self) -> dict[str, Any]:
         """The object that ``utvm eval --json`` prints."""
         from utvm_deploy.evaluating.summary import summary  # it needs the classes of this module
