@@ -44,6 +44,7 @@ DOORS = {
         "compiler",
         "tuning",
         "kernels.contract",
+        "kernels.intrinsics",
         "kernels.portable",
         "relax",
         "intrinsics",
@@ -98,6 +99,7 @@ KERNEL_LAYERS = (
     ("native.routines",),
     ("native",),
     ("portable",),
+    ("intrinsics",),
     ("isa",),
     ("contract",),
 )

@@ -4,7 +4,6 @@
 and the others are plain PrimFuncs that they fit.
 """
 
-from utvm_deploy.intrinsics.facts import DSP, MVE, Dot, Intrinsic, Taps, family_of, register
 from utvm_deploy.intrinsics.operators import (
     HWOI,
     OHWI,
@@ -13,8 +12,9 @@ from utvm_deploy.intrinsics.operators import (
     dense,
     depthwise_conv2d,
 )
-from utvm_deploy.intrinsics.schedules import tensorize
 from utvm_deploy.intrinsics.space import intrinsics_in, sketched, space
+from utvm_deploy.kernels.intrinsics.facts import DSP, MVE, Dot, Intrinsic, Taps, family_of, register
+from utvm_deploy.kernels.intrinsics.schedules import tensorize
 
 __all__ = [
     "DSP",

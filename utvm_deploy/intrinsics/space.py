@@ -11,8 +11,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.intrinsics.facts import LEAST_DEPTH, Dot, Intrinsic, register
-from utvm_deploy.intrinsics.schedules import CACHED_BYTES, axes_of, tensorize
+from utvm_deploy.kernels.intrinsics.facts import LEAST_DEPTH, Dot, Intrinsic, register
+from utvm_deploy.kernels.intrinsics.schedules import CACHED_BYTES, axes_of, tensorize
 
 #: Batches of pixels that are tried, and the most output channels of a sketch's tile.
 PIXELS = (2, 4, 8, 16, 32)

@@ -4,6 +4,9 @@ trace=J         the instructions and decisions of the schedule, as TVM's JSON ha
 
 A trace comes from a record, and a record from anybody. So only instructions that move, split and
 mark loops are replayed: none that adds text to the C.
+
+A trace may name tensor intrinsics, as RewriteTensorize writes them. Ours are registered here, so
+such a record compiles in any process.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir
 from utvm_deploy.kernels.contract.strategy import Choices
+from utvm_deploy.kernels.intrinsics.facts import is_available
 from utvm_deploy.kernels.portable.template_free import loops_of, plain
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
@@ -87,10 +91,12 @@ def _refused(trace: str) -> str:
     for kind, attributes in kinds:
         if kind not in _INSTRUCTIONS:
             return f"its trace has the instruction {kind}, which is not replayed here"
-        if kind == "Annotate":
-            key = str(attributes[0]) if attributes else ""
-            if key not in _ANNOTATIONS and not key.startswith(_OF_TVM):
-                return f"its trace annotates {key!r}, which is not replayed here"
+        named = str(attributes[0]) if attributes else ""
+        if kind == "Tensorize" and not is_available(named):
+            return f"its trace has the tensor intrinsic {named!r}, which this version does not have"
+        is_harmless = named in _ANNOTATIONS or named.startswith(_OF_TVM)
+        if kind == "Annotate" and not is_harmless:
+            return f"its trace annotates {named!r}, which is not replayed here"
     return ""
 
 

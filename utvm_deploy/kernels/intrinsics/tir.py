@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as script
+from utvm_deploy.kernels.contract.lazy_tvm import ir_builder, script, tirx
 
 #: Buffers by their names.
 Buffers = Mapping[str, Any]
@@ -64,7 +62,7 @@ def description_of(
         with script.grid(*(extent for _, extent, _ in kept)) as loops:
             loops = [loops] if len(kept) == 1 else list(loops)
             for (name, _, _), loop in zip(kept, loops, strict=True):
-                IRBuilder.name(name, loop)
+                ir_builder.IRBuilder.name(name, loop)
             with script.sblock("sum"):
                 made = script.axis.remap("".join(kind for _, _, kind in kept), loops)
                 made = iter([made] if len(kept) == 1 else list(made))
@@ -93,7 +91,7 @@ def _function(
     reads: Sequence[Tile], output: Tile, body: Callable[[Buffers], None], *, is_strided: bool
 ) -> Any:
     tiles = [*reads, output]
-    with IRBuilder() as builder, script.prim_func(s_tir=True):
+    with ir_builder.IRBuilder() as builder, script.prim_func(s_tir=True):
         script.func_name("intrinsic")
         handles = [script.arg(f"p_{one.name}", script.handle()) for one in tiles]
         buffers: dict[str, Any] = {}
@@ -107,7 +105,7 @@ def _function(
                 offset_factor=1,
                 strides=[*strides, 1] if is_strided and outer else None,
             )
-            IRBuilder.name(one.name, buffer)
+            ir_builder.IRBuilder.name(one.name, buffer)
             buffers[one.name] = buffer
 
         def region(one: Tile) -> Any:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from tvm import tirx
-from tvm.s_tir import TensorIntrin
-
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.intrinsics.dsp_dot import COLUMNS, dot_text
-from utvm_deploy.intrinsics.tir import Buffers, Tile, description_of, implementation_of
+from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx
+from utvm_deploy.kernels.intrinsics.dsp_dot import COLUMNS, dot_text
+from utvm_deploy.kernels.intrinsics.tir import Buffers, Tile, description_of, implementation_of
 from utvm_deploy.kernels.isa.dsp import CONDITION
 
 DSP, MVE = "dsp", "mve"
@@ -185,6 +184,8 @@ class Taps:
 
 
 Intrinsic = Dot | Taps
+_KINDS: dict[str, type[Dot] | type[Taps]] = {"dot": Dot, "taps": Taps}
+_NAME = re.compile(r"utvm_(dsp|mve)_(dot|taps)_([0-9]{1,6})x([0-9]{1,6})x([0-9]{1,6})")
 _CONDITIONS = {DSP: CONDITION, MVE: "defined(__ARM_FEATURE_MVE)"}
 _MVE_HEADER = "#if defined(__ARM_FEATURE_MVE)\n#include <arm_mve.h>\n#endif\n"
 
@@ -192,10 +193,30 @@ _MVE_HEADER = "#if defined(__ARM_FEATURE_MVE)\n#include <arm_mve.h>\n#endif\n"
 @cache
 def register(intrinsic: Intrinsic) -> str:
     """Register an intrinsic with TVM, and return its name there."""
-    TensorIntrin.register(
+    s_tir.TensorIntrin.register(
         intrinsic.name, intrinsic.description, intrinsic.implementation, override=True
     )
     return intrinsic.name
+
+
+def is_available(name: str) -> bool:
+    """Whether TVM can replace loops by the intrinsic of this name; registers it if it is ours."""
+    if (intrinsic := _named(name)) is not None:
+        register(intrinsic)
+    return s_tir.TensorIntrin.get(name, allow_missing=True) is not None
+
+
+def _named(name: str) -> Intrinsic | None:
+    """The intrinsic of this package that has the name; None if none has."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    family, kind, *sizes = found.groups()
+    try:
+        one: Intrinsic = _KINDS[kind](family, *map(int, sizes))
+    except CompileError:  # for sizes that no routine has
+        return None
+    return one if one.name == name else None
 
 
 def family_of(core: str) -> str:
@@ -220,7 +241,8 @@ def _check_family(family: str) -> None:
 
 
 def _c(name: str) -> str:
-    return resources.files("utvm_deploy.intrinsics").joinpath(f"c/{name}.h").read_text("ascii")
+    texts = resources.files("utvm_deploy.kernels.intrinsics")
+    return texts.joinpath(f"c/{name}.h").read_text("ascii")
 
 
 def _once(name: str) -> str:

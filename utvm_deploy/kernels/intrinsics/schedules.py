@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import tvm
-import tvm_ffi
-from tvm import tirx
-from tvm.s_tir import ScheduleError
-
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.intrinsics.facts import MOST_DEPTH, Dot, Intrinsic, Taps, register
+from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
+from utvm_deploy.kernels.intrinsics.facts import MOST_DEPTH, Dot, Intrinsic, Taps, register
 
 _REDUCED = 2
 #: Weights of a call that stay in the smallest cache, of 4 KB, while pixels go through it.
@@ -70,7 +66,7 @@ def tensorize(
         if not axes.columns:
             return _tensorize_taps(sch, block, family, axes)
         return _tensorize_dot(sch, block, family, axes, pixels, gather)
-    except ScheduleError as error:
+    except s_tir.ScheduleError as error:
         reason = str(error).strip().splitlines()
         last = next((line for line in reversed(reason) if line.strip()), "no reason given")
         raise CompileError(
@@ -281,6 +277,8 @@ def _factors(one: Any, name: str) -> tuple[Any, Any]:
 
 
 def _variables(index: Any) -> set[Any]:
+    import tvm_ffi  # loads TVM's library
+
     found: set[Any] = set()
     tvm_ffi.structural_walk(index, (tirx.Var, found.add))
     return found
