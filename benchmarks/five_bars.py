@@ -30,7 +30,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
-from utvm_deploy.intrinsics.space import PIXELS
+from utvm_deploy.kernels.intrinsics.schedules import PIXELS
 from utvm_deploy.kernels.portable.conv2d import Conv2D
 from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles

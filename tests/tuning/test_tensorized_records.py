@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,19 @@ from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.portable.given_trace import TRACE, candidate_with
 from utvm_deploy.kernels.portable.template_free import loops_of
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.records import Measurement, Record, Setting
+from utvm_deploy.records import RECORD, Measurement, Record, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
-#: Compiles with records and runs on the host; prints why the kernel was taken, and the output.
+#: Compiles with records and runs on a board; prints where the kernels are from, and the output.
 FOLLOW = """
 import sys
 import numpy as np
 import utvm_deploy
-model, records, given = sys.argv[1:]
-compiled = utvm_deploy.compile(model, "host", records=records)
-with utvm_deploy.connect("host") as device:
+model, board, records, given = sys.argv[1:]
+compiled = utvm_deploy.compile(model, board, records=records)
+with utvm_deploy.connect(board) as device:
     found = device.load(compiled)(np.load(given))
-(layer,) = compiled.layers
-print(layer.origin, np.asarray(found).tobytes().hex())
+print(*sorted({layer.origin for layer in compiled.layers}), np.asarray(found).tobytes().hex())
 """
 
 
@@ -74,6 +74,25 @@ def tensorized(graph: Graph) -> Any:
     raise AssertionError("TVM's rule made no sketch")
 
 
+def check_followed(path: Path, board: str, records: Iterable[Record], folder: Path) -> None:
+    """A fresh process compiles every layer by the records, and the output is right."""
+    written, given = folder / "followed.jsonl", folder / "x.npy"
+    written.write_text("".join(f"{record.to_line()}\n" for record in records))
+    graph = simplify(load_model(path))
+    shape = graph.tensors[graph.inputs[0]].shape
+    x = np.random.default_rng(1).integers(-128, 128, shape, dtype=np.int8)
+    np.save(given, x)
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW, path, board, written, given],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    ((expected,),) = run_reference(path, [[x]]).outputs
+    assert done.stdout.split() == [RECORD, expected.tobytes().hex()]
+
+
 @pytest.mark.tools
 def test_a_fresh_process_follows_a_record_with_a_tensor_intrinsic(tmp_path: Path) -> None:
     path = dense_model(tmp_path)
@@ -91,19 +110,7 @@ def test_a_fresh_process_follows_a_record_with_a_tensor_intrinsic(tmp_path: Path
         Measurement(5, 5.0),
         code=record_code(function),
     )
-    records, given = tmp_path / "r.jsonl", tmp_path / "x.npy"
-    records.write_text(record.to_line() + "\n")
-    x = np.random.default_rng(1).integers(-128, 128, (4, 64), dtype=np.int8)
-    np.save(given, x)
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOW, path, records, given],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    ((expected,),) = run_reference(path, [[x]]).outputs
-    assert done.stdout.split() == ["record", expected.tobytes().hex()]
+    check_followed(path, "host", [record], tmp_path)
 
 
 @pytest.mark.parametrize(

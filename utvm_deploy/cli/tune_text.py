@@ -28,6 +28,8 @@ def report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> No
                     f"    not followed in {_short(one.kernel)}: {one.candidate.label} "
                     f"({one.ticks:,} alone, {one.taken_ticks:,} by {one.taken.label}): {one.reason}"
                 )
+    if won := _winners(found):
+        out.line(f"fastest alone: {won}")
     new = found.trials - found.trials_before
     out.line(
         f"{new} trials in {found.seconds:.1f} s ({found.per_second:.1f} a second), "
@@ -91,6 +93,17 @@ def kernel_rows(tuning: Any) -> list[list[object]]:
     return rows
 
 
+def _winners(tuning: Any) -> str:
+    """For how many kernels each family, or search by TVM's rules, has the best candidate."""
+    from utvm_deploy.tuning.winners import winner_of
+
+    counts = Counter(winner_of(state.best[0]) for state in tuning.states if state.best)
+    return ", ".join(
+        f"{name} in {count} kernel{'s' if count > 1 else ''}"
+        for name, count in counts.most_common()
+    )
+
+
 def _why(tuning: Any) -> str:
     """How often each error came, in brackets; nothing if none did."""
     measured = [m for state in tuning.states for m in state.measured.values()]
@@ -142,6 +155,8 @@ def _json_model_runs(model_runs: Sequence[Any], unfollowed: Sequence[Any]) -> di
 
 
 def _json(tuning: Any) -> dict[str, Any]:
+    from utvm_deploy.tuning.winners import winner_of
+
     setting = tuning.setting
     return {
         "core": setting.core,
@@ -171,6 +186,7 @@ def _json(tuning: Any) -> dict[str, Any]:
                 "before_ticks": state.before_ticks,
                 "best_ticks": state.best[1] if state.best else None,
                 "best": state.best[0].to_json() if state.best else None,
+                "best_family": winner_of(state.best[0]) if state.best else None,
                 "gain": state.gain,
             }
             for state in tuning.states

@@ -76,6 +76,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="where measurements are kept; what is there already is not measured again",
     )
     parser.add_argument(
+        "--sketches",
+        action="store_true",
+        help="search sketches of TVM's rules also for int8 kernels that a SIMD family computes, "
+        "and try tensor intrinsics in int8 kernels; both share the trials with all candidates",
+    )
+    parser.add_argument(
         "--kernels",
         choices=(KERNELS[0], CMSIS_NN),
         default=KERNELS[0],
@@ -156,7 +162,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.no_float:
         for graph in graphs:
             refuse_float(graph)
-    works = workload(graphs, board.cpu.kernel_core, library)
+    works = workload(graphs, board.cpu.kernel_core, library, sketches=args.sketches)
     if args.show_space:
         return _show_space(works, board, out)
     if args.upgrade_records:
@@ -204,7 +210,10 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
             mark = "  (default)" if candidate == work.default else ""
             out.line(f"    {candidate.label}{mark}")
         if work.free is not None:
-            out.line("    and the template-free space: sketches of TVM's rules with any decisions")
+            also = f" and {work.intrinsics} tensor intrinsics" if work.intrinsics else ""
+            out.line(
+                f"    and the template-free space: sketches of TVM's rules with any decisions{also}"
+            )
     out.result(
         "utvm.tune-space/1",
         {
@@ -217,6 +226,7 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
                     "macs": work.kernel.macs,
                     "candidates": [candidate.to_json() for candidate in work.candidates],
                     "template_free": work.free is not None,
+                    "tensor_intrinsics": work.intrinsics,
                 }
                 for work in works
             ],

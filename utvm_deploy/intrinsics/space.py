@@ -11,11 +11,16 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.kernels.intrinsics.facts import LEAST_DEPTH, Dot, Intrinsic, register
-from utvm_deploy.kernels.intrinsics.schedules import CACHED_BYTES, axes_of, tensorize
+from utvm_deploy.kernels.intrinsics.facts import LEAST_DEPTH, PREFIX, Dot, Intrinsic, register
+from utvm_deploy.kernels.intrinsics.schedules import (
+    CACHED_BYTES,
+    PIXELS,
+    axes_of,
+    block_of,
+    tensorize,
+)
 
-#: Batches of pixels that are tried, and the most output channels of a sketch's tile.
-PIXELS = (2, 4, 8, 16, 32)
+#: The most output channels of a sketch's tile.
 _COLUMNS = (64, 32, 16, 8, 4, 2)
 _DEPTHS = (96, 64, 48, 32, 24, 16, 12, 8, 4)
 _SKETCHES = 4
@@ -39,6 +44,20 @@ def space(func: Any, family: str) -> Any:
         sch_rules=[],
         postprocs=postprocs,
         mutator_probs={ms.mutator.MutateTileSize(): 0.5},
+    )
+
+
+def space_of_sketches(func: Any, family: str) -> Any:
+    """The sketches of TVM's rules alone; None if there are none."""
+    postprocs = _postprocs()
+    found = [_sketch(one, postprocs) for one in sketched(func, family)]
+    if not found:
+        return None
+    return ms.space_generator.SpaceGeneratorUnion(
+        found,
+        sch_rules=[],
+        postprocs=postprocs,
+        mutator_probs={ms.mutator.MutateTileSize(): 1.0},
     )
 
 
@@ -73,7 +92,7 @@ def sketched(func: Any, family: str) -> tuple[Dot, ...]:
     There are none if the windows of pixels must be gathered first.
     """
     sch = s_tir.Schedule(func)
-    axes = axes_of(sch, _block_of(sch))
+    axes = axes_of(sch, block_of(sch))
     if len(axes.columns) != 1 or axes.run != 1 or not axes.is_plain or not axes.rows:
         return ()
     rows, columns = axes.extents[axes.rows[-1]], axes.extents[axes.columns[0]]
@@ -93,24 +112,12 @@ def intrinsics_in(sch: Any) -> tuple[str, ...]:
     names = []
     for instruction in sch.trace.insts:
         if instruction.kind.name == "Tensorize":
-            names += [str(one) for one in instruction.attrs if str(one).startswith("utvm_")]
+            names += [str(one) for one in instruction.attrs if str(one).startswith(PREFIX)]
     return tuple(names)
 
 
 def _tensorized(sch: Any, family: str, pixels: int) -> Intrinsic:
-    return tensorize(sch, _block_of(sch), family, pixels=pixels)
-
-
-def _block_of(sch: Any) -> Any:
-    """The block that sums products; CompileError if there is not exactly one."""
-    blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    sums = [block for block in blocks if sch.get(block).init is not None]
-    if len(sums) != 1:
-        raise CompileError(
-            f"the tensor intrinsics do not fit a PrimFunc with {len(sums)} sums; split it so that "
-            "each PrimFunc has one"
-        )
-    return sums[0]
+    return tensorize(sch, block_of(sch), family, pixels=pixels)
 
 
 def _divisors(extent: int, wanted: tuple[int, ...]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""meta_schedule's evolutionary search in the template-free space of one kernel.
+"""meta_schedule's evolutionary search in a space of one kernel, such as the template-free one.
 
 It proposes candidates and learns from their measurements. A Gaussian process over their decisions
 says which proposals are worth a trial.
@@ -16,16 +16,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.portable.template_free import (
-    DECISIONS,
-    SKETCH,
-    Traced,
-    candidate_of,
-    design,
-    search_context,
-)
+from utvm_deploy.kernels.portable.template_free import search_context, searchable
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.tuning.search_spaces import FreeSpace, SearchSpace
 from utvm_deploy.tuning.speed_model import Key, scores
 
 log = logging.getLogger(__name__)
@@ -41,9 +35,10 @@ _ENDLESS = 1 << 20
 class Evolution:
     """Candidates for one kernel, better ones as more are known; equal seeds propose the same."""
 
-    def __init__(self, kernel: OwnKernel, seed: int) -> None:
+    def __init__(self, kernel: OwnKernel, seed: int, space: SearchSpace | None = None) -> None:
         self._kernel = kernel
-        self._model = _Process(kernel, seed)
+        self._space = space or FreeSpace(kernel)
+        self._model = _Process(self._space, seed)
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=POPULATION,
             init_measured_ratio=0.5,
@@ -52,14 +47,15 @@ class Evolution:
             genetic_max_fail_count=4,
             eps_greedy=0.15,
         )
-        self._context = search_context(kernel, strategy, seed)
+        func = searchable(kernel)
+        self._context = search_context(func, self._space.generator(), strategy, seed)
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self._context.mod)
         designs = self._context.generate_design_space()
         self._context.pre_tuning(
             max_trials=_ENDLESS,
             num_trials_per_iter=PROPOSALS,
-            design_spaces=[one for one in designs if candidate_of(kernel, one.trace)],
+            design_spaces=[one for one in designs if self._space.has(one.trace)],
             database=self._database,
             cost_model=self._model,
         )
@@ -71,18 +67,16 @@ class Evolution:
         except RuntimeError as error:  # TVM's own: a space that is used up
             log.debug("%s has no more candidates: %s", self._kernel.name, error)
             return []
-        proposed = [candidate_of(self._kernel, one.sch.trace) for one in found]
+        proposed = [self._space.candidate_of(one.sch.trace) for one in found]
         return [one for one in proposed if one is not None]
 
     def learn(self, candidate: Candidate, measurement: Measurement) -> None:
         """What one of them took."""
-        number, decisions = candidate.choice(SKETCH), candidate.choice(DECISIONS)
-        if not isinstance(number, int) or not isinstance(decisions, str) or not measurement.is_ok:
+        schedule = self._space.schedule_of(candidate) if measurement.is_ok else None
+        key = None if schedule is None else self._space.key_of(schedule.trace)
+        if schedule is None or key is None:
             return
-        schedule = design(Traced(self._kernel, number, decisions))
-        if schedule is None:
-            return
-        self._model.add(number, decisions, max(measurement.ticks_min, 1))
+        self._model.known[key] = max(measurement.ticks_min, 1)
         arguments = ms.arg_info.ArgInfo.from_entry_func(self._context.mod)
         self._database.commit_tuning_record(
             ms.database.TuningRecord(
@@ -99,14 +93,11 @@ class Evolution:
 class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
     """Ticks by decisions, as a Gaussian process; nothing of it is kept beyond the tuning."""
 
-    def __init__(self, kernel: OwnKernel, seed: int) -> None:
+    def __init__(self, space: SearchSpace, seed: int) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.space = space
         self.random = np.random.default_rng(seed)
         self.known: dict[Key, float] = {}
-
-    def add(self, sketch: int, decisions: str, ticks: int) -> None:
-        self.known[sketch, decisions] = ticks
 
     def load(self, path: str) -> None:
         """Nothing: records are what is kept."""
@@ -119,12 +110,5 @@ class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
         """A score for each, above 0, the larger the faster."""
-        asked = [_key(candidate_of(self.kernel, one.sch.trace)) for one in candidates]
+        asked = [self.space.key_of(one.sch.trace) or (0, "") for one in candidates]
         return scores(self.known, asked, self.random)
-
-
-def _key(candidate: Candidate | None) -> Key:
-    if candidate is None:
-        return 0, ""
-    number, decisions = candidate.number(SKETCH), candidate.choice(DECISIONS)
-    return number or 0, str(decisions)

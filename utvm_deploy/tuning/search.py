@@ -2,7 +2,7 @@
 be good.
 
 Small spaces are tried completely, as far as trials allow. In large ones, a new candidate usually
-differs least from the best ones, and sometimes is any candidate. Kernels without a template have an
+differs least from the best ones, and sometimes is any candidate. Kernels with sketches have an
 infinite space in addition to the list; there another search proposes. Nothing here runs a
 candidate.
 """

@@ -21,13 +21,13 @@ from utvm_deploy.device import Device
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.current import current
-from utvm_deploy.tuning.evolution import Evolution
 from utvm_deploy.tuning.interrupts import Interrupts
 from utvm_deploy.tuning.model_runs import first_candidates
 from utvm_deploy.tuning.place import Place
 from utvm_deploy.tuning.places import Outcomes, Places, Trial, recorded
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.search import KernelState, Search
+from utvm_deploy.tuning.sketches import Sketches
 from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class _Loop:
         self._started = self._trials
 
     def _state(self, work: Work, seed: int) -> KernelState:
-        free = None if work.free is None else Evolution(work.free, seed)
+        free = None if work.free is None else Sketches(work.free, work.intrinsics, seed)
         first = self._first[work.kernel.key]
         state = KernelState(work, free=free, first=first if work.admits(first) else None)
         measured = self._file.records.of(work.kernel, self._setting)

@@ -13,7 +13,8 @@ from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.space import free_kernel, identity_of, space
 from utvm_deploy.kernels.contract.call import KernelCall, OwnKernel
-from utvm_deploy.kernels.portable.template_free import Traced, traced
+from utvm_deploy.kernels.intrinsics.facts import fitting_family
+from utvm_deploy.kernels.portable.loop_shapes import searched
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import Candidate
 
@@ -32,6 +33,8 @@ class Work:
     layers: int  # how many layers of all models need it
     # What is searched without a template, too.
     free: OwnKernel | None = field(default=None, repr=False)
+    # The family of the tensor intrinsics that are tried in this search; empty: none.
+    intrinsics: str = field(default="", repr=False)
 
     @property
     def default(self) -> Candidate:
@@ -47,15 +50,21 @@ class Work:
         """Whether the candidate is in the kernel's space."""
         if candidate in self.candidates:
             return True
-        return self.free is not None and isinstance(traced(self.free, candidate), Traced)
+        found = None if self.free is None else searched(self.free, candidate)
+        return found is not None and not isinstance(found, str)
 
 
 def workload(
-    graphs: Sequence[Graph], core: str, library: Backend | None = None
+    graphs: Sequence[Graph],
+    core: str,
+    library: Backend | None = None,
+    *,
+    sketches: bool = False,
 ) -> tuple[Work, ...]:
     """The kernels of simplified graphs, in the order in which layers need them.
 
-    With ``library`` its call is one more candidate, wherever it has one.
+    With ``library`` its call is one more candidate, wherever it has one. With ``sketches`` each
+    kernel with a loop nest is searched without a template, too, also with tensor intrinsics.
     """
     found: dict[str, Work] = {}
     for graph in graphs:
@@ -69,10 +78,11 @@ def workload(
                 found[kernel.key] = replace(work, layers=work.layers + 1)
             else:
                 candidates = space(graph, operator, core)
-                free = free_kernel(graph, operator, candidates)
+                free = free_kernel(graph, operator, candidates, everywhere=sketches)
                 if library is not None and _has_call(graph, operator, core, library):
                     candidates += (Candidate(library.family),)
-                found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free)
+                tensors = fitting_family(core) if sketches and kernel.dtype == "int8" else ""
+                found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free, tensors)
     if not found:
         raise TuneError("the model has no kernel to tune; all of its operators only rename data")
     return tuple(found.values())

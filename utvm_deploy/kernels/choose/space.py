@@ -29,16 +29,19 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
 
 
 def free_kernel(
-    graph: Graph, operator: Operator, candidates: Sequence[Candidate]
+    graph: Graph, operator: Operator, candidates: Sequence[Candidate], *, everywhere: bool = False
 ) -> OwnKernel | None:
     """The kernel whose template-free space is searched, too; None if it is not worth a trial.
 
     Plain C is far from kernels of SIMD instructions. Instructions for float32 compute one value at
-    a time, so there another order of loops may win over another family.
+    a time, so there another order of loops may win over another family. ``everywhere`` asks for the
+    kernel in both cases.
     """
     source = operator.inputs[0]
     is_float = source is not None and graph.tensors[source].dtype == "float32"
-    if not is_float and any(candidate.family != GENERIC for candidate in candidates):
+    if not (is_float or everywhere) and any(
+        candidate.family != GENERIC for candidate in candidates
+    ):
         return None
     kernel = lower(graph, operator).kernel
     assert not isinstance(kernel, LibraryKernel)

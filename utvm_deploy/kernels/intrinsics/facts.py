@@ -16,6 +16,8 @@ from utvm_deploy.kernels.isa.dsp import CONDITION
 
 DSP, MVE = "dsp", "mve"
 FAMILIES = (DSP, MVE)
+#: The begin of every name.
+PREFIX = "utvm_"
 #: The least depth that a routine takes, and the most: DSP keeps two widened rows on the stack.
 LEAST_DEPTH, MOST_DEPTH = 4, 192
 _DOT = (
@@ -227,6 +229,18 @@ def family_of(core: str) -> str:
     from utvm_deploy.cores.core import CORES
 
     return MVE if core in CORES and CORES[core].mve else DSP
+
+
+def fitting_family(core: str) -> str:
+    """The family whose instructions a core has; empty if the core has neither.
+
+    For cores that are not Arm's: the one of ``family_of``, whose C runs everywhere.
+    """
+    from utvm_deploy.cores.core import CORES
+
+    facts = CORES.get(core)
+    has_none = facts is not None and facts.is_arm and not (facts.dsp or facts.mve)
+    return "" if has_none else family_of(core)
 
 
 def _product(left: Any, right: Any) -> Any:

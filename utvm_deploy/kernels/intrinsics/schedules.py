@@ -10,6 +10,8 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx, tvm
 from utvm_deploy.kernels.intrinsics.facts import MOST_DEPTH, Dot, Intrinsic, Taps, register
 
+#: Batches of pixels that are tried.
+PIXELS = (2, 4, 8, 16, 32)
 _REDUCED = 2
 #: Weights of a call that stay in the smallest cache, of 4 KB, while pixels go through it.
 CACHED_BYTES = 3072
@@ -72,6 +74,18 @@ def tensorize(
         raise CompileError(
             f"the intrinsics of family {family} do not fit block {name}: TVM says: {last}"
         ) from None
+
+
+def block_of(sch: Any) -> Any:
+    """The block that sums products; CompileError if there is not exactly one."""
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    sums = [block for block in blocks if sch.get(block).init is not None]
+    if len(sums) != 1:
+        raise CompileError(
+            f"the tensor intrinsics do not fit a PrimFunc with {len(sums)} sums; split it so that "
+            "each PrimFunc has one"
+        )
+    return sums[0]
 
 
 def axes_of(sch: Any, block: Any) -> Axes:

@@ -4,7 +4,7 @@ tile=PxC     a register tile of P pixels (or rows) by C channels, if the kernel 
 unroll=N     the innermost loop of every loop nest computes N elements in each iteration
 
 Instead of these, a candidate may choose a schedule of the template-free space (``template_free``),
-or have the trace of any schedule (``given_trace``).
+or one with tensor intrinsics (``tensorized``), or have the trace of any schedule (``given_trace``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from utvm_deploy.kernels.portable.fully_connected import Dense
 from utvm_deploy.kernels.portable.given_trace import TRACE, with_trace
 from utvm_deploy.kernels.portable.pool import Pool2D
 from utvm_deploy.kernels.portable.template_free import has_sketch, traced
+from utvm_deploy.kernels.portable.tensorized import INTRINSICS, tensorized
 from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
@@ -75,13 +76,22 @@ def build_portable(layer: Layer, wish: Wish) -> KernelCall | str:
     if candidate is None or wish.is_open:
         return call
     assert not isinstance(call.kernel, LibraryKernel)
-    if candidate.choice(TRACE) is not None:
-        kernel: OwnKernel | str = with_trace(call.kernel, candidate)
-    elif has_sketch(candidate):
-        kernel = traced(call.kernel, candidate)
-    else:
+    kernel = searched(call.kernel, candidate)
+    if kernel is None:
         kernel = _looped(call.kernel, candidate)
     return kernel if isinstance(kernel, str) else replace(call, kernel=kernel)
+
+
+def searched(kernel: OwnKernel, candidate: Candidate) -> OwnKernel | str | None:
+    """The kernel with a schedule that a search found, or why there is none.
+
+    None if no search made the candidate.
+    """
+    if candidate.choice(TRACE) is not None:
+        return with_trace(kernel, candidate)
+    if candidate.choice(INTRINSICS) is not None:
+        return tensorized(kernel, candidate)
+    return traced(kernel, candidate) if has_sketch(candidate) else None
 
 
 def _looped(kernel: OwnKernel, candidate: Candidate) -> OwnKernel | str:

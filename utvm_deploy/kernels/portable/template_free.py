@@ -136,7 +136,7 @@ def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
     if func is None or not _is_open(func):
         return ()
     try:
-        designs = _context(func, "replay-trace", 0).generate_design_space()
+        designs = search_context(func, space_of_c(), "replay-trace", 0).generate_design_space()
     except (RuntimeError, TypeError, ValueError):  # from TVM, for a PrimFunc it has no rules for
         return ()
     found = [_sketch(design.trace) for design in designs]
@@ -145,9 +145,9 @@ def sketches(kernel: OwnKernel) -> tuple[Sketch, ...]:
     return tuple(one for one in fused or found if one.decisions)
 
 
-def search_context(kernel: OwnKernel, strategy: Any, seed: int) -> Any:
-    """The context of meta_schedule for a search in the space of a kernel that has sketches."""
-    return _context(_without_numbers(loops_of(kernel)), strategy, seed)
+def searchable(kernel: OwnKernel) -> Any:
+    """The PrimFunc of a kernel with buffers alone, which meta_schedule can search."""
+    return _without_numbers(loops_of(kernel))
 
 
 def candidate_of(kernel: OwnKernel, trace: Any) -> Candidate | None:
@@ -211,7 +211,8 @@ def space_of_c(*more_rules: Any) -> Any:
     )
 
 
-def _context(func: Any, strategy: Any, seed: int) -> Any:
+def search_context(func: Any, space: Any, strategy: Any, seed: int) -> Any:
+    """The context of meta_schedule for a search in a space of a PrimFunc."""
     # TVM would import its intrinsics here for 13 seconds, and no rule above needs them.
     is_ours = _INTRINSICS not in sys.modules
     sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
@@ -219,7 +220,7 @@ def _context(func: Any, strategy: Any, seed: int) -> Any:
         return ms.TuneContext(
             mod=_module(func),
             target=tvm.target.Target("c"),
-            space_generator=space_of_c(),
+            space_generator=space,
             search_strategy=strategy,
             num_threads=1,
             rand_state=seed + 1,
@@ -276,6 +277,11 @@ def _sketch(trace: Any) -> Sketch:
             for index, sampled in decisions
         ),
     )
+
+
+def is_fused(trace: Any) -> bool:
+    """Whether accumulators are computed inside of their consumer's loops."""
+    return _sketch(trace).is_fused
 
 
 def described(trace: Any) -> tuple[str, str]:
