@@ -12,12 +12,17 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, UtvmError
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.precision import mixing
 from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
 from utvm_deploy.precision.mixing import mix
+from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
 from utvm_deploy.precision.steps import MixedModel, sensitivities
+from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.quantizing.facts import Calibration
 from utvm_deploy.quantizing.model_steps import calibrated
 
@@ -102,6 +107,58 @@ def test_budgets_take_fewer_wide_layers(
             measure=_measure,
             prices=_prices(),
         )
+
+
+@pytest.mark.parametrize(("ticks", "is_mixed"), [(500, True), (995, False), (1100, False)])
+def test_a_mixed_file_must_be_clearly_faster_than_int16x8(
+    digits: Calibration, rows: tuple[LayerSensitivity, ...], ticks: int, is_mixed: bool
+) -> None:
+    prices = {**_prices(), "int16x8": ModelPrice(1000, "cycles", 1000, 1000, {})}
+    made, recipe = mix(
+        digits,
+        None,
+        rows,
+        max_loss=4.0,
+        budgets=Budgets(),
+        measure=lambda _: ModelPrice(ticks, "cycles", 2000, 2000, {}),
+        prices=prices,
+    )
+    assert (recipe.scheme == "int8") == is_mixed
+    assert made.price == prices["int16x8"] or is_mixed
+    assert made.is_within
+
+
+@pytest.mark.parametrize("loss", [-1.0, 0.2])
+def test_a_smaller_loss_than_is_allowed_does_not_justify_a_price(
+    digits: Calibration,
+    rows: tuple[LayerSensitivity, ...],
+    loss: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def losses(_calibration: Any, _labels: Any, results: Any) -> list[float]:
+        return [9.0, *[loss] * (len(results) - 2), 0.0]
+
+    monkeypatch.setattr(mixing, "_losses", losses)
+    prices = {**_prices(), "int16x8": ModelPrice(1000, "cycles", 1000, 1000, {})}
+    made, recipe = mix(
+        digits,
+        None,
+        rows,
+        max_loss=0.5,
+        budgets=Budgets(),
+        measure=lambda _: ModelPrice(1001, "cycles", 1, 1, {}),
+        prices=prices,
+    )
+    assert recipe.scheme == "int16x8" and made.price == prices["int16x8"]
+
+
+def test_a_price_is_what_profile_measures() -> None:
+    path, board = MODELS / "digits_int8.tflite", load_board("mps2_an500")
+    compiled = utvm_deploy.compile(path, board, name="priced", scratch="auto")
+    with utvm_deploy.connect(board) as device:
+        known = profile(device.load(compiled), random_samples(load_model(path), 1))
+    price = measure(path.read_bytes(), board)
+    assert (price.ticks, price.ram_bytes) == (known.ticks, known.ram_bytes)
 
 
 def test_the_verb_prints_the_table_and_the_choice(

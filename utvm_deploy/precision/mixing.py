@@ -30,6 +30,9 @@ from utvm_deploy.quantizing.facts import INT8, INT16X8, Calibration, Recipe
 MOST_FILES = 40
 #: Files that are measured on the board after int8 and int16x8.
 MOST_MEASURED = 6
+#: Parts of int8's and int16x8's ticks that a mixed file must stay below where it loses no less.
+#: A layer's ticks depend a little on where the linker puts its code.
+_CLEARLY_FASTER = 0.99
 #: An output without an error, in dB, so that it can be compared.
 _PERFECT_DB = 200.0
 
@@ -74,7 +77,7 @@ def mix(
     chosen = allowed[0] if allowed else min(files, key=lambda one: (one.loss, len(one.wide)))
     price: ModelPrice | None = prices.get(INT8) if not chosen.wide else None
     if measure is not None:
-        chosen, price = _within_budgets(files, chosen, budgets, measure, prices)
+        chosen, price = _within_budgets(files, chosen, max_loss, budgets, measure, prices)
     made = Mixed(
         chosen.wide,
         chosen.loss,
@@ -166,27 +169,40 @@ def _recipe(
 def _within_budgets(
     files: Sequence[_File],
     chosen: _File,
+    max_loss: float,
     budgets: Budgets,
     measure: Measure,
     prices: Mapping[str, ModelPrice],
 ) -> tuple[_File, ModelPrice]:
-    """The file, or one with fewer layers in int16x8 that is within the budgets, with its price."""
-    least = prices[INT8]
+    """The cheapest file among those that lose least, within the budgets, and its price.
+
+    int8, int16x8, and the chosen file or one with fewer layers in int16x8 compete.
+    """
+    least, widest = prices[INT8], prices[INT16X8]
     if budgets.excess(least):
         raise UtvmError(
             f"even the int8 model is over a budget: {', '.join(budgets.excess(least))}; "
             "give more, or take a smaller model"
         )
-    widest = prices[INT16X8]
-    place = files.index(chosen)
-    for candidate in _fewer(files, place):
-        price = least if not candidate.wide else measure(candidate.result.data)
-        is_dear = price.ticks > widest.ticks and files[-1].loss <= candidate.loss
-        if is_dear and not budgets.excess(widest):
-            return files[-1], widest
+    priced = [(files[0], least)]
+    if not budgets.excess(widest):
+        priced.append((files[-1], widest))
+    for candidate in _fewer(files, files.index(chosen)):
+        if candidate is files[0] or candidate is files[-1]:
+            continue
+        price = measure(candidate.result.data)
         if not budgets.excess(price):
-            return candidate, price
-    return files[0], least
+            priced.append((candidate, price))
+            break
+
+    def rank(one: tuple[_File, ModelPrice]) -> tuple[float, float, int, int]:
+        file, price = one
+        is_pure = file is files[0] or file is files[-1]
+        ticks = price.ticks if is_pure else price.ticks / _CLEARLY_FASTER
+        # A loss that is smaller than it must be does not justify a higher price.
+        return max(file.loss, max_loss), ticks, price.flash_bytes, price.ram_bytes
+
+    return min(priced, key=rank)
 
 
 def _fewer(files: Sequence[_File], place: int) -> Iterator[_File]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -21,7 +22,8 @@ def measure(data: bytes, board: Board, *, progress: Progress = no_progress) -> M
     with TemporaryFolder("utvm-price") as folder:
         path = folder / "priced.tflite"
         path.write_bytes(data)
-        compiled = compile_model(path, board)
+        # Scratch is where ``utvm profile`` has it: the choice must hold for what is deployed.
+        compiled = compile_model(path, board, scratch=AUTO)
         samples = random_samples(load_model(path), 1)
         with connect(board) as device:
             found = profile(device.load(compiled), samples, progress)
