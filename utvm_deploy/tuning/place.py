@@ -169,8 +169,7 @@ class Place:
         """In the device's thread: the outcomes of the last ``count`` trials."""
         pairs = list(zip(trials, built, strict=True))
         jobs = [Job(trial.work, one) for trial, one in pairs if isinstance(one, Built)]
-        # Nearly all candidates of such a kernel read the same tables.
-        self._measurer.store_tables([job for job in jobs if job.work.free is not None])
+        self._measurer.store_tables([job for job in jobs if job.work.tables_in_image])
         measured = iter(self._measurer.measure_some(jobs))
         outcomes: list[Outcome | None] = []
         for trial, one in pairs:

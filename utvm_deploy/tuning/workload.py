@@ -35,6 +35,8 @@ class Work:
     free: OwnKernel | None = field(default=None, repr=False)
     # The family of the tensor intrinsics that are tried in this search; empty: none.
     intrinsics: str = field(default="", repr=False)
+    # Whether its tables are measured in the image, in flash: nearly all candidates read the same.
+    tables_in_image: bool = field(default=False, repr=False)
 
     @property
     def default(self) -> Candidate:
@@ -82,7 +84,9 @@ def workload(
                 if library is not None and _has_call(graph, operator, core, library):
                     candidates += (Candidate(library.family),)
                 tensors = fitting_family(core) if sketches and kernel.dtype == "int8" else ""
-                found[kernel.key] = Work(kernel, graph, operator, candidates, 1, free, tensors)
+                found[kernel.key] = Work(
+                    kernel, graph, operator, candidates, 1, free, tensors, free is not None
+                )
     if not found:
         raise TuneError("the model has no kernel to tune; all of its operators only rename data")
     return tuple(found.values())
