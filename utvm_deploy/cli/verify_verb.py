@@ -78,10 +78,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     _report(found, out)
     origin = difference(args.model, graph, samples.inputs, reference.outputs)
     if origin is not None:
-        out.line(
-            f"compared with {origin.runtime}: {origin.different:,} of {origin.elements:,} output "
-            f"elements differ; largest difference in steps of the scale: {origin.largest_steps:g}"
-        )
+        for line in origin.lines:
+            out.line(line)
     summary = {**_summary(found), "origin": asdict(origin) if origin else None}
     out.result("utvm.verify/1", {"ok": found.ok, **summary})
     return 0 if found.ok else 1

@@ -4,6 +4,7 @@
 
 onnxruntime and PyTorch compute a QDQ model in float32 between the quantizers; TFLite's kernels, and
 ours, stay in integers. Each operator may differ by one step of its output's scale.
+Outputs of float32 have no scale. They are compared with the bound of whole models.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.graph.float_bounds import OF_MODELS, Bound
 from utvm_deploy.graph.model import Array, Graph
 
 #: A file name's ending -> the package that runs such files.
@@ -32,12 +34,35 @@ _INPUTS, _RESULTS = "inputs.npz", "results.npz"
 
 @dataclass(frozen=True)
 class Difference:
-    """Model outputs against the original runtime's, in steps of each output's scale."""
+    """Model outputs against the original runtime's.
+
+    Quantized and integer outputs, also dequantized ones, are compared in steps of their scale: 1
+    without a scale. Outputs of float32 are compared in shares of the runtime's largest magnitude.
+    """
 
     runtime: str  # name and version
     elements: int
-    different: int
-    largest_steps: float
+    different: int  # by more than half a step, or by more than ``bound``
+    largest_steps: float | None  # None without such outputs
+    largest_relative: float | None  # None without outputs of float32
+    bound: Bound | None  # of outputs of float32, if there are any
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        with_what = f"compared with {self.runtime}: {self.different:,} of {self.elements:,} output"
+        if self.bound is None:
+            return [
+                f"{with_what} elements differ; largest difference in steps of the scale: "
+                f"{self.largest_steps:g}"
+            ]
+        found = [
+            f"{with_what} elements differ by more than {self.bound.text}; largest relative "
+            f"difference of float32: {self.largest_relative:.1e}"
+        ]
+        if self.largest_steps is not None:
+            found.append(f"largest difference of other outputs: {self.largest_steps:g} steps")
+        return found
 
 
 def difference(
@@ -57,15 +82,23 @@ def difference(
         return None
     runtime, theirs = run_origin(model_path, inputs, len(graph.outputs))
     elements = different = 0
-    largest = 0.0
+    largest_steps: float | None = None
+    largest_relative: float | None = None
     for ours, others in zip(outputs, theirs, strict=True):
         for number, one, other in zip(graph.outputs, ours, others, strict=True):
-            steps = gaps(one, other) / _step(graph, number)
-            elements += steps.size
-            # The rest of float32's rounding is not a difference.
-            different += int(np.count_nonzero(steps > 0.5))
-            largest = max(largest, float(steps[np.isfinite(steps)].max(initial=0.0)))
-    return Difference(runtime, elements, different, round(largest, 2))
+            step = _step(graph, number)
+            found = gaps(one, other) / (_magnitude(other) if step is None else step)
+            elements += found.size
+            largest = float(found[np.isfinite(found)].max(initial=0.0))
+            if step is None:
+                different += int(np.count_nonzero(found > OF_MODELS.relative))
+                largest_relative = max(largest_relative or 0.0, largest)
+            else:
+                # The rest of float32's rounding is not a difference.
+                different += int(np.count_nonzero(found > 0.5))
+                largest_steps = max(largest_steps or 0.0, round(largest, 2))
+    bound = None if largest_relative is None else OF_MODELS
+    return Difference(runtime, elements, different, largest_steps, largest_relative, bound)
 
 
 def run_origin(
@@ -109,15 +142,24 @@ def gaps(one: Array, other: Array) -> NDArray[np.float64]:
     return np.nan_to_num(found, nan=np.inf, posinf=np.inf)
 
 
-def _step(graph: Graph, output: int) -> float:
-    """The scale of an output, or of what a float output was dequantized from."""
+def _magnitude(array: Array) -> float:
+    """The largest finite magnitude; 1 if all are 0."""
+    magnitudes = np.abs(array[np.isfinite(array)].astype(np.float64))
+    return float(magnitudes.max(initial=0.0)) or 1.0
+
+
+def _step(graph: Graph, output: int) -> float | None:
+    """The scale of an output, or of what a float output was dequantized from.
+
+    1 for integers without a scale, None for float32 that was not dequantized.
+    """
     quantization = graph.tensors[output].quantization
     if graph.tensors[output].dtype != "float32":
         return 1.0
     for operator in graph.operators:
-        if output in operator.outputs and operator.inputs[0] is not None:
+        if output in operator.outputs and operator.inputs and operator.inputs[0] is not None:
             quantization = graph.tensors[operator.inputs[0]].quantization
-    return quantization.scale if quantization is not None else 1.0
+    return None if quantization is None else quantization.scale
 
 
 def _child(model: str, directory: Path) -> None:
