@@ -54,6 +54,10 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, common, "tune", "find the fastest kernels for models by running them", run
     )
+    parser.epilog = (
+        "Kernels of float32 are measured with exact float math. A compile with --float-math fast "
+        "follows the same records."
+    )
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     add_shape(parser)
     add_board(parser, port=True)
