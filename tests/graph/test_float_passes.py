@@ -10,7 +10,8 @@ import pytest
 from float_writer import FloatWriter
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.attributes import FLOAT_MAX, NO_CLAMP, Convolution, Limits, Pad, Relu
+from utvm_deploy.graph.attribute_values import FLOAT_MAX, NO_CLAMP, Limits
+from utvm_deploy.graph.attributes import Convolution, Pad, Relu
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.passes import simplify
 

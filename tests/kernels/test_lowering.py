@@ -16,7 +16,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.attributes import Padding
+from utvm_deploy.graph.attribute_values import Padding
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import LOWERINGS, lower
 from utvm_deploy.kernels.contract.c_function import CFunction

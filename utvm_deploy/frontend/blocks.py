@@ -10,7 +10,8 @@ from utvm_deploy.frontend.layout import arranged, check_positions, ends, image, 
 from utvm_deploy.frontend.operands import COMPUTED, alike, parameter
 from utvm_deploy.frontend.source import Several, SourceOperator
 from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, SupportedOperator
-from utvm_deploy.graph.attributes import Pad, Shape
+from utvm_deploy.graph.attribute_values import Shape
+from utvm_deploy.graph.attributes import Pad
 from utvm_deploy.graph.model import Operator, Tensor
 
 #: Dimensions that the reference takes: a batch, one or two that are cut, and channels.

@@ -9,15 +9,14 @@ from utvm_deploy.frontend.float_operands import floats, limits_of
 from utvm_deploy.frontend.operands import made
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import FUSED, SupportedOperator
+from utvm_deploy.graph.attribute_values import NO_CLAMP, Limits
 from utvm_deploy.graph.attributes import (
-    NO_CLAMP,
     Add,
     Divide,
     Extremum,
     FloorMod,
     Gelu,
     LeakyRelu,
-    Limits,
     Multiply,
     OfOne,
     OfTwo,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from utvm_deploy.frontend.operands import bias_of
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
+from utvm_deploy.graph.attribute_values import FLOAT_MAX, Limits
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.graph.quantize_hint import quantize_command
 

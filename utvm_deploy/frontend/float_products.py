@@ -17,12 +17,8 @@ from utvm_deploy.frontend.geometry import (
 from utvm_deploy.frontend.operands import made
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import FUSED, SupportedOperator
-from utvm_deploy.graph.attributes import (
-    NO_CLAMP,
-    BatchMatmul,
-    FullyConnected,
-    TransposeConvolution,
-)
+from utvm_deploy.graph.attribute_values import NO_CLAMP
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, TransposeConvolution
 from utvm_deploy.graph.model import Operator
 
 

@@ -12,7 +12,8 @@ from utvm_deploy.frontend.layout import ends, taken
 from utvm_deploy.frontend.operands import axis_of, made, movable, parameter, scalar_parameter
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import EQUAL, MOVED, MOVED_OR_TRUE, SupportedOperator
-from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, Shape, TopPositions
+from utvm_deploy.graph.attribute_values import Shape
+from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, TopPositions
 from utvm_deploy.graph.model import Array, Operator, Tensor
 
 

@@ -10,14 +10,8 @@ from utvm_deploy.frontend.operands import (
     steps_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import (
-    NO_CLAMP,
-    Convolution,
-    Convolution3D,
-    Limits,
-    Pool,
-    ResizeBilinear,
-)
+from utvm_deploy.graph.attribute_values import NO_CLAMP, Limits
+from utvm_deploy.graph.attributes import Convolution, Convolution3D, Pool, ResizeBilinear
 from utvm_deploy.graph.model import Tensor
 
 

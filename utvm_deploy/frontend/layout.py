@@ -30,14 +30,8 @@ from utvm_deploy.frontend.supported_operator import (
     MOVED_OR_TRUE,
     SupportedOperator,
 )
-from utvm_deploy.graph.attributes import (
-    Concatenation,
-    Indices,
-    Pad,
-    Rearrange,
-    Reshape,
-    Shape,
-)
+from utvm_deploy.graph.attribute_values import Indices, Shape
+from utvm_deploy.graph.attributes import Concatenation, Pad, Rearrange, Reshape
 from utvm_deploy.graph.model import Operator, Tensor
 
 _PADDED = (*COMPUTED, "float32")

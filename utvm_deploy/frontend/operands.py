@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.graph.attributes import Attributes, Clamp, Padding
+from utvm_deploy.graph.attribute_values import Clamp, Padding
+from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.model import Operator, Tensor
 from utvm_deploy.graph.quantize_hint import quantize_command
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from utvm_deploy.graph.attributes import Convolution, Pad, Rearrange, Reshape, Shape
+from utvm_deploy.graph.attribute_values import Shape
+from utvm_deploy.graph.attributes import Convolution, Pad, Rearrange, Reshape
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import changed_operators, compacted, only_pairs
 

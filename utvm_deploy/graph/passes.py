@@ -14,13 +14,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from utvm_deploy.graph.attribute_values import Clamp, Limits
 from utvm_deploy.graph.attributes import (
     Add,
-    Clamp,
     Concatenation,
     Convolution,
     FullyConnected,
-    Limits,
     Multiply,
     Pad,
     Pool,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.attribute_values import Padding, Shape
 from utvm_deploy.graph.attributes import (
     ArgExtremum,
     BatchMatmul,
@@ -24,12 +25,10 @@ from utvm_deploy.graph.attributes import (
     Mean,
     OneHot,
     Pad,
-    Padding,
     Pool,
     Rearrange,
     Reduce,
     ResizeBilinear,
-    Shape,
     Sum,
     Svdf,
     TopPositions,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from utvm_deploy.frontend.survey import Survey
-from utvm_deploy.graph.attributes import NO_CLAMP
+from utvm_deploy.graph.attribute_values import NO_CLAMP
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_picture import describe, graph_svg

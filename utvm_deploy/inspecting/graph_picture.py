@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from utvm_deploy.graph.attributes import (
-    NO_CLAMP,
-    CallTir,
-    Convolution,
-    Mean,
-    Pad,
-    Pool,
-    Softmax,
-)
+from utvm_deploy.graph.attribute_values import NO_CLAMP
+from utvm_deploy.graph.attributes import CallTir, Convolution, Mean, Pad, Pool, Softmax
 from utvm_deploy.graph.macs import macs, total_macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_layout import Layout, lay_out

@@ -12,13 +12,12 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.graph.attribute_values import NO_CLAMP, Limits
 from utvm_deploy.graph.attributes import (
-    NO_CLAMP,
     Attributes,
     CallTir,
     Convolution,
     FullyConnected,
-    Limits,
     Pool,
     Reshape,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Padding
+from utvm_deploy.graph.attribute_values import Padding
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 

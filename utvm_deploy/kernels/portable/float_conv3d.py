@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.graph.attributes import Convolution3D, Limits
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import Convolution3D
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Convolution, Limits
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx

@@ -13,16 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import (
-    Add,
-    Divide,
-    Gelu,
-    LeakyRelu,
-    Limits,
-    Multiply,
-    Relu,
-    Subtract,
-)
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import Add, Divide, Gelu, LeakyRelu, Multiply, Relu, Subtract
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx

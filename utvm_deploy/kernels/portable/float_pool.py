@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.graph.attributes import FLOAT_MAX, Limits, Pool
+from utvm_deploy.graph.attribute_values import FLOAT_MAX, Limits
+from utvm_deploy.graph.attributes import Pool
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Lowering, Operation

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Limits
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.lazy_tvm import te

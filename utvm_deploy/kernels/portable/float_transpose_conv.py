@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Limits, TransposeConvolution
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import TransposeConvolution
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label

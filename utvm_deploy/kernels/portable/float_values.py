@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import FLOAT_MAX, Limits
+from utvm_deploy.graph.attribute_values import FLOAT_MAX, Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation

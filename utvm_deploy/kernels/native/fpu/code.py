@@ -9,7 +9,7 @@ import numpy as np
 
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timing import Kind
-from utvm_deploy.graph.attributes import Limits
+from utvm_deploy.graph.attribute_values import Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of

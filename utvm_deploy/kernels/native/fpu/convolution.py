@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.cores.core import CORES
-from utvm_deploy.graph.attributes import Convolution, FullyConnected, Limits
+from utvm_deploy.graph.attribute_values import Limits
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
