@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_bytes
@@ -24,6 +24,7 @@ from utvm_deploy.torch.binding import Bound, bound
 from utvm_deploy.torch.in_memory import graph_of_torch
 from utvm_deploy.torch.options import Options, Place, checked_options, place_of
 from utvm_deploy.torch.partitions import Splitter, kinds_text
+from utvm_deploy.torch.probing import changes_arguments, is_by_row, rows_of, state_of
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class _Built:
     takes: tuple[int, ...]  # which of its arguments these are
     samples: list[tuple[Any, ...]] = field(default_factory=list)
     is_loaded: bool = False
+    is_random: bool = False  # whether the partition draws random numbers
 
 
 class _Graph:
@@ -55,8 +57,11 @@ class _Graph:
     def __init__(self, graph: Any, options: Options) -> None:
         self.graph = graph
         self.options = options
+        self._is_eager: bool | None = None  # known from the first call on
         self._built: _Built | None = None
-        self._shapes: list[Any] = []
+        self._key: Any = None  # shapes, and numbers such as sizes, that are built for
+        self._state: Any = None  # of the parameters and buffers
+        self._apart: dict[Any, bool] = {}  # by shapes and numbers: whether rows are independent
         self._place: Place | None = None  # kept: the last graph that goes closes the device
 
     def __call__(self, *arguments: Any) -> Any:
@@ -69,24 +74,58 @@ class _Graph:
             )
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
-            module, users = bound(self.graph, arguments)
-            rows = _rows(module, users)
-            made = [self._one(module, row) for row in rows]
-        if len(made) == 1:
-            return made[0]
+            if self._is_eager is None:
+                self._is_eager = changes_arguments(self.graph, arguments)
+                if self._is_eager:
+                    _log.warning(
+                        "everything runs in eager: the model changes its inputs or buffers, as "
+                        "batch norm does in training; call model.eval()"
+                    )
+            if self._is_eager or not all(one.numel() for one in tensors):
+                return self.graph(*arguments)
+            return self._computed(arguments)
+
+    def _computed(self, arguments: Sequence[Any]) -> Any:
+        import torch
+
+        module, users, constants = bound(self.graph, arguments)
+        state = state_of([one for one in constants if not _is_number(one)])
+        if state != self._state:
+            # The weights on the board are those of an earlier call.
+            self._state, self._built, self._key, self._apart = state, None, None, {}
+        numbers = tuple(one for one in constants if not isinstance(one, torch.Tensor))
+        sizes = {one.shape[0] if one.ndim else 0 for one in users}
+        size = sizes.pop() if len(sizes) == 1 else 0
+        if size < 2:
+            return self._one(module, users, numbers)
+        # A number that equals the batch may be its size, which is 1 for a row.
+        alone = [1 if _is_number(one) and one == size else one for one in arguments]
+        single, _, _ = bound(self.graph, alone)
+        key = ([tuple(one.shape) for one in users], numbers)
+        if str(key) not in self._apart:
+            self._apart[str(key)] = is_by_row(module, single, users)
+        if not self._apart[str(key)]:
+            return self._one(module, users, numbers)
+        of_row = tuple(1 if one == size else one for one in numbers)
+        made = [self._one(single, row, of_row) for row in rows_of(users)]
         return tuple(torch.cat(parts) for parts in zip(*made, strict=True))
 
-    def _one(self, module: Any, users: tuple[Any, ...]) -> Any:
-        shapes = [tuple(one.shape) for one in users]
-        if self._built is None:
-            self._built, self._shapes = self._build(module, users), shapes
-        if self._built is None or shapes != self._shapes:
-            if shapes != self._shapes:
-                _log.warning("inputs of %s run in eager: the board has %s", shapes, self._shapes)
+    def _one(self, module: Any, users: tuple[Any, ...], numbers: tuple[Any, ...]) -> Any:
+        key = ([tuple(one.shape) for one in users], numbers)
+        if self._key is None:
+            self._built, self._key = self._build(module, users), key
+        if self._built is None or key != self._key:
+            if key != self._key:
+                _log.warning(
+                    "inputs of %s run in eager: the board has %s", _told(key), _told(self._key)
+                )
             return module(*users)
         built = self._built
         made = built.module(*users)
-        if not built.is_loaded and len(built.samples) >= self._wanted(built):
+        if built.is_random:
+            _log.warning("everything runs in eager: the model draws random numbers")
+            self._built = None
+        elif not built.is_loaded and len(built.samples) >= self._wanted(built):
             self._load(built)
         return made
 
@@ -96,7 +135,11 @@ class _Graph:
     def _build(self, module: Any, users: tuple[Any, ...]) -> _Built | None:
         import torch
 
-        aten = torch.export.export(module, users).module(check_guards=False)
+        try:
+            aten = torch.export.export(module, users).module(check_guards=False)
+        except Exception as exc:  # of many classes
+            _log.warning("everything runs in eager: PyTorch cannot export it: %s", last_words(exc))
+            return None
         splitter = Splitter(aten, self.options.scheme)
         told = splitter.explanation()
         if told.board is None:
@@ -145,24 +188,15 @@ class _Graph:
         setattr(built.module, built.partition, _on_device(self._place, compiled, built.takes))
 
 
-def _rows(module: Any, users: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The inputs sample by sample, if the graph computes each by itself; else all at once."""
+def _is_number(value: Any) -> bool:
     import torch
 
-    sizes = {one.shape[0] if one.ndim else 0 for one in users}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    if size < 2:
-        return [users]
-    rows = [tuple(one[number : number + 1] for one in users) for number in range(size)]
-    try:
-        whole, single = module(*users), module(*rows[-1])
-        is_apart = all(
-            len(one) == size and torch.allclose(one[-1:], other, rtol=1e-3, atol=1e-5)
-            for one, other in zip(whole, single, strict=True)
-        )
-    except (RuntimeError, TypeError):  # such as a shape that is fixed in the graph
-        return [users]
-    return rows if is_apart else [users]
+    return not isinstance(value, torch.Tensor)
+
+
+def _told(key: Any) -> str:
+    shapes, numbers = key
+    return f"{shapes} with {', '.join(map(str, numbers))}" if numbers else str(shapes)
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -179,7 +213,10 @@ def _recorder(built: _Built, partition: Any) -> Any:
 
         def forward(self, *arguments: Any) -> Any:
             built.samples.append(tuple(arguments[p].detach().clone() for p in built.takes))
-            return partition(*arguments)
+            before = torch.get_rng_state()
+            made = partition(*arguments)
+            built.is_random = not torch.equal(before, torch.get_rng_state())
+            return made
 
     return Recorder()
 

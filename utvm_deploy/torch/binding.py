@@ -49,8 +49,8 @@ class Bound(_Module):  # type: ignore[misc]
         return self.inner(*arguments)
 
 
-def bound(graph: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """A graph of Dynamo's with its parameters bound, and the tensors that remain.
+def bound(graph: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """A graph of Dynamo's with its parameters bound, the tensors that remain, and what is bound.
 
     Dynamo gives parameters, buffers and sizes as arguments.
     """
@@ -60,7 +60,7 @@ def bound(graph: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
         position: value for position, value in enumerate(arguments) if not _is_user(torch, value)
     }
     users = tuple(value for value in arguments if _is_user(torch, value))
-    return Bound(graph, constants, len(arguments)), users
+    return Bound(graph, constants, len(arguments)), users, tuple(constants.values())
 
 
 def _is_user(torch: Any, value: Any) -> bool:

@@ -61,7 +61,7 @@ class Splitter:
 
         class Support(OperatorSupport):  # type: ignore[misc]
             def is_node_supported(self, submodules: Any, node: Any) -> bool:
-                if node.op != "call_function":
+                if node.op != "call_function" or _is_of_training(node):
                     return False
                 name = operator_name(node)
                 if name not in answers:
@@ -100,6 +100,19 @@ def operator_name(node: Any) -> str:
     """The name that operators are listed by."""
     target = str(node.target)
     return "getitem" if "getitem" in target else aten_name(node.target)
+
+
+#: Operators that have another meaning in training -> the position of the argument that says so.
+_TRAINING = {
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), 2),
+    "batch_norm": 5,
+}
+
+
+def _is_of_training(node: Any) -> bool:
+    """Whether an operator drops elements, or computes its own mean and variance."""
+    place = _TRAINING.get(operator_name(node))
+    return place is not None and len(node.args) > place and bool(node.args[place])
 
 
 def known_names(scheme: str) -> frozenset[str]:
