@@ -22,6 +22,7 @@ from utvm_deploy.frontend.qdq_job import all_at_once
 from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.from_torch import relax_of_program
+from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 #: Calls that make a constant of one number; NaN: of their last argument.
 FILLED: Mapping[str, float] = {
@@ -94,6 +95,7 @@ def program_to_tflite(program: Any, name: str, description: str) -> bytes:
 
     Raises ModelError if it is not quantized, UnsupportedOperator for what cannot be imported.
     """
+    check_evaluation(program, is_quantized=True)
     return convert(_Reader(decomposed(load_torch(), program), name).read(), description)
 
 

@@ -39,6 +39,7 @@ from utvm_deploy.quantizing.facts import MIN_MAX, Range, Recipe
 from utvm_deploy.quantizing.finishing import finished
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
 from utvm_deploy.quantizing.torch_module import check_weights, eager_outputs, quantized_program
+from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 _HALVES = ("float16", "bfloat16")
 
@@ -50,6 +51,7 @@ def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], N
     if is_quantized(program):
         raise ModelError("it is quantized already; give the float model that it was made of")
     check_shapes(program)
+    check_evaluation(program, is_quantized=True)
     check_weights(load_torch(), program.module(check_guards=False))
     inputs = _inputs(program)
     for name, _, dtype in inputs:

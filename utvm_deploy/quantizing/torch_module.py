@@ -23,6 +23,7 @@ from utvm_deploy.quantizing.model_steps import float_operators
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.torch_calibration import MOST_SAMPLES, example_of, samples
 from utvm_deploy.quantizing.torch_quantizer import pt2e_quantizer
+from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,9 @@ def quantized_program(
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     check_weights(torch, module)
-    exported = torch.export.export(module, example).module(check_guards=False)
+    program = torch.export.export(module, example)
+    check_evaluation(program, is_quantized=True)
+    exported = program.module(check_guards=False)
     prepared = prepare_pt2e(exported, quantizer)
     for sample in calibration:
         prepared(*sample)

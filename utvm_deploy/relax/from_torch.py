@@ -8,14 +8,18 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.relax.facts import RelaxModel
 from utvm_deploy.relax.road import relax_model
+from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 
 def relax_of_program(program: Any) -> RelaxModel:
     """The ``ExportedProgram``, lowered.
 
-    Raises ModelError or UnsupportedOperator for what TVM cannot import or lower.
+    Raises ModelError or UnsupportedOperator for what TVM cannot import or lower, and for programs
+    that train or that change their buffers.
     """
     from tvm.relax.frontend.torch import from_exported_program
+
+    check_evaluation(program)
 
     try:
         with warnings.catch_warnings():

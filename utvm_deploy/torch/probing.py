@@ -1,6 +1,6 @@
 """Finds out by running it what a graph does besides computing its results from its inputs.
 
-Operators of PyTorch change tensors in ways that their schemas do not always tell. So the graph runs
+Operators of PyTorch change tensors in ways that their schemas do not always say. So the graph runs
 in eager, on copies, and its generator of random numbers is restored afterwards.
 """
 
