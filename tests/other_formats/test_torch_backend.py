@@ -31,7 +31,7 @@ def fresh_dynamo() -> None:
     torch.manual_seed(0)
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc]
+class Layer(torch.nn.Module):  # type: ignore[misc,name-defined]
     """A linear layer, and what a test does to its inputs or outputs."""
 
     def __init__(self, forward: Callable[..., Any]) -> None:

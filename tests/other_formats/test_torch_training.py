@@ -18,7 +18,7 @@ torch = pytest.importorskip(
 from utvm_deploy.relax.torch_evaluation import check_evaluation  # noqa: E402
 
 
-class _Counts(torch.nn.Module):  # type: ignore[misc]
+class _Counts(torch.nn.Module):  # type: ignore[misc,name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(4))
@@ -28,7 +28,7 @@ class _Counts(torch.nn.Module):  # type: ignore[misc]
         return x + self.calls
 
 
-class _Attends(torch.nn.Module):  # type: ignore[misc]
+class _Attends(torch.nn.Module):  # type: ignore[misc,name-defined]
     def forward(self, x: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
 
