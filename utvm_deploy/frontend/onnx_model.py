@@ -15,6 +15,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_given
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
+from utvm_deploy.frontend.onnx_versions import in_terms_of_today
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.relax.from_onnx import relax_of_onnx
@@ -58,6 +59,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
+        original = proto
         proto = without_qlinear(onnx, proto)
         is_quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
         if not is_quantized and not is_float_converted:
@@ -68,7 +70,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
             return replace(
                 relax_of_onnx(_with_known_values(onnx, proto), notes), kinds=kinds
             ).dumped()
-        model = _read(onnx, proto, path.stem)
+        model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
@@ -158,7 +160,8 @@ def _fix_shape(value: Any, shape: tuple[int, ...]) -> None:
         dimension.dim_value = extent
 
 
-def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
+def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
+    """The model; ``original`` is what the file holds, which onnx checks."""
     graph = proto.graph
     _check_self_contained(graph.initializer, onnx)
     known = {tensor.name for tensor in graph.initializer}
@@ -169,7 +172,8 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
     for value in inputs:
         _fix_batch(value)
     try:
-        onnx.checker.check_model(proto)
+        # Scales by channel, which we put in place of QLinearConv, are younger than some files.
+        onnx.checker.check_model(original)
         plain = _without_contributed(onnx, proto)
         inferred = onnx.shape_inference.infer_shapes(plain, strict_mode=True, data_prop=True).graph
     except Exception as exc:  # onnx has several classes for it
@@ -181,7 +185,8 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
     constants: dict[str, Array] = {
         tensor.name: _array(onnx, tensor) for tensor in graph.initializer
     }
-    nodes = []
+    version = min(o.version for o in proto.opset_import if o.domain in _DOMAINS[:2])
+    nodes: list[Node] = []
     for index, node in enumerate(graph.node):
         if node.domain not in _DOMAINS:
             raise ModelError(
@@ -195,7 +200,8 @@ def _read(onnx: Any, proto: Any, name: str) -> QdqModel:
             constants.update(_evaluated(onnx, proto, node, constants, shapes))
             continue
         attributes = dict(_attributes(onnx, node))
-        nodes.append(Node(index, node.op_type, tuple(node.input), tuple(node.output), attributes))
+        found = Node(index, node.op_type, tuple(node.input), tuple(node.output), attributes)
+        nodes += in_terms_of_today(found, version, shapes, constants)
     types = tuple(_dtype(onnx, value) for value in inputs)
     missing = [n for n, shape in shapes.items() if shape is None]
     _log.debug("%s: %d shapes are not known", name, len(missing))

@@ -33,7 +33,7 @@ from utvm_deploy.frontend.qdq_job import (
     fused_activation,
     steps_of,
 )
-from utvm_deploy.frontend.qdq_layout import MOVERS
+from utvm_deploy.frontend.qdq_layout import MOVERS, with_real_fill
 from utvm_deploy.frontend.qdq_values import (
     FLOAT,
     Constant,
@@ -158,9 +158,14 @@ class _Converter:
             self._clamp(node)
         elif node.kind in MOVERS:
             values = [self._settled(node, i) if n else None for i, n in enumerate(node.inputs)]
+            dtype = self.integers.get(node.inputs[0], "") if node.inputs else ""
+            if dtype and node.kind == "Pad":
+                values = with_real_fill(self.store, values, _OFFSETS.get(dtype, 0))
             results = MOVERS[node.kind](self.store, node, values, self.model.shapes)
             for name, value in zip(node.outputs, results, strict=False):
                 self.values[name] = value
+                if dtype and node.kind not in ("ArgMax", "ArgMin", "Cast"):
+                    self.integers[name] = dtype
         elif node.kind in EMITTERS:
             self._postpone(node)
             made = self.values[node.outputs[0]]
@@ -213,6 +218,11 @@ class _Converter:
                     merged = (*product.arguments[:2], bias)
                     self.values[node.outputs[0]] = replace(product, arguments=merged)
                     return
+        for name in node.inputs:
+            if name in self.integers:
+                raise node.unsupported(
+                    f"it computes with the integers of '{name}'; put a DequantizeLinear before it"
+                )
         arguments = tuple(self._settled(node, i) if n else None for i, n in enumerate(node.inputs))
         known = [value.real for value in arguments if isinstance(value, Constant)]
         if len(known) == len(arguments) and node.kind in FOLDS:

@@ -275,6 +275,8 @@ def reduction(job: Job) -> Quantized:
         axes = node.integers("axes", ())
         if job.has(1):
             axes = tuple(int(a) for a in job.constant(1, "axes").data.reshape(-1))
+        if not axes and node.integer("noop_with_empty_axes", 0):
+            raise node.unsupported("it reduces along no axis; leave it out")
         axes = tuple(sorted({a % rank for a in axes})) or tuple(range(rank))
         keeps = bool(node.integer("keepdims", 1))
     left = [a for a in range(rank) if a not in axes]

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq import Array, Node
-from utvm_deploy.frontend.qdq_job import NONE, activation, constant, in_steps
+from utvm_deploy.frontend.qdq import Node
+from utvm_deploy.frontend.qdq_job import NONE, activation, constant, in_steps, steps_of
 from utvm_deploy.frontend.qdq_moving import CHOOSERS, Mover, Shapes
+from utvm_deploy.frontend.qdq_resize import RESIZES
 from utvm_deploy.frontend.qdq_values import (
     Constant,
     Flattened,
     Quantized,
+    Scale,
     Storage,
     Value,
     stored_axis,
@@ -95,6 +97,14 @@ def max_pool(
     scheme = 0
     if wanted != same or node.integer("ceil_mode", 0):
         scheme = 1
+        for outputs, stride, (before, _), extent in zip(
+            full[2:], strides, wanted, sizes, strict=True
+        ):
+            if (outputs - 1) * stride >= extent + before:
+                raise node.unsupported(
+                    "its last window is behind the image, where runtimes disagree about the size "
+                    "of the result; leave ceil_mode out, or pad less"
+                )
         # Rounding the size up is padding behind the image.
         wanted = [
             (before, max(behind, (outputs - 1) * stride + size - before - extent))
@@ -152,6 +162,10 @@ def pad(
     if mode == "reflect":
         options: Options = ("MirrorPadOptions", {"Mode": 0})
         return [store.apply("MIRROR_PAD", numbers, name, shape, scale, options, is_last=x.is_last)]
+    if scale.is_quantized and abs(_nearest_real(fill, scale) - fill) > scale.scale / 2:
+        # The result may have another scale, in which the constant has a step.
+        x = store.real(x)
+        numbers[0], scale = x.tensor, store.scale_of(x)
     if fill == 0.0:
         none: Options = ("PadOptions", {})
         return [store.apply("PAD", numbers, name, shape, scale, none, is_last=x.is_last)]
@@ -159,6 +173,28 @@ def pad(
     return [
         store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=x.is_last)
     ]
+
+
+def _nearest_real(real: float, scale: Scale) -> float:
+    """The number that the scale has for a real one."""
+    return (steps_of(real, scale) - scale.zero_point) * scale.scale
+
+
+def with_real_fill(
+    store: Storage, values: Sequence[Value | None], offset: int
+) -> list[Value | None]:
+    """What a Pad of integers has: the real number behind the integer that it fills in.
+
+    ``offset`` is how far the integers of the file are below those of the model.
+    """
+    x, given = values[0], values[2] if len(values) > 2 else None
+    image = x.image if isinstance(x, Flattened) else x
+    is_plain = given is None or (isinstance(given, Constant) and given.scales is None)
+    if not isinstance(image, Quantized) or not is_plain:
+        return list(values)
+    scale = store.scale_of(image)
+    steps = given.data.astype(np.float64) if isinstance(given, Constant) else np.zeros(1)
+    return [*values[:2], Constant((steps - offset - scale.zero_point) * scale.scale), *values[3:]]
 
 
 def slices(
@@ -260,94 +296,13 @@ def split(
     return made
 
 
-def resize(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
-    """Resize and Upsample of images."""
-    x = store.last(activation(node, _first(node, values)))
-    name = node.outputs[0]
-    shape = shapes[name]
-    if len(shape) != 4 or shape[:2] != x.shape[:2]:
-        raise node.unsupported(f"it makes {shape} of {x.shape}; only images grow and shrink")
-    mode = node.text("mode", "nearest")
-    how = node.text("coordinate_transformation_mode", "half_pixel")
-    if how == "pytorch_half_pixel" and min(shape[2:]) > 1:
-        how = "half_pixel"
-    if mode == "nearest":
-        return [_nearest(store, node, x, shape, how)]
-    if mode != "linear" or how not in ("half_pixel", "align_corners", "asymmetric"):
-        raise node.unsupported(f"its mode is {mode} with {how}; use nearest or linear")
-    numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
-    flags = {"AlignCorners": how == "align_corners", "HalfPixelCenters": how == "half_pixel"}
-    options: Options = ("ResizeBilinearOptions", flags)
-    scale = store.scale_of(x)
-    made = store.apply("RESIZE_BILINEAR", numbers, name, shape, scale, options, is_last=True)
-    return [made]
-
-
-def _nearest(
-    store: Storage, node: Node, x: Quantized, shape: tuple[int, ...], how: str
-) -> Quantized:
-    """Whole factors from the pixel beneath are TFLite's operator; others gather rows, columns."""
-    name = node.outputs[0]
-    scale = store.scale_of(x)
-    rounding = node.text("nearest_mode", "round_prefer_floor")
-    indices = [
-        _source_pixels(node, size, out, how, rounding)
-        for size, out in zip(x.shape[2:], shape[2:], strict=True)
-    ]
-    is_whole = all(big % small == 0 for big, small in zip(shape[2:], x.shape[2:], strict=True))
-    beneath = [
-        np.arange(out) * size // out for size, out in zip(x.shape[2:], shape[2:], strict=True)
-    ]
-    if is_whole and all(map(np.array_equal, indices, beneath)):
-        flags: Options = (
-            "ResizeNearestNeighborOptions",
-            {"AlignCorners": False, "HalfPixelCenters": False},
-        )
-        numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
-        return store.apply(
-            "RESIZE_NEAREST_NEIGHBOR", numbers, name, shape, scale, flags, is_last=True
-        )
-    for place, chosen in zip((2, 3), indices, strict=True):
-        if np.array_equal(chosen, np.arange(x.shape[place])):
-            continue
-        axis = stored_axis(place, 4, True)
-        between = (*x.shape[:place], len(chosen), *x.shape[place + 1 :])
-        numbers = [x.tensor, store.numbers(chosen, f"{name}_{place}_indices")]
-        options: Options = ("GatherOptions", {"Axis": axis, "BatchDims": 0})
-        x = store.apply("GATHER", numbers, f"{name}_{place}", between, scale, options, is_last=True)
-    return x
-
-
-def _source_pixels(node: Node, size: int, out: int, how: str, rounding: str) -> Array:
-    """Which pixel of ``size`` each of ``out`` pixels copies, as ONNX's Resize says."""
-    steps = np.arange(out)
-    place: Array
-    if how == "half_pixel":
-        place = (steps + 0.5) * size / out - 0.5
-    elif how == "asymmetric":
-        place = steps * size / out
-    elif how == "align_corners":
-        place = steps * ((size - 1) / (out - 1) if out > 1 else 0.0)
-    else:
-        raise node.unsupported(f"its coordinates are those of {how}; use half_pixel or asymmetric")
-    rules = {
-        "round_prefer_floor": np.ceil(place - 0.5),
-        "round_prefer_ceil": np.floor(place + 0.5),
-        "floor": np.floor(place),
-        "ceil": np.ceil(place),
-    }
-    if rounding not in rules:
-        raise node.unsupported(f"its nearest_mode is {rounding}; use floor or round_prefer_floor")
-    return np.clip(rules[rounding], 0, size - 1).astype(np.int32)
-
-
 def shuffle(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
-    """DepthToSpace and SpaceToDepth in the order that TFLite has, DCR."""
+    """DepthToSpace and SpaceToDepth in the order that TFLite has, DCR; int16 goes by float32."""
     x = store.last(activation(node, _first(node, values)))
+    if store.scale_of(x).dtype == "int16":
+        x = store.real(x)
     size = node.integer("blocksize", 0)
     is_down = node.kind == "SpaceToDepth"
     if not is_down and node.text("mode", "DCR") != "DCR":
@@ -375,6 +330,7 @@ def _first(node: Node, values: Sequence[Value | None]) -> Value:
 
 MOVERS: Mapping[str, Mover] = {
     **CHOOSERS,
+    **RESIZES,
     "DepthToSpace": shuffle,
     "Dropout": identity,
     "Flatten": reshape,
@@ -382,12 +338,10 @@ MOVERS: Mapping[str, Mover] = {
     "MaxPool": max_pool,
     "Pad": pad,
     "Reshape": reshape,
-    "Resize": resize,
     "Slice": slices,
     "SpaceToDepth": shuffle,
     "Split": split,
     "Squeeze": reshape,
     "Transpose": transpose,
     "Unsqueeze": reshape,
-    "Upsample": resize,
 }

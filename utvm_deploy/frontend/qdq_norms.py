@@ -63,6 +63,8 @@ def group_norm(job: Job) -> Quantized:
 def batch_norm(job: Job) -> Quantized:
     """BatchNormalization with constant statistics: a product and a sum."""
     made, node = chain(job), job.node
+    if node.integer("training_mode", 0):
+        raise node.unsupported("it is in training; export the model for inference")
     scale, bias, mean, variance = (
         np.asarray(job.constant(i, "statistics").real, np.float64) for i in range(1, 5)
     )

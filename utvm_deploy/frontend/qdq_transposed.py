@@ -94,8 +94,9 @@ def _cut_before(
         max((n - 1) * stride + extent - out, 0)
         for n, stride, extent, out in zip(sizes, strides, kernel, wanted, strict=True)
     ]
-    is_lower = scheme == "SAME_LOWER"
-    return [total - total // 2 if is_lower else total // 2 for total in totals]
+    # Only SAME_UPPER cuts the odd one off at the end, also where pads follow from an output_shape.
+    is_upper = scheme == "SAME_UPPER"
+    return [total // 2 if is_upper else total - total // 2 for total in totals]
 
 
 def _spread(weights: Array, dilations: tuple[int, int]) -> Array:

@@ -176,6 +176,15 @@ def _over_image(store: Storage, x: Flattened, data: Array) -> tuple[Array, Quant
 
 
 def _of_activations(job: Job) -> Quantized:
+    for position in (0, 1):
+        value = job.value(position)
+        rank = (
+            value.data.ndim if isinstance(value, Constant) else len(job.quantized(position).shape)
+        )
+        if rank < 2:
+            raise job.node.unsupported(
+                "it multiplies by a vector; give both of its inputs two or more dimensions"
+            )
     if job.has(2):
         raise job.node.unsupported("it adds to a product of two activations; use MatMul and Add")
     numbers = []
@@ -183,6 +192,10 @@ def _of_activations(job: Job) -> Quantized:
         value = job.value(position)
         if isinstance(value, Constant):
             data, scale = operand_of(job, value)
+            if scale.dtype == "int8" and job.scale.dtype == "int16":
+                # LiteRT multiplies equal types only.
+                data = data.astype(np.int16) - scale.zero_point
+                scale = Scale(scale.scale, 0, "int16")
             numbers.append(job.store.operand(data, scale, f"{job.name}_{position}"))
         else:
             numbers.append(job.store.plain(job.quantized(position)).tensor)
