@@ -222,7 +222,7 @@ def quantize(
     default the samples say it. ``clipping`` says how ranges follow from the samples: "min-max",
     "percentile", "mse" or "auto". Raises ModelError and DataError.
 
-    The scheme "mixed" gives each layer of a .tflite file one of both schemes. It loses at most
+    The scheme "mixed" gives each layer one of both schemes. It loses at most
     ``max_loss``: percentage points of accuracy if the data have labels, else dB of SQNR below the
     int16x8 model. On ``board`` it takes at most ``ram_budget`` and ``flash_budget`` (bytes) and
     ``cycle_budget``. Raises UtvmError if even the int8 model takes more.

@@ -33,7 +33,7 @@ from utvm_deploy.graph.model import Graph, Tensor
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.quantizing.child_steps import quantize_with_recipes
 from utvm_deploy.quantizing.facts import FLOAT, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated
+from utvm_deploy.quantizing.model_steps import calibrated, opened
 from utvm_deploy.quantizing.sqnr import output_errors
 
 Array = npt.NDArray[np.generic]
@@ -161,7 +161,7 @@ def on_board(path: Path, graph: Graph, inputs: Array, outputs: Array, board: str
 
 def costly_layers(path: Path, graph: Graph, calibration: Array, scheme: str) -> str:
     """The layers whose quantization alone costs most, by the worst output's SQNR."""
-    known, _ = calibrated(path, calibration)
+    known = calibrated(opened(path), calibration)
     names = [graph.tensors[one.outputs[0]].name for one in graph.operators]
     recipes = [
         Recipe(scheme, {name: FLOAT for name in names if name != one}, float_ends=True)

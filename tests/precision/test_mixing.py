@@ -24,7 +24,7 @@ from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
 from utvm_deploy.precision.steps import MixedModel, sensitivities
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.quantizing.facts import Calibration
-from utvm_deploy.quantizing.model_steps import calibrated
+from utvm_deploy.quantizing.model_steps import calibrated, opened
 
 pytestmark = pytest.mark.tools
 
@@ -34,7 +34,7 @@ DIGITS, SAMPLES = MODELS / "digits_float.tflite", MODELS / "digits_calib.npz"
 
 @pytest.fixture(scope="module")
 def digits() -> Calibration:
-    return calibrated(DIGITS, SAMPLES)[0]
+    return calibrated(opened(DIGITS), SAMPLES)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from utvm_deploy.base.process import Completed
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe
+from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 
@@ -42,7 +42,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def calibration(path: Path) -> Calibration:
-    return calibrated(path, SAMPLES)[0]
+    return calibrated(opened(path), SAMPLES)
 
 
 @pytest.mark.parametrize("scheme", LEAST_DB)

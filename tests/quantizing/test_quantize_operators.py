@@ -16,7 +16,7 @@ import utvm_deploy
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quantizing.facts import QuantizedModel, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe
+from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 
@@ -188,7 +188,7 @@ def test_operators_of_a_recipe_have_their_own_schemes(tmp_path: Path) -> None:
     m = FloatWriter()
     (y,) = add(m, "LEAKY_RELU", convolution(m))
     m.output(*add(m, "ABS", y))
-    calibration, _ = calibrated(m.save(tmp_path / "chain.tflite"), SAMPLES)
+    calibration = calibrated(opened(m.save(tmp_path / "chain.tflite")), SAMPLES)
     names = {kind: output for kind, output in calibration.operators}
     recipe = Recipe("int8", {names["LEAKY_RELU"]: "int16x8", names["ABS"]: "float"})
     made = quantize_with_recipe(calibration, recipe)

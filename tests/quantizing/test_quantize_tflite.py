@@ -19,7 +19,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.quantizing.child_steps import quantize_with_recipes
 from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe
+from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 
@@ -32,7 +32,7 @@ RNG = np.random.default_rng(16)
 
 @pytest.fixture(scope="module")
 def digits() -> Calibration:
-    return calibrated(DIGITS, SAMPLES)[0]
+    return calibrated(opened(DIGITS), SAMPLES)
 
 
 @pytest.mark.parametrize("scheme", LEAST_DB)
@@ -71,7 +71,7 @@ def test_the_calibration_takes_the_largest_value_whatever_the_order(
     inputs = np.load(SAMPLES)["inputs"]
     ranges = set(digits.ranges.values())
     assert Range(float(inputs.min()), float(inputs.max())) in ranges
-    again, _ = calibrated(DIGITS, inputs[::-1])
+    again = calibrated(opened(DIGITS), inputs[::-1])
     assert again.ranges == digits.ranges
 
 

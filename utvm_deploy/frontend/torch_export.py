@@ -90,13 +90,20 @@ def check_shapes(program: Any) -> None:
                 )
 
 
-def program_to_tflite(program: Any, name: str, description: str) -> bytes:
+def program_to_tflite(
+    program: Any, name: str, description: str, *, is_float_converted: bool = False
+) -> bytes:
     """The .tflite file of a PT2E-quantized ``torch.export.ExportedProgram``.
 
-    Raises ModelError if it is not quantized, UnsupportedOperator for what cannot be imported.
+    With ``is_float_converted``, a float program becomes a float .tflite file, too. Otherwise it is
+    a ModelError. Raises UnsupportedOperator for what cannot be imported.
     """
     check_evaluation(program, is_quantized=True)
-    return convert(_Reader(decomposed(load_torch(), program), name).read(), description)
+    model = _Reader(decomposed(load_torch(), program), name).read()
+    is_float = all(node.kind != "QuantizeLinear" for node in model.nodes)
+    if is_float and not is_float_converted:
+        raise ModelError(f"the model is not quantized; run {quantize_command('MODEL.pt2')}")
+    return convert(model, description)
 
 
 def is_quantized(program: Any) -> bool:
@@ -202,8 +209,6 @@ class _Reader:
                     problems.append(exc)
         if problems:
             raise all_at_once(problems)
-        if not any(node.kind == "QuantizeLinear" for node in self.nodes):
-            raise ModelError(f"the model is not quantized; run {quantize_command('MODEL.pt2')}")
         for name in inputs:
             if name not in self.tensors.shapes:
                 raise ModelError(

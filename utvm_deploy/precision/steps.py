@@ -7,19 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError, UsageError
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.evaluating.problem import problem_of
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import layer_sensitivities
 from utvm_deploy.quantizing.child_steps import COMPARED_SAMPLES
 from utvm_deploy.quantizing.facts import SCHEMES, Calibration, QuantizedModel, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, quantize_with_recipe, samples_of
+from utvm_deploy.quantizing.model_steps import Source, calibrated, opened, quantize_with_recipe
+from utvm_deploy.quantizing.samples import dataset_for
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256
@@ -62,17 +63,14 @@ def sensitivities(
 ) -> Sensitivities:
     """What quantizing each layer alone costs; with a board, what it takes there, too.
 
-    Raises ModelError for ONNX and PyTorch files, whose operators are quantized together.
+    An ONNX or a PyTorch file becomes a float .tflite file first: the layers are those of that file.
+    Raises ModelError naming the operators that .tflite files have no form of.
     """
-    if path.suffix.lower() in (".onnx", ".pt2"):
-        raise ModelError(
-            f"{path}: layers are quantized one by one in .tflite files only; leave --sensitivity "
-            "and --scheme mixed out"
-        )
-    labels = _labels(path, data)
+    source = opened(path, is_converted=True, progress=progress)
+    labels = _labels(source, data)
     count = COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
-    calibration, size = calibrated(
-        path, data, input_range=input_range, compared=count, progress=progress
+    calibration = calibrated(
+        source, data, input_range=input_range, compared=count, progress=progress
     )
     kept = None if labels is None else labels[: len(calibration.outputs[0])]
     prices: dict[str, ModelPrice] = {}
@@ -83,20 +81,20 @@ def sensitivities(
             prices[scheme] = measure(made.data, board, progress=progress)
     tables = {scheme: price.layers for scheme, price in prices.items()}
     rows = layer_sensitivities(calibration, kept, tables, progress=progress)
-    return Sensitivities(rows, calibration, size, kept, prices)
+    return Sensitivities(rows, calibration, source.size, kept, prices)
 
 
-def _labels(path: Path, data: Any) -> Any:
+def _labels(source: Source, data: Any) -> Any:
     """The classes of the samples, where the first output has a score for each class; else None.
 
     Raises DataError for labels that do not fit the output.
     """
-    samples = samples_of(path, data)
-    graph = load_model(path)
+    samples = dataset_for(data, source.inputs)
+    graph = load_bytes(source.data, source.path.stem, str(source.path))
     output = graph.tensors[graph.outputs[0]]
     if sum(extent > 1 for extent in output.shape) > 1:
         return None  # an image, for example: a label does not say what is right
-    problem = problem_of(graph, samples, Settings(), path)
+    problem = problem_of(graph, samples, Settings(), source.path)
     return problem.labels if problem.task == CLASSIFICATION and samples.groups is None else None
 
 

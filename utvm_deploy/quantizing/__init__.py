@@ -5,5 +5,7 @@
                                ──▶ the report: what stayed float, and the error of each output
 
 ``tflite_*.py`` quantize .tflite files with ai-edge-quantizer, in a child process. ``onnx_*.py``
-quantize ONNX files with onnxruntime.
+quantize ONNX files with onnxruntime, and ``torch_*.py`` quantize PyTorch programs with PT2E. Where
+layers are quantized one by one, these become float .tflite files first: see
+``model_steps.opened``.
 """

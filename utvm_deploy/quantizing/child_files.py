@@ -12,6 +12,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing.facts import Range, Recipe
 
 MODEL, PREPARED, JOB, FACTS = "model", "prepared", "job.json", "facts.json"
+CONVERTED = "converted"
 RESULTS, REFUSAL = "results.json", "refusal.txt"
 
 

@@ -30,6 +30,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import Dataset, ModelInput
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing.child_files import (
+    CONVERTED,
     FACTS,
     JOB,
     MODEL,
@@ -97,14 +98,21 @@ def check_installed(form: str) -> None:
             )
 
 
-def prepare(form: str, data: bytes, progress: Progress = no_progress) -> tuple[bytes, Inputs]:
-    """A float file of another format in the form that is calibrated, and its inputs."""
+def prepare(
+    form: str, data: bytes, *, is_converted: bool = False, progress: Progress = no_progress
+) -> tuple[bytes, Inputs, bytes]:
+    """A float file of another format in the form that is calibrated, and its inputs.
+
+    The last result is the model as a float .tflite file if ``is_converted``, else empty. Raises
+    ModelError naming the operators that .tflite files have no form of.
+    """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / MODEL).write_bytes(data)
-        _run(form, "prepare", folder, {}, 0.0, progress)
+        _run(form, "prepare", folder, {"converted": is_converted}, 0.0, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
-        return (folder / PREPARED).read_bytes(), inputs
+        converted = (folder / CONVERTED).read_bytes() if is_converted else b""
+        return (folder / PREPARED).read_bytes(), inputs, converted
 
 
 def calibrate(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.datasets import Dataset, ModelInput
+from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.formats import model_bytes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
@@ -65,13 +65,14 @@ def quantize_model(
     if clipping not in (*CLIPPINGS, AUTO):
         known = ", ".join((*CLIPPINGS, AUTO))
         raise UsageError(f"{clipping!r} is not a clipping; there are {known}")
-    if equalize and path.suffix.lower() != ".tflite":
-        raise ModelError(f"{path}: weights are equalized in .tflite files only; leave that out")
-    calibration, size = calibrated(path, data, input_range=input_range, progress=progress)
+    # PT2E knows one way to ranges, and weights are equalized in .tflite files.
+    is_converted = equalize or (clipping != MIN_MAX and path.suffix.lower() == f".{TORCH}")
+    source = opened(path, is_converted=is_converted, progress=progress)
+    calibration = calibrated(source, data, input_range=input_range, progress=progress)
     recipe = Recipe(scheme, float_ends=float_ends)
     equalizing = None
     if equalize:
-        other, _ = calibrated(path, data, input_range=input_range, equalize=True, progress=progress)
+        other = calibrated(source, data, input_range=input_range, equalize=True, progress=progress)
         equalizing = worst_db(calibration, recipe), worst_db(other, recipe)
         if _is_clearly_better(equalizing[1], equalizing[0]):
             calibration = other
@@ -84,7 +85,7 @@ def quantize_model(
             calibration,
             replace(recipe, clipping=clipping),
             name=path.stem,
-            float_bytes=size,
+            float_bytes=source.size,
             progress=progress,
         )
     except ModelError as error:
@@ -126,55 +127,80 @@ def best_clipping(tried: Mapping[str, float | None]) -> str:
     return best if _is_clearly_better(tried[best], tried[MIN_MAX]) else MIN_MAX
 
 
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A float model file as it is calibrated."""
+
+    path: Path
+    form: str
+    data: bytes
+    inputs: Inputs
+    size: int  # of the file
+    # Before it became a .tflite file: its format, and what ``prepare`` made of it.
+    original: tuple[str, bytes] | None = None
+
+
+def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_progress) -> Source:
+    """A float model file, ready to be calibrated.
+
+    With ``is_converted``, models of other formats become float .tflite files first, whose layers
+    can be quantized one by one. Raises ModelError if the file cannot be used.
+    """
+    form = path.suffix.lower().removeprefix(".")
+    if form not in (TFLITE, ONNX, TORCH):
+        raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
+    check_installed(form)
+    if is_converted:
+        check_installed(TFLITE)
+    file = model_bytes(path)
+    if form == TFLITE:
+        return Source(path, form, file, float_inputs(path, load_model(path)), len(file))
+    try:
+        data, inputs, converted = prepare(form, file, is_converted=is_converted, progress=progress)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    if is_converted:
+        return Source(path, TFLITE, converted, inputs, len(file), (form, data))
+    return Source(path, form, data, inputs, len(file))
+
+
 def calibrated(
-    path: Path,
+    source: Source,
     data: Any,
     *,
     input_range: tuple[float, float] | None = None,
     compared: int = COMPARED_SAMPLES,
     equalize: bool = False,
     progress: Progress = no_progress,
-) -> tuple[Calibration, int]:
-    """The calibration of a float model file, and the file's size.
+) -> Calibration:
+    """The calibration of a float model.
 
-    Quantized models are compared on the first ``compared`` samples.
+    Quantized models are compared on the first ``compared`` samples, with what the float model of
+    the file makes of them.
     """
-    form, source, inputs, size = _opened(path, progress)
-    samples = dataset_for(data, inputs)
-    try:
-        made = calibrate(
+    samples = dataset_for(data, source.inputs)
+    declared = None if input_range is None else Range(*input_range)
+
+    def run(form: str, model: bytes, *, equalize: bool) -> Calibration:
+        return calibrate(
             form,
-            source,
+            model,
             samples,
-            inputs,
-            declared=None if input_range is None else Range(*input_range),
+            source.inputs,
+            declared=declared,
             compared=compared,
             equalize=equalize,
             progress=progress,
         )
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error
-    return made, size
 
-
-def _opened(path: Path, progress: Progress) -> tuple[str, bytes, Inputs, int]:
-    """The format of a float model, what is calibrated, its inputs, and the size of the file."""
-    form = path.suffix.lower().removeprefix(".")
-    if form not in (TFLITE, ONNX, TORCH):
-        raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
-    check_installed(form)
-    file = model_bytes(path)
-    if form == TFLITE:
-        return form, file, float_inputs(path, load_model(path)), len(file)
     try:
-        return form, *prepare(form, file, progress), len(file)
+        made = run(source.form, source.data, equalize=equalize)
+        if source.original is None:
+            return made
+        real = run(*source.original, equalize=False)
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error
-
-
-def samples_of(path: Path, data: Any) -> Dataset:
-    """The user's data as samples of a float model file."""
-    return dataset_for(data, _opened(path, no_progress)[2])
+        raise ModelError(f"{source.path}: {error}") from error
+    return replace(made, outputs=real.outputs, output_names=real.output_names)
 
 
 def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:

@@ -1,6 +1,6 @@
 """The child process for ONNX files: onnxruntime makes a QDQ file, which is then converted.
 
-model                  ──prepare────▶ prepared, facts.json
+model                  ──prepare────▶ prepared, facts.json, and converted if the job wants it
 model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
 prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 """
@@ -17,6 +17,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.quantizing import onnx_file, onnx_runtime
 from utvm_deploy.quantizing.child_files import (
+    CONVERTED,
     FACTS,
     MODEL,
     PREPARED,
@@ -30,14 +31,19 @@ from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import Range
 from utvm_deploy.quantizing.finishing import finished, has_integers
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
+from utvm_deploy.quantizing.tflite_fold import folded
 
 
-def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
-    """Check and simplify the file, and describe its inputs."""
+def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Check and simplify the file, describe its inputs, and convert it to a float .tflite file."""
     data = (folder / MODEL).read_bytes()
     facts = {"inputs": onnx_file.input_facts(onnx_file.checked_model(data))}
     (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    if job["converted"]:
+        path = folder / "float.onnx"
+        path.write_bytes((folder / PREPARED).read_bytes())
+        (folder / CONVERTED).write_bytes(folded(_converted(path)))
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -84,12 +90,12 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
-def _converted(qdq: Path) -> bytes:
-    """The .tflite file of a QDQ file; of a float one, if onnxruntime quantizes no operator."""
+def _converted(path: Path) -> bytes:
+    """The .tflite file of a QDQ file, or of a float one."""
     try:
-        return onnx_to_model(qdq, is_float_converted=True)
+        return onnx_to_model(path, is_float_converted=True)
     except ModelError as error:
-        raise ModelError(str(error).removeprefix(f"{qdq}: ")) from error
+        raise ModelError(str(error).removeprefix(f"{path}: ")) from error
 
 
 def main(step: str, folder: str) -> int:

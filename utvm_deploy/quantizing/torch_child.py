@@ -1,6 +1,6 @@
 """The child process for .pt2 files: PT2E quantizes the program, which is then converted.
 
-model                  ──prepare────▶ prepared, facts.json
+model                  ──prepare────▶ prepared, facts.json, and converted if the job wants it
 model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
 prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 """
@@ -26,6 +26,7 @@ from utvm_deploy.frontend.torch_export import (
 )
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing.child_files import (
+    CONVERTED,
     FACTS,
     MODEL,
     PREPARED,
@@ -38,14 +39,20 @@ from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.facts import MIN_MAX, Range, Recipe
 from utvm_deploy.quantizing.finishing import finished
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
-from utvm_deploy.quantizing.torch_module import check_weights, eager_outputs, quantized_program
+from utvm_deploy.quantizing.tflite_fold import folded
+from utvm_deploy.quantizing.torch_module import (
+    check_weights,
+    eager_outputs,
+    float_program,
+    quantized_program,
+)
 from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 _HALVES = ("float16", "bfloat16")
 
 
-def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
-    """Check the program, and describe its inputs."""
+def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Check the program, describe its inputs, and convert it to a float .tflite file."""
     data = (folder / MODEL).read_bytes()
     program = _program(folder, data)
     if is_quantized(program):
@@ -59,6 +66,8 @@ def prepare(folder: Path, _job: Mapping[str, Any], _tell: Callable[[int, int], N
             raise ModelError(f"input '{name}' is half-float; convert the model to float32")
     (folder / PREPARED).write_bytes(data)
     (folder / FACTS).write_text(json.dumps({"inputs": inputs}), encoding="utf-8")
+    if job["converted"]:
+        (folder / CONVERTED).write_bytes(_in_float(program))
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -128,6 +137,23 @@ def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range
     if not is_quantized(made):
         raise ModelError("PT2E quantizes none of its operators; compile it as float32")
     return program_to_tflite(made, "model", "made from a PyTorch program")
+
+
+def _in_float(program: Any) -> bytes:
+    torch = load_torch()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+        made = float_program(torch, program.module(check_guards=False), _example(torch, program))
+    return folded(
+        program_to_tflite(made, "model", "made from a float model", is_float_converted=True)
+    )
+
+
+def _example(torch: Any, program: Any) -> tuple[Any, ...]:
+    """Zeros of the inputs' shapes."""
+    return tuple(
+        torch.zeros(shape, dtype=getattr(torch, dtype)) for _, shape, dtype in _inputs(program)
+    )
 
 
 def _program(folder: Path, data: bytes) -> Any:

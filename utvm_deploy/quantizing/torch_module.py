@@ -22,6 +22,7 @@ from utvm_deploy.quantizing.facts import FEW_SAMPLES, INT8, FloatOperator, Outpu
 from utvm_deploy.quantizing.model_steps import float_operators
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.torch_calibration import MOST_SAMPLES, example_of, samples
+from utvm_deploy.quantizing.torch_decompositions import decomposed
 from utvm_deploy.quantizing.torch_quantizer import pt2e_quantizer
 from utvm_deploy.relax.torch_evaluation import check_evaluation
 
@@ -119,6 +120,12 @@ def quantized_program(
         if node.op == "placeholder" and declared is not None:
             _declare(torch, prepared, node, declared)
     return torch.export.export(convert_pt2e(prepared), example)
+
+
+def float_program(torch: Any, module: Any, example: tuple[Any, ...]) -> Any:
+    """The ``ExportedProgram`` of a float module without composite operators."""
+    # What has a kernel of int8 stays one operator. Where it has none of int16, that layer is float.
+    return torch.export.export(decomposed(module, example, INT8), example)
 
 
 def _declare(torch: Any, prepared: Any, node: Any, wanted: Range) -> None:
