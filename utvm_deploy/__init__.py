@@ -150,6 +150,7 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
     import logging
 
     from utvm_deploy.frontend.given_shapes import shapes_of_inputs
+    from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.relax.road import relax_graph, relax_model
     from utvm_deploy.torch.in_memory import (
         graph_of_quantized,
@@ -159,6 +160,8 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
         is_quantized_model,
     )
 
+    if isinstance(module, MixedModel):
+        module = module.quantized
     if is_quantized_model(module):
         return graph_of_quantized(module, name)
     if is_module(module) or is_program(module):
@@ -228,13 +231,31 @@ def quantize(
     ``cycle_budget``. Raises UtvmError if even the int8 model takes more.
 
     For a PyTorch module, ``data`` may also be a tensor, a list of inputs or a ``DataLoader``, and
-    ``example_inputs`` may say the shapes. Its inputs and outputs stay float.
+    ``example_inputs`` may say the shapes. Its inputs and outputs stay float. "mixed" takes integers
+    that follow the inputs, as those of a ``DataLoader``, as labels.
     """
     from pathlib import Path
 
     from utvm_deploy.quantizing.model_steps import quantize_model
     from utvm_deploy.torch.in_memory import is_module
 
+    if is_module(model) and (scheme == "mixed" or clipping != "min-max"):
+        from utvm_deploy.quantizing.torch_files import file_of_module
+
+        with file_of_module(model, data, example_inputs) as (file, samples):
+            return quantize(
+                file,
+                samples,
+                scheme=scheme,
+                float_ends=True,
+                input_range=input_range,
+                clipping=clipping,
+                max_loss=max_loss,
+                board=board,
+                ram_budget=ram_budget,
+                flash_budget=flash_budget,
+                cycle_budget=cycle_budget,
+            )
     if is_module(model):
         from utvm_deploy.quantizing.torch_module import quantize_module
 

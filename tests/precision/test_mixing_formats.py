@@ -13,8 +13,12 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.precision.steps import MixedModel, quantize_mixed, sensitivities
+from utvm_deploy.quantizing.facts import QuantizedModel
 from utvm_deploy.quantizing.model_steps import quantize_model
+from utvm_deploy.quantizing.torch_calibration import labelled_samples
+from utvm_deploy.quantizing.torch_files import file_of_module
 
 pytestmark = pytest.mark.tools
 
@@ -94,9 +98,52 @@ def test_the_weights_of_an_onnx_model_are_equalized(tmp_path: Path) -> None:
     assert made.equalizing is not None and not made.float_operators
 
 
-def test_the_clippings_of_a_program_are_compared(tmp_path: Path) -> None:
-    made = quantize_model(_pt2(tmp_path / "net.pt2"), SAMPLES, clipping="auto")
+def test_the_clippings_of_a_module_are_compared() -> None:
+    made = utvm_deploy.quantize(network(), SAMPLES, clipping="auto")
+    assert isinstance(made, QuantizedModel)
     assert set(made.clippings) == {"min-max", "percentile", "mse"}
+
+
+def test_a_module_is_mixed_by_the_labels_of_a_loader(tmp_path: Path) -> None:
+    module = network()
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(SAMPLES)
+    with torch.no_grad():
+        labels = module(x).argmax(-1)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(x, labels), batch_size=8, shuffle=True
+    )
+    made = utvm_deploy.quantize(module, loader, scheme="mixed", max_loss=5.0)
+    assert isinstance(made, MixedModel) and made.mixed.loss_unit == "percentage points"
+    assert made.mixed.loss <= 5.0 and (made.quantized.outputs[0].sqnr_db or 100.0) > 40
+    path = tmp_path / "mixed.tflite"
+    made.save(path)
+    rows = [x[i : i + 1] for i in range(3)]
+    reference = run_reference(path, [[row.numpy()] for row in rows])
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(made, "host", name="mixed"))
+        found = [model(row) for row in rows]
+    for ours, theirs in zip(found, reference.outputs, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs[0])
+
+
+def test_labels_are_integers_behind_the_inputs() -> None:
+    torch = pytest.importorskip("torch")
+    x, example = torch.zeros(5, 3), (torch.zeros(1, 3),)
+    _, labels = labelled_samples([(x, torch.arange(5))], example)
+    assert labels is not None and labels.tolist() == [0, 1, 2, 3, 4]
+    samples, labels = labelled_samples([(x[:1], 4), (x[:1], 2)], example)
+    assert labels is not None and labels.tolist() == [4, 2] and len(samples) == 2
+    for data in ([(x, torch.ones(5))], [(x, torch.ones(5, 2, dtype=torch.int64))], x, [x]):
+        assert labelled_samples(data, example)[1] is None
+
+
+def test_data_that_say_no_shape_need_examples() -> None:
+    with (
+        pytest.raises(ModelError, match=r"do not say the shapes .* give example_inputs, too"),
+        file_of_module(network(), {"x": SAMPLES}, None),
+    ):
+        pass
 
 
 def test_an_operator_without_a_form_in_tflite_is_named(tmp_path: Path) -> None:

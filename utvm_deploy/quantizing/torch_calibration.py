@@ -6,7 +6,10 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.model import Array
 
 #: At most this many samples are taken.
 MOST_SAMPLES = 512
@@ -23,7 +26,7 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
     first = next(_groups(data, inputs_of(module)), None)
     if first is None or 0 in first[0].shape[:1]:
         raise ModelError(_EMPTY)
-    return tuple(part[:1] for part in first)
+    return tuple(part[:1] for part in first[:-1])
 
 
 def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -31,16 +34,41 @@ def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
     Raises ModelError for shapes that do not fit, and for numbers that are not finite.
     """
+    return (sample for sample, _ in _samples(data, example))
+
+
+def labelled_samples(
+    data: Any, example: tuple[Any, ...]
+) -> tuple[list[tuple[Any, ...]], Array | None]:
+    """The same samples as a list, and an integer label for each if all of them have one.
+
+    A label is what follows the inputs, as a ``DataLoader`` gives it. Samples of more than one row
+    have none.
+    """
+    found = list(_samples(data, example))
+    rows = [rest for _, rest in found if rest is not None and rest.numel() == 1]
+    is_labelled = len(rows) == len(found) and not any(
+        one.is_floating_point() or one.is_complex() for one in rows
+    )
+    labels = np.array([int(one) for one in rows]) if is_labelled else None
+    return [sample for sample, _ in found], labels
+
+
+def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Each sample, with the part of what follows the inputs that belongs to it, or None."""
     count = 0
-    for group in _groups(data, len(example)):
+    for *group, rest in _groups(data, len(example)):
         size = example[0].shape[0] if example[0].ndim else 1
-        for start in range(0, group[0].shape[0] - size + 1, size):
+        rows = group[0].shape[0]
+        for start in range(0, rows - size + 1, size):
             if count == MOST_SAMPLES:
                 return
             parts = tuple(part[start : start + size] for part in group)
             _check(parts, example, count)
             count += 1
-            yield tuple(p.to(e.dtype) for p, e in zip(parts, example, strict=True))
+            is_for_rows = rest is not None and rest.ndim > 0 and rest.shape[0] == rows
+            label = rest[start : start + size] if is_for_rows else rest
+            yield tuple(p.to(e.dtype) for p, e in zip(parts, example, strict=True)), label
     if count == 0:
         raise ModelError(_EMPTY)
 
@@ -71,14 +99,14 @@ def inputs_of(module: Any) -> int:
 
 
 def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
-    """Groups of samples, a tensor for each input; labels behind the inputs are dropped."""
+    """Groups of samples: a tensor for each input, and then what follows the inputs, or None."""
     import torch
 
     if hasattr(data, "shape"):
-        yield (torch.as_tensor(data),)
+        yield torch.as_tensor(data), None
         return
     if isinstance(data, tuple) and len(data) == inputs and all(hasattr(d, "shape") for d in data):
-        yield tuple(torch.as_tensor(part) for part in data)
+        yield *(torch.as_tensor(part) for part in data), None
         return
     if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
         raise ModelError(
@@ -92,4 +120,5 @@ def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
                 f"the calibration data have {len(several)} tensors for {inputs} inputs; give a "
                 "tensor for each input"
             )
-        yield tuple(torch.as_tensor(part) for part in several[:inputs])
+        rest = torch.as_tensor(several[inputs]) if len(several) == inputs + 1 else None
+        yield *(torch.as_tensor(part) for part in several[:inputs]), rest
