@@ -85,6 +85,24 @@ def test_scheduled_operators_compute_the_same(name_of_board: str) -> None:
                     one.free()
 
 
+@pytest.mark.emulator
+def test_a_padded_convolution_takes_at_most_nine_tenths_of_a_cycle_a_mac() -> None:
+    func = intrinsics.conv2d(16, 16, 32, 32, padding=(1, 1))
+    sch = s_tir.Schedule(func)
+    intrinsics.tensorize(sch, sch.get_sblock("conv2d"), DSP)
+    with (
+        utvm_deploy.connect("mps2_an500", link="debug") as device,
+        device.load_kernels({"padded": sch.mod["main"]}) as module,
+    ):
+        inputs, shape = inputs_of(func)
+        output = device.empty(shape, np.int32)
+        call = module["padded"](*(device.tensor(one) for one in inputs), output)
+        weights = inputs[1].reshape(32, 3, 3, 32)
+        wanted = expected("conv 3x3", [inputs[0], weights], func)
+        np.testing.assert_array_equal(output.numpy(), wanted)
+    assert call.ticks.min <= 0.9 * 16 * 16 * 32 * 9 * 32
+
+
 def test_the_tile_follows_the_pixels() -> None:
     for pixels, rows in ((2, 2), (4, 4), (16, 8)):
         sch = s_tir.Schedule(CASES["conv 3x3"][1])

@@ -117,7 +117,7 @@ def intrinsics_in(sch: Any) -> tuple[str, ...]:
 
 
 def _tensorized(sch: Any, family: str, pixels: int) -> Intrinsic:
-    return tensorize(sch, block_of(sch), family, pixels=pixels)
+    return tensorize(sch, block_of(sch), family, pixels=pixels, for_search=True)
 
 
 def _divisors(extent: int, wanted: tuple[int, ...]) -> Iterator[int]:

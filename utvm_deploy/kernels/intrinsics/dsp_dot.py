@@ -88,16 +88,18 @@ class _Dot:
         if self.rows == 2:
             a.add("r1", "r0", "r1")
         a.add("r2", "sp", self.slots.table.offset)
+        step = next(n for n in (4, 3, 2, 1) if self.quads % n == 0)
         if self.quads:
-            a.mov("r3", self.quads)
+            a.mov("r3", self.quads // step)
             with a.loop("gt", aligned=True), a.scheduled(is_loop=True):
-                self._widen_quad(0)
-                a.add("r2", "r2", self.quad_bytes)
+                for quad in range(step):
+                    self._widen_quad(0, quad * self.quad_bytes)
+                a.add("r2", "r2", step * self.quad_bytes)
                 a.subs("r3", "r3", 1)
         if self.rest:
             self._widen_quad(self.rest)
 
-    def _widen_quad(self, rest: int) -> None:
+    def _widen_quad(self, rest: int, offset: int = 0) -> None:
         a = self.a
         for row in range(self.rows):
             even, odd = (("r4", "r5"), ("r6", "r7"))[row]
@@ -108,8 +110,8 @@ class _Dot:
                 a.ldr(even, post(f"r{row}", 4))
             a.sxtb16(odd, even, "ror #8")
             a.sxtb16(even, even)
-            a.str(even, at("r2", 4 * row))
-            a.str(odd, at("r2", 4 * (self.rows + row)))
+            a.str(even, at("r2", offset + 4 * row))
+            a.str(odd, at("r2", offset + 4 * (self.rows + row)))
 
     def _columns(self) -> None:
         """Add the products of the rows in the table with all rows of ``b``.

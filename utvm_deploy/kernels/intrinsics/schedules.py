@@ -49,7 +49,13 @@ class Axes:
 
 
 def tensorize(
-    sch: Any, block: Any, family: str, *, pixels: int = 16, gather: bool | None = None
+    sch: Any,
+    block: Any,
+    family: str,
+    *,
+    pixels: int = 16,
+    gather: bool | None = None,
+    for_search: bool = False,
 ) -> Intrinsic:
     """Compute a block of int8 products with the intrinsics of a family, and say with which.
 
@@ -60,11 +66,16 @@ def tensorize(
     ``gather`` copies the window of each of these pixels next to each other: a partial im2col. By
     default that is done where the intrinsic cannot read the image itself.
 
+    The borders of a padded image are filled before its rows are copied, unless the schedule is
+    ``for_search``: TVM's search prints traces, and fails to print this step.
+
     Raises CompileError if the intrinsics do not fit. The schedule is unusable then.
     """
     name = str(sch.get(block).name_hint)
     try:
         axes = axes_of(sch, block)
+        if not for_search:
+            _fill_apart(sch, block)
         if not axes.columns:
             return _tensorize_taps(sch, block, family, axes)
         return _tensorize_dot(sch, block, family, axes, pixels, gather)
@@ -74,6 +85,19 @@ def tensorize(
         raise CompileError(
             f"the intrinsics of family {family} do not fit block {name}: TVM says: {last}"
         ) from None
+
+
+def _fill_apart(sch: Any, block: Any) -> None:
+    """Fill the borders of a padded image once, and copy its rows without a condition."""
+    for producer in sch.get_producers(block):
+        value = getattr(sch.get(producer).body, "value", None)
+        if isinstance(value, tvm.ir.Call) and value.op.name == "prim.if_then_else":
+            try:
+                filling = sch.decompose_padding(producer, sch.get_loops(producer)[0])
+            except s_tir.ScheduleError:
+                continue  # what it fills in is no constant
+            sch.fuse(*sch.get_loops(filling))
+            sch.fuse(*sch.get_loops(producer)[-_COPIED_AXES:])
 
 
 def block_of(sch: Any) -> Any:

@@ -53,7 +53,7 @@ class Tensorized:
 
     def tensorize(self, sch: Any) -> str:
         """Apply the schedule; returns the name of the intrinsic."""
-        used = tensorize(sch, block_of(sch), self.family, pixels=self.pixels)
+        used = tensorize(sch, block_of(sch), self.family, pixels=self.pixels, for_search=True)
         window = getattr(self.kernel, "window", None)
         if isinstance(used, Dot) and isinstance(window, Window) and window.is_padded:
             # Windows are copied row by row, so scratch need not hold the whole padded image.
