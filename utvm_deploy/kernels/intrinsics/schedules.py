@@ -95,7 +95,7 @@ def _fill_apart(sch: Any, block: Any) -> None:
             try:
                 filling = sch.decompose_padding(producer, sch.get_loops(producer)[0])
             except s_tir.ScheduleError:
-                continue  # what it fills in is no constant
+                continue  # what it fills in differs
             sch.fuse(*sch.get_loops(filling))
             sch.fuse(*sch.get_loops(producer)[-_COPIED_AXES:])
 
