@@ -309,3 +309,25 @@ def test_damaged_files(tmp_path: Path) -> None:
         one = ROW if name == "d.csv" else FLOATS
         with pytest.raises(DataError, match=name):
             load_dataset(tmp_path / name, (one,))
+
+
+def test_labels_as_pandas_and_others_have_them() -> None:
+    inputs = np.zeros((2, *IMAGE.shape[1:]), np.float32)
+    for labels in (np.array(["cat", "dog"], object), np.eye(2)[:, None]):
+        found = dataset_of_arrays({"inputs": inputs, "labels": labels}, (IMAGE,))
+        assert found.labels is not None and found.labels.tolist() == [0, 1]
+
+
+def test_what_is_no_array_gets_a_sentence() -> None:
+    with pytest.raises(DataError, match="'inputs' cannot become an array"):
+        dataset_of_arrays({"inputs": [[1.0, 2.0], [3.0]]}, (IMAGE,))
+    with pytest.raises(DataError, match="give integers, or names"):
+        inputs = np.zeros((2, *IMAGE.shape[1:]), np.float32)
+        dataset_of_arrays({"inputs": inputs, "labels": np.array([["a", "b"]] * 2)}, (IMAGE,))
+
+
+def test_underscores_are_no_part_of_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,target\n1_0,0\n")
+    with pytest.raises(DataError, match="'1_0', which is not a number"):
+        load_dataset(path, (ModelInput("x", (1, 1), "float32"),))

@@ -64,6 +64,8 @@ def test_errors_of_a_regression() -> None:
     # 1 - (0 + 1 + 4) / (25 / 9 + 1 / 9 + 16 / 9)
     assert metrics.r_squared(values, targets) == pytest.approx(1 - 5 / (42 / 9))
     assert metrics.r_squared(values, np.ones((3, 1))) is None
+    # The mean of three times 0.1 is not 0.1.
+    assert metrics.r_squared(values, np.full((3, 1), 0.1)) is None
     two = np.hstack([values, targets]), np.hstack([targets, targets])
     assert metrics.r_squared(*two) == pytest.approx(1 - 5 / (42 / 9) / 2)
 

@@ -10,6 +10,7 @@ import pytest
 from float_writer import FloatWriter
 
 from utvm_deploy.cli.main import main
+from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.tflite_calibrate import outputs_of
 from utvm_deploy.quantizing.tflite_equalize import equalized
 
@@ -52,3 +53,23 @@ def test_uneven_channels_quantize_better(
     assert main([*words, "--equalize"]) == 0
     before, behind = json.loads(capsys.readouterr().out)["equalizing"]
     assert behind > before + 6
+
+
+def test_a_bias_of_two_layers_stays() -> None:
+    rng = np.random.default_rng(3)
+    w = FloatWriter()
+    x = w.input((1, 4))
+    uneven = np.exp2(np.arange(4) * 2).astype(np.float32)[:, None]
+    first = rng.normal(0, 1, (4, 4)).astype(np.float32) * uneven
+    second = rng.normal(0, 1, (4, 4)).astype(np.float32)
+    bias = np.arange(1, 5, dtype=np.float32)
+    hidden = w.fully_connected(x, first, bias, activation="RELU")
+    w.output(w.fully_connected(hidden, second, bias))
+    model = schema.read_model(w.to_bytes())
+    layers = model.subgraphs[0].operators
+    layers[1].inputs[2] = layers[0].inputs[2]
+    data = schema.model_bytes(model)
+    made, _ = equalized(data)
+    inputs = [rng.normal(0, 1, (8, 1, 4)).astype(np.float32)]
+    for before, behind in zip(outputs_of(data, inputs), outputs_of(made, inputs), strict=True):
+        np.testing.assert_array_equal(before, behind)

@@ -161,7 +161,7 @@ def _positive_size(text: str) -> int:
 
 def _cycles(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
-    if match is None or float(match[1]) == 0:
+    if match is None or round(float(match[1]) * _MULTIPLES[match[2]]) < 1:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of cycles, such as 500000 or 2M"
         )

@@ -25,8 +25,8 @@ class Answers:
 
 def labels_of(values: NDArray[Any], count: int, what: str) -> Answers:
     """A class for each sample: numbers (also as text), names, or rows with a single 1."""
-    values = _counted(values, count, what)
-    if values.dtype.kind in "US":
+    values = _as_text(_counted(values, count, what))
+    if values.dtype.kind in "US" and values.size == count:
         texts = values.reshape(count)
         if texts.dtype.kind == "S":
             texts = np.char.decode(texts, "utf-8", "backslashreplace")
@@ -37,7 +37,8 @@ def labels_of(values: NDArray[Any], count: int, what: str) -> Answers:
         return Answers(numbers.reshape(count).astype(np.int64), None, tuple(map(str, names)))
     if values.dtype.kind not in "biuf":
         raise DataError(f"{what} is {values.dtype}; give integers, or names")
-    if values.ndim == 2 and values.shape[1] > 1:
+    if values.size > count:
+        values = values.reshape(count, -1)
         if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
             raise DataError(
                 f"{what} has shape {values.shape}; give one class for each sample, or rows with a "
@@ -52,6 +53,15 @@ def labels_of(values: NDArray[Any], count: int, what: str) -> Answers:
     for wrong in flat[(flat < 0) | (flat >= _MOST_CLASSES)][:1]:
         raise DataError(f"{what} holds {wrong}; classes are counted from 0")
     return Answers(flat.astype(np.int64))
+
+
+def _as_text(values: NDArray[Any]) -> NDArray[Any]:
+    """Names that pandas or NumPy holds as objects, as plain text; other values as they are."""
+    if values.dtype.kind == "T" or (
+        values.dtype.kind == "O" and all(isinstance(one, str) for one in values.flat)
+    ):
+        return np.array([str(one) for one in values.flat]).reshape(values.shape)
+    return values
 
 
 def targets_of(values: NDArray[Any], count: int, what: str) -> Answers:

@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import DataError
-from utvm_deploy.datasets.arrays import dataset_of, load_answers, load_npy, load_npz
+from utvm_deploy.base.errors import DataError, last_words
+from utvm_deploy.datasets.arrays import (
+    dataset_of,
+    load_answers,
+    load_npy,
+    load_npz,
+    unreadable,
+)
 from utvm_deploy.datasets.facts import Dataset, ModelInput
 from utvm_deploy.datasets.folders import load_folder
 from utvm_deploy.datasets.tables import load_csv
@@ -38,7 +44,11 @@ def load_dataset(
     """
     path = Path(path)
     answers = None if labels is None else Path(labels)
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # a folder above it that may not be read
+        raise unreadable(path, error) from error
+    if is_folder:
         found = load_folder(path, inputs, raw_type)
         if answers is None:
             return found
@@ -57,5 +67,13 @@ def load_dataset(
 
 def dataset_of_arrays(arrays: Mapping[str, Any], inputs: tuple[ModelInput, ...]) -> Dataset:
     """The same from arrays in memory, named as in an .npz file."""
-    found = {name: np.asarray(value) for name, value in arrays.items()}
+    found = {name: _as_array(name, value) for name, value in arrays.items()}
     return dataset_of(found, inputs, "the data", "in memory")
+
+
+def _as_array(name: str, value: Any) -> Any:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:  # such as rows of unequal length
+        told = last_words(error).rstrip(".")
+        raise DataError(f"{name!r} cannot become an array ({told}); give a NumPy array") from error

@@ -107,7 +107,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text  # Python reads 1_000; tables do not mean that
 
 
 def _answers(cells: Sequence[str], path: Path) -> Answers:

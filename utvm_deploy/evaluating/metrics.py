@@ -65,9 +65,10 @@ def root_mean_square_error(values: Numbers, targets: Numbers) -> float:
 
 def r_squared(values: Numbers, targets: Numbers) -> float | None:
     """The mean over the columns; None if a column of targets never changes."""
-    total = np.square(targets - targets.mean(axis=0)).sum(axis=0)
-    if not total.all():
+    # The mean of equal numbers may be off by a bit, so their variance need not be 0.
+    if (targets == targets[0]).all(axis=0).any():
         return None
+    total = np.square(targets - targets.mean(axis=0)).sum(axis=0)
     return float((1 - np.square(values - targets).sum(axis=0) / total).mean())
 
 

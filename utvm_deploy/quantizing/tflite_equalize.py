@@ -55,8 +55,9 @@ def _pairs(model: Any) -> Iterator[tuple[Any, Any]]:
             if schema.kind_of(model, second) not in _BETWEEN or not _grows(second):
                 break
         if second is not first and _is_weighted(model, second) and _reads(second, number):
-            shared = [schema.numbers(one.inputs)[1] for one in (first, second)]
-            if all(len(readers[weights]) == 1 for weights in shared):
+            # The first layer's bias changes, too.
+            changed = [*schema.numbers(first.inputs)[1:3], schema.numbers(second.inputs)[1]]
+            if all(len(readers[one]) == 1 for one in changed if one >= 0):
                 yield first, second
 
 
