@@ -46,7 +46,7 @@ def load_dataset(
     answers = None if labels is None else Path(labels)
     try:
         is_folder = path.is_dir()
-    except OSError as error:  # a folder above it that may not be read
+    except OSError as error:  # such as a folder above it that is closed
         raise unreadable(path, error) from error
     if is_folder:
         found = load_folder(path, inputs, raw_type)
