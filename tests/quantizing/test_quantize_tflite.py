@@ -122,6 +122,29 @@ def test_a_dead_channel_keeps_a_sane_scale(tmp_path: Path) -> None:
         assert min(weights_scales) > 1e-12
 
 
+def test_a_bias_far_above_its_weights_is_kept_in_int16x8(tmp_path: Path) -> None:
+    """The library cuts a bias of int64 off at the limits of int32."""
+    m = FloatWriter()
+    weights = RNG.normal(0.0, 0.1, (3, 8)).astype(np.float32)
+    weights[1] *= 1e-5
+    bias = np.array([0.1, 0.9, -0.7], np.float32)
+    m.output(m.fully_connected(m.input((1, 8)), weights, bias))
+    data = RNG.normal(size=(40, 8)).astype(np.float32)
+    made = utvm_deploy.quantize(m.save(tmp_path / "m.tflite"), data, scheme="int16x8")
+    assert made.outputs[0].largest < 0.01
+
+
+def test_a_layer_that_is_always_zero_is_quantized(tmp_path: Path) -> None:
+    m = FloatWriter()
+    weights = RNG.normal(0.0, 0.1, (4, 8)).astype(np.float32)
+    x = m.fully_connected(m.input((1, 8)), weights, np.full(4, -9, np.float32), activation="RELU")
+    m.output(m.fully_connected(x, weights[:, :4].copy(), np.arange(1, 5, dtype=np.float32)))
+    data = RNG.normal(size=(40, 8)).astype(np.float32)
+    for scheme in LEAST_DB:
+        made = utvm_deploy.quantize(m.save(tmp_path / "m.tflite"), data, scheme=scheme)
+        assert made.outputs[0].largest < 0.02, scheme
+
+
 def net(folder: Path) -> Path:
     """A convolution of two channels, the smallest file that there is anything to say of."""
     m = FloatWriter()

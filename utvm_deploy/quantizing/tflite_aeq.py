@@ -64,15 +64,19 @@ def _add(made: Any, regex: str, operation: Any, scheme: str) -> None:
 
 
 def _statistics(data: bytes, ranges: Mapping[str, Range]) -> dict[str, Any]:
-    """The ranges in the quantizer's form: arrays with as many dimensions as the tensor."""
+    """The ranges in the quantizer's form: arrays with as many dimensions as the tensor.
+
+    What is always zero gets 0 to 1: the quantizer's own scale is so small that sums overflow.
+    """
     statistics = {}
     for tensor in schema.read_model(data).subgraphs[0].tensors:
         name = tensor.name.decode("utf-8", "replace")
         # Weights must have no range here: it would give all their channels one scale.
         if name in ranges:
             rank = [1] * len(schema.numbers(tensor.shape))
+            low, high = ranges[name].low, ranges[name].high
             statistics[name] = {
-                "min": np.full(rank, ranges[name].low, np.float32),
-                "max": np.full(rank, ranges[name].high, np.float32),
+                "min": np.full(rank, low, np.float32),
+                "max": np.full(rank, high if low or high else 1.0, np.float32),
             }
     return statistics

@@ -20,6 +20,7 @@ FLOAT16 = int(schema.TensorType.FLOAT16)
 INT8 = int(schema.TensorType.INT8)
 INT16 = int(schema.TensorType.INT16)
 INT32 = int(schema.TensorType.INT32)
+INT64 = int(schema.TensorType.INT64)
 INTEGERS = (INT8, INT16)
 
 _DTYPES = {
@@ -28,7 +29,7 @@ _DTYPES = {
     INT8: np.int8,
     INT16: np.int16,
     INT32: np.int32,
-    int(schema.TensorType.INT64): np.int64,
+    INT64: np.int64,
 }
 _KINDS = {
     number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)

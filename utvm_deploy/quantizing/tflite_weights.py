@@ -68,6 +68,8 @@ def _mend(
     new = _sane(scales, rows, real_biases, float(x.quantization.scale[0]) * most)
     changed = new != scales
     if not changed.any():
+        if bias is not None and bias.type == schema.INT64 and real_biases is not None:
+            _set_wide_bias(model, bias, real_biases, float(x.quantization.scale[0]) * new)
         return
     weights.quantization.scale = new.astype(np.float32)
     shape = [1] * real.ndim
@@ -103,6 +105,13 @@ def _sane(scales: Array, rows: Array, biases: Array | None, most: float) -> Arra
             largest = largest.max(keepdims=True)
         new = np.maximum(new, largest / most)
     return new
+
+
+def _set_wide_bias(model: Any, bias: Any, real: Array, scales: Array) -> None:
+    """Write a bias of int64 again where the quantizer cut it off at the limits of int32."""
+    steps = np.abs(real.reshape(-1).astype(np.float64)) / scales
+    if (steps >= np.iinfo(np.int32).max).any():
+        _set_bias(model, bias, real, scales)
 
 
 def _set_bias(model: Any, bias: Any, real: Array, scales: Array) -> None:
