@@ -88,6 +88,17 @@ def too_large(path: Path) -> Path:
     return saved(path, nodes, [value("x", [1])], outputs, [shape])
 
 
+def empty(path: Path) -> Path:
+    path.write_bytes(b"")
+    return path
+
+
+def with_unequal_sums(path: Path) -> Path:
+    weights = numpy_helper.from_array(np.ones((16, 4), np.float32), "w")
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    return saved(path, [product], [value("x", [1, 15])], [value("y", [1, 4])], [weights])
+
+
 def damaged(path: Path) -> Path:
     data = saved(path, [node("Relu")]).read_bytes()
     path.write_bytes(data[: len(data) // 2])
@@ -115,7 +126,10 @@ def with_computed_k(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (with_if, "is the result of an if; only modules without control flow"),
+        (
+            with_if,
+            "is the result of an if; only modules without control flow .*: export one branch",
+        ),
         (with_loop, "Loop"),
         (with_half, "relax.astype, which makes .*, computes in float16"),
         (by_values, "relax.nonzero, which makes '[^']*', has an output .* on values$"),
@@ -124,6 +138,8 @@ def with_computed_k(path: Path) -> Path:
         (with_computed_k, "TVM cannot import the operator TopK, which makes 'y': TopK k must be"),
         (no_inputs, "has no inputs"),
         (damaged, "not an ONNX file, or it is damaged"),
+        (empty, "is empty; export the model again"),
+        (with_unequal_sums, "operator MatMul, which makes 'y': [^#]*a constant has shape [^#]*$"),
         (too_large, "FoldConstant needs more memory than an import may take"),
     ],
 )

@@ -34,6 +34,7 @@ Only ``cli.main`` prints it. Anything else that escapes is a bug and keeps its t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -210,9 +211,20 @@ class BundleError(UtvmError):
 _MOST_SAID = 200
 
 
+_PRINTED = re.compile(
+    r"# from tvm\.script import \S+ as \w+ |# from tvm\.\S+ import \w+ "
+    r"|# Metadata omitted\. Use show_meta=True in script\(\) method to show it\. ?"
+)
+_PRINTED_CONSTANT = re.compile(r'metadata\["[^"]*"\]\[\d+\]')
+
+
 def last_words(error: Exception) -> str:
-    """The end of an error's text on one line, where C++ libraries say what was wrong."""
-    said = " ".join(str(error).split())
+    """The end of an error's text on one line, where C++ libraries say what was wrong.
+
+    What TVM prints round an expression is left out.
+    """
+    said = _PRINTED.sub("", " ".join(str(error).split()))
+    said = _PRINTED_CONSTANT.sub("a constant", said)
     if len(said) <= _MOST_SAID:
         return said
     _, _, whole = said[-_MOST_SAID:].partition(" ")

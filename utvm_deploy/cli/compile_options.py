@@ -138,7 +138,8 @@ def backend_of(args: argparse.Namespace, board: Board) -> Backend | None:
         return None
     if args.kernels == CMSIS_NN:
         raise UsageError(
-            f"--plugin and --kernels {CMSIS_NN} cannot be used together; leave one of them out"
+            f"--plugin and --kernels {CMSIS_NN} cannot be used together: a model takes one "
+            "backend; leave one of them out, or let the plug-in call CMSIS-NN itself"
         )
     if getattr(args, "backend", None) is None:
         args.backend = load_backend(args.plugin, board)

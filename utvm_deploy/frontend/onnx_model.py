@@ -53,7 +53,12 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     """
     onnx = load_onnx(path)
     try:
-        proto = onnx.load_model_from_string(path.read_bytes())
+        data = path.read_bytes()
+        if not data:
+            raise ModelError(f"{path} is empty; export the model again")
+        proto = onnx.load_model_from_string(data)
+    except ModelError:
+        raise
     except OSError as exc:
         raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
     except Exception as exc:  # protobuf's errors are not of one class across its versions

@@ -50,7 +50,10 @@ class Difference:
     @property
     def lines(self) -> list[str]:
         """For people."""
-        with_what = f"compared with {self.runtime}: {self.different:,} of {self.elements:,} output"
+        with_what = (
+            f"the reference compared with {self.runtime}: {self.different:,} of "
+            f"{self.elements:,} output"
+        )
         if self.bound is None:
             return [
                 f"{with_what} elements differ; largest difference in steps of the scale: "

@@ -84,7 +84,7 @@ def _check_control_flow(main: Any) -> None:
             if isinstance(binding.value, relax.If):
                 raise UnsupportedOperator(
                     f"'{binding.var.name}' is the result of an if; only modules without control "
-                    "flow are supported"
+                    "flow are supported: export one branch, or select by where"
                 )
             if isinstance(getattr(binding.value, "op", None), ir.GlobalVar):
                 raise UnsupportedOperator(
