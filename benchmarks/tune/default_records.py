@@ -5,7 +5,8 @@
 Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few and the default. The
 same command with the same ``--keep`` continues an interrupted run. It repeats only trials of
 kernels whose code or cycle model has changed. Ctrl-C and the end of ``--minutes`` write the records
-that exist by then.
+that exist by then. ``--only PREFIX`` tunes the kernels whose names begin so; the records of all
+others stay as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.records import Record, Records, is_modelled
+from utvm_deploy.records import Record, Records, is_modelled, read_records
 from utvm_deploy.tuning.current import current
 from utvm_deploy.tuning.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
@@ -91,11 +92,13 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--keep", type=Path, help="file with every trial; default: a temporary one")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="of the kernels' names")
     parser.add_argument("--output", type=Path, help="default: where the package looks for them")
     options = parser.parse_args()
     board = load_board(options.board)
     graphs = [simplify(load_model(path)) for path in options.models]
     works = tuple(_evenly(workload([*graphs, *zoo()], board.cpu.kernel_core)))
+    works = tuple(work for work in works if work.kernel.name.startswith(options.only))
     print(f"{len(works)} kernels for {board.cpu.kernel_core} on {board.name}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "records.jsonl"
@@ -107,6 +110,10 @@ def main() -> int:
                 print("interrupted; writing what there is", flush=True)
             kept = list(worth_shipping(_current(file.records, works, board)))
     target = options.output or records_file(board.cpu.kernel_core)
+    if options.only:
+        tuned = {record.kernel.key for record in kept}
+        others = read_records(records_file(board.cpu.kernel_core))
+        kept = list(worth_shipping([*(r for r in others if r.kernel.key not in tuned), *kept]))
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(record.to_line() + "\n" for record in kept))
     print(f"{target}: {len(kept)} records of {len(works)} kernels")

@@ -161,7 +161,8 @@ def call_of(graph: Graph, operator: Operator, core: str, family: str = "") -> Ke
     ``dsp compact=2``.
     """
     name, *choices = family.split() or [""]
-    numbers = {choice.partition("=")[0]: int(choice.partition("=")[2]) for choice in choices}
+    pairs = (choice.partition("=")[::2] for choice in choices)
+    numbers = {name: int(value) if value.isdigit() else value for name, value in pairs}
     compact = numbers.pop("compact", 0)
     candidate = Candidate.of(name, **numbers) if family else None
     try:

@@ -14,6 +14,7 @@ import pytest
 from fenced import fenced_device, placed, source_of, stretch, watched
 from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
+from test_winograd import write_convolutions as write_winograd
 from tflite_writer import ModelWriter
 
 from utvm_deploy.compiler.lowered_kernel import lower_kernel
@@ -270,6 +271,23 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
         if candidate.choice("method") == "columns"
     ]
     assert {graph.operators.index(operator) for operator, _ in jobs} == set(range(9))
+    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
+def test_winograd(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    model = write_winograd(path)
+    graph = load_model(path)
+    core = rig[1].board.cpu.kernel_core
+    jobs = [
+        (operator, candidate)
+        for operator in graph.operators
+        for candidate in dsp_candidates(graph, operator, core)
+        if candidate.choice("method") == "winograd"
+    ]
+    assert {graph.operators.index(operator) for operator, _ in jobs} == set(range(8))
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 

@@ -177,6 +177,11 @@ def test_outputs_lie_on_what_was_read(core: str, tmp_path: Path) -> None:
         x = model.input((1, 9, 11, channels * groups), 0.05, 3)
         scale = spread_scale(9 * channels, 0.05, 0.01)
         model.output(model.conv2d(x, weights, bias, dilation=dilation, padding="SAME", scale=scale))
+    # Tiles of Winograd.
+    weights, bias = weights_and_bias(rng, (4, 3, 3, 16), 4)
+    x = model.input((1, 13, 10, 16), 0.05, 3)
+    scale = spread_scale(9 * 16, 0.05, 0.01)
+    model.output(model.conv2d(x, weights, bias, padding="SAME", scale=scale))
     for pool in (model.average_pool, model.max_pool):
         x = model.tensor((1, 9, 11, 21), "int16", 0.0004, 0)
         model.inputs.append(x)

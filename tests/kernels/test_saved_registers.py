@@ -18,6 +18,7 @@ from test_fpu import write_float_layers
 from test_int16_shapes import write_depthwise
 from test_int16_shapes import write_pools as write_int16_pools
 from test_products import write_int16x8, write_transposed
+from test_winograd import write_convolutions as write_winograd
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
@@ -34,6 +35,7 @@ WRITERS = (
     write_pools,
     write_products,
     write_transposed,
+    write_winograd,
 )
 # What a function leaves as it found it, by the procedure call standard of Arm.
 KEPT = {*(f"r{n}" for n in range(4, 12)), "lr", *(f"d{n}" for n in range(8, 16))}

@@ -43,6 +43,7 @@ from utvm_deploy.compiler.dump import (
     sources_text,
 )
 from utvm_deploy.compiler.emit import emit
+from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
 from utvm_deploy.compiler.floats import refuse_float, warn_without_fpu
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
@@ -85,7 +86,7 @@ from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, with_fused_sums
 from utvm_deploy.records import Records
-from utvm_deploy.records.candidate import CMSIS_NN, GENERIC, Candidate
+from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, GENERIC, Candidate
 
 
 def compile_model(
@@ -147,6 +148,10 @@ def compile_model(
     def rounded_smaller(step: Step, most_bytes: int) -> KernelCall:
         return rounded(smaller(step, most_bytes))
 
+    def with_smaller_tables(step: Step) -> KernelCall:
+        own = Candidate(step.call.family)
+        return rounded(lower(graph, step.operator, family, own, compact=COMPACT_LITTLE))
+
     def choose(known: Known) -> Chosen:
         decision = decide(graph, board, family, known, level, place)
         if picks is not None:
@@ -160,6 +165,9 @@ def compile_model(
                 choose = Either(graph, library, choose, core, known.own, flag)
             with part_of("lower"):
                 wanted = _lower(graph, family, lambda operator: rounded(choose(operator)))
+                if not board.is_host:
+                    room = room_for_tables(board)
+                    wanted = within_flash(wanted, with_smaller_tables, room)
             lowered.append(wanted)
             with part_of("memory"):
                 fitting = within_memory(

@@ -30,6 +30,12 @@ from utvm_deploy.kernels.native.dsp.patches import (
     patches_kernel,
     patches_kernels,
 )
+from utvm_deploy.kernels.native.dsp.winograd import (
+    SUM_LIMIT,
+    DspWinograd,
+    WinogradChoices,
+    winograd_kernels,
+)
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, convolution_tables
 from utvm_deploy.records.candidate import COMPACT_MOST
 
@@ -67,7 +73,9 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     return kernel if isinstance(kernel, str) else kernel.make_call(layer.portable, tables, scaling)
 
 
-def _conv2d_kernel(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPatches | str:
+def _conv2d_kernel(
+    tables: ConvolutionTables, wish: Wish
+) -> DspColumns | DspPatches | DspWinograd | str:
     """The kernel of a candidate, or the best of all, or why there is none."""
     outputs, _, _, inputs = tables.weights.shape
     groups = tables.inputs // inputs
@@ -77,11 +85,18 @@ def _conv2d_kernel(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPat
         is_long = next(patches_kernels(*sizes)).depth % patches_code.LONG_STEP == 0
         step = patches_code.LONG_STEP if is_long else patches_code.DEPTH_STEP
         return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
-    kernel: DspColumns | DspPatches | None
+    kernel: DspColumns | DspPatches | DspWinograd | None
+    winograd = WinogradChoices.read(wish.candidate)
     columns = ColumnsChoices.read(wish.candidate)
-    if wish.is_open:
-        kernels: list[DspColumns | DspPatches] = [*columns_kernels(*sizes)]
-        kernel = best_kernel([*kernels, *patches_kernels(*sizes)], wish)
+    if not wish.is_open and isinstance(winograd, WinogradChoices) and not wish.compact:
+        return _winograd_kernel(tables, winograd)
+    if wish.is_open or isinstance(winograd, WinogradChoices):
+        kernels: list[DspColumns | DspPatches | DspWinograd] = [*columns_kernels(*sizes)]
+        kernels += patches_kernels(*sizes)
+        # Its weights are 3.6 times as large.
+        if not wish.compact and _is_exact_winograd(tables):
+            kernels += winograd_kernels(*sizes)
+        kernel = best_kernel(kernels, wish)
     elif isinstance(columns, ColumnsChoices):
         kernel = columns_kernel(*sizes, columns)
     elif wish.candidate and wish.candidate.choice("method") == ColumnsChoices.method:
@@ -92,6 +107,23 @@ def _conv2d_kernel(tables: ConvolutionTables, wish: Wish) -> DspColumns | DspPat
     if isinstance(kernel, DspColumns):
         return replace(kernel, is_compact=wish.compact > 0)
     return kernel or _TOO_FAR
+
+
+def _winograd_kernel(tables: ConvolutionTables, choices: WinogradChoices) -> DspWinograd | str:
+    """The kernel with these choices, or why there is none."""
+    outputs, _, _, inputs = tables.weights.shape
+    found = list(winograd_kernels(tables.window, inputs, outputs, tables.inputs // inputs))
+    if not found:
+        return "Winograd needs a 3x3 window at stride 1, inputs in fours and outputs in twos"
+    if not _is_exact_winograd(tables):
+        return f"an accumulator can reach {SUM_LIMIT}, and Winograd takes four times that"
+    rows = choices.rows or 1
+    return replace(found[0], rows=min(rows, found[0].tile_rows))
+
+
+def _is_exact_winograd(tables: ConvolutionTables) -> bool:
+    """Whether four times each sum fits 32 bits."""
+    return not isinstance(tables.short_scaling(SUM_LIMIT), str)
 
 
 def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspPixels | str:
@@ -134,7 +166,7 @@ def _scratch_bytes(kernel: Estimated) -> int:
 
 def convolution_choices(kernel: object) -> Iterator[Choices]:
     """The choices of this kernel, then all others of the layer."""
-    if isinstance(kernel, DspColumns | DspPatches):
+    if isinstance(kernel, DspColumns | DspPatches | DspWinograd):
         yield kernel.choices
         sizes = kernel.window, kernel.input_channels, kernel.output_channels, kernel.groups
         yield from _choices_of_small(columns_kernels(*sizes))
@@ -143,6 +175,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
             for found in patches:
                 if 2 * found.pixels * found.depth <= _MOST_CANDIDATE_BYTES:
                     yield PatchesChoices(found.pixels, step)
+        yield from _choices_of_small(winograd_kernels(*sizes))
     elif isinstance(kernel, DspPlanes | DspPixels):
         yield kernel.choices
         if isinstance(kernel, DspPlanes):
@@ -153,5 +186,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
         yield PixelsChoices()
 
 
-def _choices_of_small(kernels: Iterable[DspColumns | DspPlanes]) -> Iterator[Choices]:
+def _choices_of_small(
+    kernels: Iterable[DspColumns | DspPlanes | DspWinograd],
+) -> Iterator[Choices]:
     return (one.choices for one in kernels if _scratch_bytes(one) <= _MOST_CANDIDATE_BYTES)

@@ -1,0 +1,105 @@
+"""Exact Winograd convolutions against the reference, in plain C and on emulated cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from odd_shapes import ACTIVATIONS, compare_candidates, compare_on
+from test_convolutions import spread_scale
+from tflite_writer import ModelWriter
+
+from utvm_deploy.device import Device
+from utvm_deploy.kernels.choose.lowering import families_for
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.dsp.winograd import packed_weights, winograd_kernels
+
+# height, width, channels, outputs, padding: groups of two and three tiles, odd heights and widths,
+# depths with and without a loop, as few tiles as there are.
+SHAPES = [
+    (4, 8, 4, 2, "SAME"),
+    (5, 3, 8, 6, "SAME"),
+    (7, 13, 12, 4, "SAME"),
+    (6, 5, 4, 2, "VALID"),
+    (3, 6, 80, 2, "SAME"),
+    (9, 10, 16, 4, "SAME"),
+    (8, 8, 132, 2, "VALID"),
+    (2, 7, 4, 2, "SAME"),
+]
+
+
+def write_convolutions(path: Path) -> ModelWriter:
+    """One layer of each shape; the weights of the first are the largest there are."""
+    rng = np.random.default_rng(31)
+    m = ModelWriter()
+    for index, (height, width, channels, outputs, padding) in enumerate(SHAPES):
+        weights = rng.integers(-128, 128, (outputs, 3, 3, channels), dtype=np.int8)
+        if index == 0:
+            weights[0], weights[1] = -128, np.where(weights[1] < 0, -128, 127)
+        bias = rng.integers(-(2**13), 2**13, outputs, dtype=np.int32)
+        x = m.input((1 + index % 2, height, width, channels), 0.05, int(rng.integers(-128, 128)))
+        y = m.conv2d(
+            x,
+            weights,
+            bias,
+            weight_scale=rng.uniform(0.003, 0.02, outputs),
+            padding=padding,
+            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            scale=spread_scale(9 * channels, 0.05, 0.01),
+            zero_point=int(rng.integers(-128, 128)),
+        )
+        m.output(y)
+    m.save(path)
+    return m
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("rows", [1, 2])
+def test_in_plain_c(rows: int, tmp_path: Path) -> None:
+    model = write_convolutions(tmp_path / "model.tflite")
+    candidate = f"dsp method=winograd rows={rows}"
+    assert check(model, tmp_path, core="cortex-m7", family=candidate)
+
+
+def test_on_cores(device: Device, tmp_path: Path) -> None:
+    core = device.board.cpu.kernel_core
+    if families_for(core)[0] != "dsp":
+        pytest.skip(f"{device.board.name} has no DSP kernels")
+    assert compare_candidates(device, tmp_path, "dsp", core, write=write_convolutions) > 2 * len(
+        SHAPES
+    )
+    compare_on(device, tmp_path, write_convolutions, "DSP assembly")
+
+
+def test_the_transforms_give_four_times_the_convolution() -> None:
+    rng = np.random.default_rng(5)
+    weights = rng.integers(-128, 128, (2, 3, 3, 4), dtype=np.int8)
+    image = rng.integers(-128, 128, (4, 4, 4)).astype(np.int64)
+    packed = packed_weights(weights)[:-2].view("<i2").reshape(16, 2, 2, 2)
+    # position, half, output, lane -> output, row, column, channel
+    u = packed.transpose(2, 0, 3, 1).reshape(2, 4, 4, 4).astype(np.int64)
+    b = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
+    a = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
+    v = np.einsum("ik,klc,jl->ijc", b, image, b)
+    found = np.einsum("ik,okl,jl->oij", a, (u * v).sum(axis=-1), a)
+    for y in range(2):
+        for x in range(2):
+            direct = (image[y : y + 3, x : x + 3] * weights.astype(np.int64)).sum(axis=(1, 2, 3))
+            np.testing.assert_array_equal(found[:, y, x], 4 * direct)
+
+
+@pytest.mark.parametrize(("height", "width"), [(7, 9), (8, 8), (1, 4), (9, 3)])
+def test_strips_put_each_output_in_its_place(height: int, width: int) -> None:
+    w = Window(1, height, width, height, width, (3, 3), (1, 1), (1, 1), 1, 1)
+    for kernel in winograd_kernels(w, 4, 2, 1):
+        seen = np.zeros((height, width), dtype=int)
+        for strip in kernel.strips:
+            for number in range(strip.times):
+                first = 2 * (strip.first + number * strip.rows) * width
+                for _, _, place, column, row in kernel.places(strip).reshape(-1, 5):
+                    for step in {0, int(column)}:
+                        for other in {0, int(row)}:
+                            seen.reshape(-1)[first + (place + step + other) // 2] += 1
+        assert (seen == 1).all()

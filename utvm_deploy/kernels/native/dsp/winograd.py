@@ -1,0 +1,335 @@
+"""CONV_2D by exact Winograd for cores with the DSP extension: 3x3 at stride 1 (``winograd_code``).
+
+The output is computed in *strips*: some rows of tiles. The strip's bytes are copied with their
+borders, transformed into V, and multiplied for each two channels of the output. All tables of a
+strip are read once, so more rows of tiles mean fewer reads of the weights, and more scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
+from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.strategy import Choices
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.dsp import code as blocks
+from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp import winograd_code as code
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
+from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_LITTLE
+
+#: Sums are multiplied by four, in 32 bits.
+SUM_LIMIT = 1 << 29
+#: Rows of tiles in a strip that the choice is from.
+ROWS = (1, 2, 4, 8)
+_CHANNELS = 2
+_SCALING_WORDS = 8
+#: Of ``geometry``: height, width, channels, and the columns before the image.
+_GEOMETRY_WORDS = 4
+# Cycles of a step of a group, by its tiles.
+_STEP = {3: 6.0, 2: 4.0}
+# Of a group besides; of its loop over channels, if it has one; of a position.
+_GROUP, _TURNS, _POSITION = 4.5, 14.0, 18.0
+# Of the outputs of a tile and two channels; of the input of a tile and four channels.
+_OUTPUT, _INPUT = 104.0, 112.0
+# Of copying four bytes; of the calls for a strip and two channels.
+_COPY, _CALL = 2.0, 130.0
+
+
+@dataclass(frozen=True)
+class WinogradChoices(Choices):
+    """Rows of tiles in a strip."""
+
+    method = "winograd"
+    rows: int | None = None
+
+
+class Strips(NamedTuple):
+    """A run of equally large strips."""
+
+    first: int  # row of tiles
+    times: int
+    rows: int
+    is_cut: bool  # the last row of tiles has one row of outputs
+
+
+@dataclass(frozen=True)
+class DspWinograd:
+    """Shape parameters; a strip has ``rows`` rows of tiles."""
+
+    window: Window
+    input_channels: int
+    output_channels: int
+    rows: int
+
+    groups = 1
+
+    @property
+    def name(self) -> str:
+        channels = f"{self.input_channels}x{self.output_channels}"
+        return f"conv2d_{self.window.label}_{channels}_winograd"
+
+    @property
+    def why(self) -> str:
+        return f"DSP assembly, Winograd F(2x2, 3x3), {self.rows} rows of tiles at a time"
+
+    @property
+    def choices(self) -> WinogradChoices:
+        """The choices of a candidate for this kernel."""
+        return WinogradChoices(self.rows)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a row."""
+        return -(-self.window.output_width // code.OUTPUTS)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of tiles of the output."""
+        return -(-self.window.output_height // code.OUTPUTS)
+
+    @property
+    def runs(self) -> dict[int, int]:
+        """Tiles of a group -> groups of a row, in their order."""
+        twos = -self.tiles % 3
+        return {n: count for n, count in ((3, (self.tiles - 2 * twos) // 3), (2, twos)) if count}
+
+    @property
+    def columns(self) -> int:
+        """Columns of the image under a row of tiles."""
+        return code.OUTPUTS * self.tiles + 2
+
+    @property
+    def strips(self) -> list[Strips]:
+        """The strips in their order."""
+        is_odd = self.window.output_height % code.OUTPUTS > 0
+        found = [Strips(*run, False) for run in equal_blocks(self.tile_rows, self.rows)]
+        if is_odd:
+            last = found.pop()
+            if last.times > 1:
+                found.append(last._replace(times=last.times - 1))
+            first = last.first + (last.times - 1) * last.rows
+            found.append(Strips(first, 1, last.rows, True))
+        return found
+
+    def places(self, strips: Strips) -> Array:
+        """``places`` of a strip: for each tile in the order of V."""
+        w, pixel = self.window, self.output_channels
+        found = []
+        begin = 0
+        for size, count in self.runs.items():
+            group = code.group_bytes(size, self.input_channels)
+            stride = group * count * strips.rows
+            column = 0 if size == next(iter(self.runs)) else 3 * self.runs.get(3, 0)
+            for row in range(strips.rows):
+                for number in range(count):
+                    for n in range(size):
+                        t = column + number * size + n
+                        there = group * (row * count + number) + 2 * self.input_channels * size
+                        is_last_row = strips.is_cut and row == strips.rows - 1
+                        is_last = w.output_width % 2 > 0 and t == self.tiles - 1
+                        found.append(
+                            (
+                                begin + there + 8 * n,
+                                stride,
+                                code.OUTPUTS * (row * w.output_width + t) * pixel,
+                                0 if is_last else pixel,
+                                0 if is_last_row else w.output_width * pixel,
+                            )
+                        )
+            begin += code.POSITIONS * stride
+        return np.array(found, dtype=np.int32).reshape(-1)
+
+    def v_words(self, rows: int) -> int:
+        """Words of V for a strip of ``rows`` rows of tiles, without slack."""
+        size = sum(n * count for n, count in self.runs.items())
+        return code.POSITIONS * rows * code.group_bytes(size, self.input_channels) // 4
+
+    @property
+    def lag(self) -> Lag | None:
+        pixels = code.OUTPUTS * self.rows * self.window.output_width
+        return lag_by_pixels(self.window, self.input_channels, self.output_channels, pixels)
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return (
+            *(self._image, self._geometry, self._weights, self._scaling, self._limits),
+            *("border", self._places, self._output),
+        )
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return self._bytes, self._v
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        channels = self.input_channels
+        return (
+            *bytes_texts(core),
+            shared_text("utvm_scale"),
+            blocks.helper("utvm_winograd_strip"),
+            *(code.transform_text(core, n, channels) for n in self.runs),
+            *(code.multiply_text(core, n, channels) for n in self.runs),
+            code.output_text(core),
+        )
+
+    def drive(self, c: Driver) -> None:
+        begin = 0
+        for one in self.strips:
+            with c.loop("batch", self.window.batch) as n, c.loop("strip", one.times) as number:
+                self._compute(c, one, n, number * one.rows + one.first, begin)
+            begin += self.places(one).size
+
+    def _compute(self, c: Driver, one: Strips, n: Index, first: Index, begin: int) -> None:
+        w, channels = self.window, self.input_channels
+        image, rows, v = self._image, self._bytes, self._v
+        y = first * code.OUTPUTS
+        high = code.OUTPUTS * one.rows + 2
+        c.call(
+            *("utvm_winograd_strip", image.at(n), rows.at(), y + -w.top, high, self.columns),
+            *("border", self._geometry.at()),
+        )
+        start, column = 0, 0
+        for size, count in self.runs.items():
+            group = code.group_bytes(size, channels)
+            stride = group * count * one.rows
+            with c.loop("row", one.rows) as row, c.loop("group", count) as number:
+                place = row * (count * group // 4) + number * (group // 4) + start
+                x = number * (code.OUTPUTS * size) + column
+                c.call(
+                    code.transform_name(size, channels),
+                    *(rows.at(row * code.OUTPUTS, x), v.at(place)),
+                    *(channels // 4, self.columns * channels, stride),
+                )
+            start += code.POSITIONS * stride // 4
+            column += code.OUTPUTS * size * count
+        pairs = self.output_channels // _CHANNELS
+        with c.loop("pair", pairs) as pair:
+            start = 0
+            for size, count in self.runs.items():
+                groups = count * one.rows
+                c.call(
+                    code.multiply_name(size, channels),
+                    *(v.at(start), self._weights.at(pair * (code.POSITIONS * channels))),
+                    *(groups, channels // 4, size),
+                )
+                start += code.POSITIONS * groups * code.group_bytes(size, channels) // 4
+            c.call(
+                *("utvm_winograd_output", v.at(), self._scaling.at(pair * _SCALING_WORDS)),
+                *(self._limits.at(), self._output.at(n, y, 0, pair * _CHANNELS)),
+                *(self._places.at(begin), one.rows * self.tiles),
+            )
+
+    @property
+    def estimated_cycles(self) -> float:
+        """Cycles of a layer, as the cores take them that have records."""
+        channels, pairs = self.input_channels, self.output_channels // _CHANNELS
+        step = code.step_of(channels)
+        group = _GROUP if step == channels else _GROUP + _TURNS + 2 * channels / step
+        cycles = 0.0
+        for one in self.strips:
+            multiplied = sum(
+                count * one.rows * (channels / 2 * _STEP[n] + group) + _POSITION
+                for n, count in self.runs.items()
+            )
+            tiles = one.rows * self.tiles
+            strip = pairs * (code.POSITIONS * multiplied + tiles * _OUTPUT + _CALL)
+            copied = (code.OUTPUTS * one.rows + 2) * self.columns * channels / 4 * _COPY
+            cycles += one.times * (strip + tiles * channels / 4 * _INPUT + copied)
+        weights = pairs * code.POSITIONS * channels * 4
+        passes = sum(one.times for one in self.strips)
+        return self.window.batch * (cycles + tile.cache_cycles(passes, weights))
+
+    def make_call(
+        self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+    ) -> KernelCall:
+        """The call instead of the portable one."""
+        w = self.window
+        geometry = np.array([w.height, w.width, self.input_channels, w.left], dtype=np.int32)
+        rows = np.array(scaling, dtype=np.int32)
+        rows[0] *= 4
+        by_pair = rows.reshape(len(rows), -1, _CHANNELS).swapaxes(0, 1)
+        packed = (
+            ConstantArgument("weights", packed_weights(tables.weights)),
+            ConstantArgument("scaling", np.ascontiguousarray(by_pair).reshape(-1)),
+            ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
+        )
+        places = np.concatenate([self.places(one) for one in self.strips])
+        other = ConstantArgument("places", places)
+        found = windows_call(call, self, geometry, packed, tables.border, other)
+        # Other kernels have smaller weights.
+        return replace(found, heeds_compact=COMPACT_LITTLE)
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.input_channels), "int8")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (_GEOMETRY_WORDS,), "int32")
+
+    @property
+    def _weights(self) -> Operand:
+        size = self.output_channels // _CHANNELS * code.POSITIONS * self.input_channels
+        return Operand("weights", (size + code.SLACK_WORDS,), "int32")
+
+    @property
+    def _scaling(self) -> Operand:
+        return Operand("scaling", (self.output_channels // _CHANNELS * _SCALING_WORDS,), "int32")
+
+    @property
+    def _limits(self) -> Operand:
+        return Operand("limits", (2,), "int32")
+
+    @property
+    def _places(self) -> Operand:
+        size = sum(one.rows * self.tiles * code.PLACE_WORDS for one in self.strips)
+        return Operand("places", (size,), "int32")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", self.window.output_shape(self.output_channels), "int8")
+
+    @property
+    def _bytes(self) -> Operand:
+        high = max(code.OUTPUTS * one.rows for one in self.strips) + 2
+        return Operand("bytes", (high, self.columns, self.input_channels), "int8")
+
+    @property
+    def _v(self) -> Operand:
+        most = max(one.rows for one in self.strips)
+        return Operand("transformed", (self.v_words(most) + code.SLACK_WORDS,), "int32")
+
+
+def packed_weights(weights: Array) -> Array:
+    """U of weights [outputs, 3, 3, inputs], as words of two int16."""
+    g = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], dtype=np.int32)
+    u = np.einsum("ik,oklc,jl->oijc", g, weights.astype(np.int32), g)
+    outputs, inputs = weights.shape[0], weights.shape[3]
+    # pair, channel, position, quad, lane, half -> pair, position, quad, half, channel, lane
+    split = u.reshape(outputs // 2, 2, code.POSITIONS, inputs // 4, 2, 2)
+    words = np.ascontiguousarray(split.transpose(0, 2, 3, 5, 1, 4).astype("<i2"))
+    return np.concatenate([words.reshape(-1).view("<i4"), np.zeros(code.SLACK_WORDS, np.int32)])
+
+
+def winograd_kernels(
+    window: Window, inputs: int, outputs: int, groups: int
+) -> Iterator[DspWinograd]:
+    """All kernels to choose from; none if the layer is not of this kind."""
+    is_plain = window.kernel == (3, 3) and window.strides == window.dilations == (1, 1)
+    if not is_plain or groups > 1 or inputs % 4 or outputs % _CHANNELS or window.output_width < 3:
+        return
+    for rows in ROWS:
+        kernel = DspWinograd(window, inputs, outputs, min(rows, -(-window.output_height // 2)))
+        yield kernel
+        if rows >= kernel.tile_rows:
+            break
