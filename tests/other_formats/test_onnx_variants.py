@@ -125,6 +125,12 @@ REFUSED: dict[str, tuple[Callable[[OnnxWriter], str], str]] = {
         ),
         "last window is behind the image",
     ),
+    "dropout": (
+        lambda w: str(
+            w.add("Dropout", _mixed(w), w.constant(np.float32(0.5)), w.constant(np.array(True)))
+        ),
+        "may be for training",
+    ),
     "vector": (lambda w: str(w.add("MatMul", _mixed(w), w.normal(8))), "multiplies by a vector"),
 }
 

@@ -55,6 +55,11 @@ def identity(
     store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
 ) -> Sequence[Value]:
     """Identity and, at inference, Dropout."""
+    is_training = values[2] if node.kind == "Dropout" and len(values) > 2 else None
+    if is_training is not None and not (
+        isinstance(is_training, Constant) and not is_training.data.any()
+    ):
+        raise node.unsupported("it may be for training; export the model for inference")
     return [_first(node, values)]
 
 
