@@ -184,6 +184,21 @@ def test_only_a_pool_over_the_whole_image_gets_a_scale_of_its_own(
     assert check_model(tmp_path / "made.tflite", [[sample]], tmp_path) >= 2
 
 
+@pytest.mark.parametrize("kind", ["ADD", "SUB"])
+def test_sums_of_int16_take_scales_that_are_nearly_powers_of_two(kind: str, tmp_path: Path) -> None:
+    m = FloatWriter()
+    x, y = m.input(SHAPE), m.input(SHAPE)
+    m.output(m.node(kind, [x, y], SHAPE, (f"{kind.capitalize()}Options", {})))
+    # Both inputs reach 1 and the output 2, so the scales are 1 and 2 by 32,767.
+    ones = np.where(SAMPLES > 0, 1, -1).astype(np.float32)
+    data = (ones, -ones if kind == "SUB" else ones)
+    made = utvm_deploy.quantize(m.save(tmp_path / "sum.tflite"), data, scheme="int16x8")
+    assert not made.float_operators
+    made.save(tmp_path / "made.tflite")
+    steps = np.random.default_rng(7).integers(-32768, 32768, (2, *SHAPE)).astype(np.int16)
+    assert check_model(tmp_path / "made.tflite", [list(steps)], tmp_path) >= 1
+
+
 def test_operators_of_a_recipe_have_their_own_schemes(tmp_path: Path) -> None:
     m = FloatWriter()
     (y,) = add(m, "LEAKY_RELU", convolution(m))

@@ -102,8 +102,24 @@ def quantized(
         rewriting = Rewriting(model, scheme, {**ranges, **recipe.ranges}, recipe)
         rewriting.run()
         rewritten += rewriting.rewritten
+    _take_any_scales(model)
     clean(model)
     return schema.model_bytes(model), rewritten
+
+
+def _take_any_scales(model: Any) -> None:
+    """Let sums of int16 multiply their inputs by any factor.
+
+    By the schema's default they shift them instead if all scales are powers of two, or nearly. That
+    kernel refuses most combinations.
+    """
+    graph = model.subgraphs[0]
+    for operator in graph.operators:
+        is_sum = schema.kind_of(model, operator) in ("ADD", "SUB")
+        is_wide = graph.tensors[operator.outputs[0]].type == schema.INT16
+        # An operator without options has no such default.
+        if is_sum and is_wide and operator.builtinOptions is not None:
+            operator.builtinOptions.potScaleInt16 = False
 
 
 if __name__ == "__main__":
