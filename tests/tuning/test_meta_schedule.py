@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tvm import te
+from tvm import s_tir, te
 
 import utvm_deploy
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.tuning.meta_schedule import DeviceTuning
+from utvm_deploy.tuning.meta_schedule import DeviceTuning, _register_named
 from utvm_deploy.tuning.prim_funcs import TASK
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tvm.md"
@@ -138,3 +138,14 @@ def test_ctrl_c_in_the_search_leaves_nothing_behind(tmp_path: Path) -> None:
     )
     assert (found.stdout, found.returncode) == ("interrupted\n", 0), found.stderr
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.tools
+def test_a_database_with_tensor_intrinsics_of_another_process(tmp_path: Path) -> None:
+    """TVM loads the whole database of a folder, and fails where an intrinsic is not registered."""
+    name = "utvm_dsp_dot_2x6x52"
+    assert s_tir.TensorIntrin.get(name, allow_missing=True) is None
+    (tmp_path / "database_tuning_record.json").write_text(f'[0, ["{name}", "utvm_other"]]')
+    _register_named(tmp_path / "database_tuning_record.json")
+    assert s_tir.TensorIntrin.get(name, allow_missing=True) is not None
+    _register_named(tmp_path / "missing.json")

@@ -11,6 +11,7 @@ as batches. It compares every output with that of the PrimFunc as it was written
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.intrinsics.facts import is_available
 from utvm_deploy.kernels.portable.template_free import space_of_c
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import Measurement
@@ -141,6 +143,7 @@ class DeviceTuning:
         default ``space_of_c()``. Each round goes to the task that promises most.
         """
         Path(work_dir).mkdir(parents=True, exist_ok=True)
+        _register_named(Path(work_dir) / "database_tuning_record.json")
         contexts = [
             ms.TuneContext(
                 mod=tvm.IRModule({"main": task.func.with_attr("global_symbol", "main")}),
@@ -334,3 +337,11 @@ class _Done(PyRunnerFuture):  # type: ignore[misc]
         if not one.is_ok:
             return RunnerResult(None, f"{one.error}: {one.detail}")
         return RunnerResult([one.ticks_min / self.per_second], None)
+
+
+def _register_named(records: Path) -> None:
+    """Register our tensor intrinsics that a database names: TVM cannot load it without them."""
+    if records.is_file():
+        text = records.read_text(encoding="utf-8", errors="replace")
+        for name in dict.fromkeys(re.findall(r'"(utvm_\w+)"', text)):
+            is_available(name)
