@@ -42,6 +42,7 @@ VERBS = {
         "verify",
         "eval",
         "profile",
+        "memory",
         "bench",
         "bundle",
         "silicon",

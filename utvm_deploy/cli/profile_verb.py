@@ -24,6 +24,7 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.keep_run import add_store
+from utvm_deploy.cli.memory_verb import bundle_arena_bytes
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
 from utvm_deploy.frontend.tflite import load_model
@@ -100,7 +101,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     _report(found, bounds, args.wide, out)
     for block in hotspots:
         _report_block(block, out)
-    result = profile_summary(found, bounds)
+    bundle = bundle_arena_bytes(args, board, compiled)
+    out.line(f"a bundle of the same model needs an arena of {bundle:,} bytes (utvm memory)")
+    result = profile_summary(found, bounds) | {"bundle_arena_bytes": bundle}
     if hotspots:
         result |= {"hot": list(map(asdict, hotspots))}
     if args.html is not None:
@@ -134,7 +137,7 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     if found.seconds is not None:
         out.line(latency_line(found))
     out.line(
-        f"RAM: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
+        f"RAM of the image: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
         f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
     )
     out.line(f"placement: {found.placement}")

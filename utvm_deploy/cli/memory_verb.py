@@ -1,0 +1,175 @@
+"""utvm memory: what a model takes of RAM, stack and flash on a board, and what sets the peak."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import utvm_deploy
+from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.files import write_text
+from utvm_deploy.base.progress import Progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+    check_outputs,
+)
+from utvm_deploy.cli.compile_options import add_compile_options, compile_options
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import compile_step
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import ARENA, AUTO, scratch_place
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.profiling.memory_page import memory_html, memory_svg
+from utvm_deploy.profiling.memory_report import (
+    ImageMemory,
+    MemoryReport,
+    flash_parts,
+    image_memory,
+    memory_json,
+    memory_report,
+)
+from utvm_deploy.project import build_image, check_fits_alone
+from utvm_deploy.project.model_code import ModelCode, model_code
+from utvm_deploy.project.stack_use import plain_name
+
+SCHEMA = "utvm.memory/1"
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "memory", "RAM, stack and flash of a model, and what sets the peak", run
+    )
+    add_model(parser)
+    add_board(parser)
+    add_name(parser)
+    # What a bundle needs; an image with the runtime is shown, too.
+    add_compile_options(parser, scratch=ARENA)
+    parser.add_argument(
+        "--svg", metavar="FILE.svg", type=Path, help="also draw the arena over time"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE.html", type=Path, help="also write a page, which needs no network"
+    )
+    parser.add_argument(
+        "--no-image",
+        action="store_true",
+        help="leave out what an image with the runtime takes; nothing is linked then",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Compile, measure the objects, and print the tables."""
+    check_outputs(args.model, args.svg, args.html)
+    board = board_of(args)
+    with out.progress() as progress:
+        compiled = compile_step(args, board, progress, fits=check_fits_alone)
+        code, image, notes = None, None, []
+        if not args.dry_run:
+            try:
+                progress("compiling its C", 0, 1)
+                code = model_code(compiled, board)
+            except MissingTool as error:
+                notes.append(f"stack and code are not known: {error}")
+            if code is not None and not args.no_image:
+                try:
+                    image = _image(args, board, compiled, progress)
+                except (MissingTool, CompileError, BuildError) as error:
+                    notes.append(f"there is no image with the runtime: {error}")
+    found = memory_report(compiled, board, code, image, notes)
+    result = memory_json(found)
+    _report(found, out)
+    for path, text in ((args.svg, memory_svg), (args.html, memory_html)):
+        if path is not None and not args.dry_run:
+            write_text(path, text(result))
+            out.line(f"wrote {path}")
+    out.result(SCHEMA, {**result, "svg": args.svg, "html": args.html})
+    return 0
+
+
+def bundle_arena_bytes(args: argparse.Namespace, board: Board, compiled: CompiledModel) -> int:
+    """The arena of a bundle of the same model: with all scratch in the arena."""
+    if not compiled.stack_bytes:
+        return compiled.arena_bytes
+    options = compile_options(args, board) | {"scratch": ARENA}
+    return utvm_deploy.compile(args.model, board, name=args.name, **options).arena_bytes
+
+
+def _image(
+    args: argparse.Namespace, board: Board, compiled: CompiledModel, progress: Progress
+) -> ImageMemory:
+    """What `utvm profile` shows: the same options, with scratch where an image has it."""
+    place = scratch_place(board, AUTO)
+    if place != scratch_place(board, args.scratch):
+        options = compile_options(args, board) | {"scratch": place}
+        compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
+    progress("building the image", 0, 1)
+    return image_memory(compiled, build_image(compiled, board), place)
+
+
+def _report(found: MemoryReport, out: Output) -> None:
+    compiled, board = found.compiled, found.board
+    out.table(
+        [">layer", "operator", "kind", "name", ">offset", ">bytes", ">last", "peak"],
+        [
+            (
+                use.first,
+                compiled.layers[use.first].kind,
+                use.kind,
+                short_name(use.name),
+                use.offset,
+                use.size_bytes,
+                use.last,
+                "peak" if use in found.peak.uses else "",
+            )
+            for use in compiled.memory
+        ],
+        title=f"the arena of {compiled.name}, {compiled.arena_bytes:,} bytes",
+    )
+    at = ", ".join(map(str, found.peak.layers))
+    out.line(f"peak: {found.peak.live_bytes:,} bytes in use at layer {at}")
+    for sentence in found.peak.lower:
+        out.line(f"  {sentence}")
+    _report_totals(found, out)
+    if found.code is not None:
+        _report_code(found, found.code, out)
+    for note in found.notes:
+        out.line(note)
+    out.line(
+        f"{board.name} has {board.ram_bytes:,} bytes of RAM (the largest region "
+        f"{board.main_ram.size:,}) and {board.main_flash.size:,} of flash"
+    )
+
+
+def _report_totals(found: MemoryReport, out: Output) -> None:
+    compiled, image = found.compiled, found.image
+    stack = compiled.stack_bytes
+    scratch = f", and {stack:,} of stack for scratch" if stack else ""
+    out.line(f"a bundle needs: arena {compiled.arena_bytes:,} bytes of RAM{scratch}")
+    if image is not None:
+        out.line(
+            f"an image with the runtime (utvm profile): RAM {image.ram_bytes:,} bytes, of which "
+            f"arena {image.arena_bytes:,} (scratch: {image.scratch}), runtime and stacks "
+            f"{image.runtime_ram_bytes:,}"
+        )
+
+
+def _report_code(found: MemoryReport, code: ModelCode, out: Output) -> None:
+    path = " > ".join(f"{plain_name(one.name)} {one.frame_bytes or 0}" for one in code.stack.path)
+    out.line(f"stack: {code.stack.total_bytes:,} bytes at most: {path}")
+    for note in code.stack.notes:
+        out.line(f"  {note}")
+    parts = flash_parts(found)
+    told = ", ".join(
+        f"{name.removesuffix('_bytes')} {size:,}"
+        for name, size in parts.items()
+        if size is not None and name != "model_bytes"
+    )
+    image = "" if found.image is None else f" of the image's {found.image.flash_bytes:,}"
+    out.line(f"flash, in bytes{image}: {told}")
