@@ -78,6 +78,8 @@ def compile(
     records: str | Path | None = None,
     optimize: str = "time",
     float_math: str = "exact",
+    ram_budget: int | None = None,
+    cycle_budget: int | None = None,
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
 ) -> CompiledModel:
@@ -94,9 +96,11 @@ def compile(
     it has a function. ``plugin`` is a Python file with a backend of yours, the name of an installed
     one, or what ``project.load_backend`` gave; its code runs with your rights. ``scratch`` says
     where layers have their scratch: "arena", "stack" (that of the caller), or "auto": the faster of
-    the two on the board. ``optimize`` is "time", "size" or "balanced". ``float_math`` is
-    "exact" or "fast": then a product and a sum of float32 may be rounded at once. ``records`` is a
-    file that ``utvm tune`` wrote; each layer is compiled with its best record.
+    the two on the board. ``optimize`` is "time", "size", "balanced" or "ram": the
+    smallest arena, at most 20 % slower. ``ram_budget`` (bytes) asks for the fastest plan whose
+    arena fits, and ``cycle_budget`` for the smallest arena within that many cycles, by the records.
+    ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at once.
+    ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best record.
     ``check_needs`` is called early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
     model that computes in float32 is refused. Raises ModelError if the file
@@ -106,6 +110,7 @@ def compile(
     from pathlib import Path
 
     from utvm_deploy.boards.board import Board, load_board
+    from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.pipeline import compile_model
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.project import load_backend
@@ -132,6 +137,7 @@ def compile(
             float_math=float_math,
             check_needs=check_needs,
             allow_float=allow_float,
+            budget=Budget(ram_budget, cycle_budget),
         )
 
 

@@ -158,7 +158,7 @@ def test_the_compiler_is_told(tmp_path: Path) -> None:
         path = tmp_path / f"{level}.tar"
         write_library(compiled, path)
         assert read_library(path).optimize == level and compiled.optimization_flag == flags[level]
-    assert flags == {"time": "-O3", "size": "-Os", "balanced": "-O2"}
+    assert flags == {"time": "-O3", "size": "-Os", "balanced": "-O2", "ram": "-O3"}
     with pytest.raises(CompileError, match="no level 'speed'; choose one of time, size, balanced"):
         compile_model(DIGITS, BOARD, level="speed")
 

@@ -48,6 +48,7 @@ def test_the_commands_are_found() -> None:
         "inspect",
         "verify",
         "profile",
+        "memory",
         "tune",
         "bundle",
     ]

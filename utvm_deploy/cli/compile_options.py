@@ -11,6 +11,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.cli.budget_arguments import add_budgets
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import (
     AUTO,
@@ -57,6 +58,7 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         help="where layers have their scratch: in the arena, on the stack, or (auto) on the "
         "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
+    add_budgets(group)
     add_no_float(group)
 
 
@@ -76,7 +78,7 @@ def add_optimize(parser: Any) -> None:
         choices=LEVELS,
         default=TIME,
         help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
-        "its code; default: %(default)s",
+        "its code; ram: the smallest arena, at most 20 %% slower; default: %(default)s",
     )
 
 
@@ -102,6 +104,8 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "optimize": args.optimize,
         "allow_float": not args.no_float,
         "float_math": args.float_math,
+        "ram_budget": args.ram_budget,
+        "cycle_budget": args.cycle_budget,
     }
 
 
@@ -168,6 +172,9 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--float-math", args.float_math != EXACT),
             ("--scratch", args.scratch != AUTO),
             ("--no-float", args.no_float),
+            ("--ram-budget", args.ram_budget is not None),
+            ("--flash-budget", args.flash_budget is not None),
+            ("--cycle-budget", args.cycle_budget is not None),
         )
         if is_given
     ]

@@ -105,7 +105,8 @@ def _image(
     args: argparse.Namespace, board: Board, compiled: CompiledModel, progress: Progress
 ) -> ImageMemory:
     """What `utvm profile` shows: the same options, with scratch where an image has it."""
-    place = scratch_place(board, AUTO)
+    # A budget, and level ram, have scratch in the arena everywhere.
+    place = ARENA if compiled.tradeoff is not None else scratch_place(board, AUTO)
     if place != scratch_place(board, args.scratch):
         options = compile_options(args, board) | {"scratch": place}
         compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
@@ -136,6 +137,8 @@ def _report(found: MemoryReport, out: Output) -> None:
     out.line(f"peak: {found.peak.live_bytes:,} bytes in use at layer {at}")
     for sentence in found.peak.lower:
         out.line(f"  {sentence}")
+    if compiled.tradeoff is not None:
+        out.line(compiled.tradeoff.text)
     _report_totals(found, out)
     if found.code is not None:
         _report_code(found, found.code, out)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.arguments import add_board
-from utvm_deploy.cli.gate import size
+from utvm_deploy.cli.budget_arguments import cycles, positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed
@@ -17,7 +16,6 @@ from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS
 from utvm_deploy.quantizing.facts import INT8, INT16X8, MIN_MAX
 
 MIXED = "mixed"
-_MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def add_precision(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +34,11 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         f"SQNR below the int16x8 model; default: {DEFAULT_MAX_LOSS:g}",
     )
     group.add_argument(
-        "--ram-budget", metavar="BYTES", type=_positive_size, help="RAM (32K is 32,768 bytes)"
+        "--ram-budget", metavar="BYTES", type=positive_size, help="RAM (32K is 32,768 bytes)"
     )
-    group.add_argument("--flash-budget", metavar="BYTES", type=_positive_size, help="flash")
+    group.add_argument("--flash-budget", metavar="BYTES", type=positive_size, help="flash")
     group.add_argument(
-        "--cycle-budget", metavar="CYCLES", type=_cycles, help="cycles (2M is 2,000,000)"
+        "--cycle-budget", metavar="CYCLES", type=cycles, help="cycles (2M is 2,000,000)"
     )
     add_board(parser, needed=False)
 
@@ -150,19 +148,3 @@ def _loss(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not zero or more")
     return value
-
-
-def _positive_size(text: str) -> int:
-    value = size(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("a budget of 0 bytes holds no model")
-    return value
-
-
-def _cycles(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
-    if match is None or round(float(match[1]) * _MULTIPLES[match[2]]) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of cycles, such as 500000 or 2M"
-        )
-    return round(float(match[1]) * _MULTIPLES[match[2]])

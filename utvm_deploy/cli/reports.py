@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.compiler.model import Buffer, CompiledModel
@@ -15,6 +16,7 @@ def memory_line(compiled: CompiledModel) -> str:
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
         f"arena {compiled.arena_bytes:,} bytes of RAM"
         + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
+        + (f"\n{compiled.tradeoff.text}" if compiled.tradeoff else "")
     )
 
 
@@ -59,6 +61,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
             }
             for use in compiled.memory
         ],
+        "tradeoff": None if compiled.tradeoff is None else asdict(compiled.tradeoff),
         "seconds": dict(compiled.seconds),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
@@ -118,6 +119,8 @@ class CompiledModel:
     optimize: str = TIME
     # One of ``options.FLOAT_MATHS``.
     float_math: str = EXACT
+    # What a budget, or level "ram", cost; None without, and if read from an archive.
+    tradeoff: Tradeoff | None = field(default=None, compare=False)
 
     @property
     def optimization_flag(self) -> str:

@@ -37,17 +37,29 @@ MODEL_STACK_BYTES = 1024
 RUNTIME_RAM_BYTES = 6 * 1024 + 256
 SERIAL_RAM_BYTES = 2 * 1024
 
-#: The levels: compile for speed, for few bytes of code, or for speed where it is worth its code.
-TIME, SIZE, BALANCED = "time", "size", "balanced"
-LEVELS = (TIME, SIZE, BALANCED)
+#: The levels: compile for speed, for few bytes of code, for speed where it is worth its code, or
+#: for a small arena.
+TIME, SIZE, BALANCED, RAM = "time", "size", "balanced", "ram"
+LEVELS = (TIME, SIZE, BALANCED, RAM)
 #: The C compiler's flag for each level; docs/guides/optimize.md has what it costs and saves.
-OPTIMIZATION_FLAGS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2"}
+OPTIMIZATION_FLAGS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2", RAM: "-O3"}
 #: And how much kernels do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
-COMPACT_OF_LEVEL: Mapping[str, int] = {TIME: 0, BALANCED: COMPACT_LITTLE, SIZE: COMPACT_MOST}
+COMPACT_OF_LEVEL: Mapping[str, int] = {
+    TIME: 0,
+    BALANCED: COMPACT_LITTLE,
+    SIZE: COMPACT_MOST,
+    RAM: 0,
+}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.
-MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {TIME: 0.003, BALANCED: MAX_SHARING_LOSS}
+MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {
+    TIME: 0.003,
+    BALANCED: MAX_SHARING_LOSS,
+    RAM: 0.003,
+}
+#: At level ram, the model may be this much slower than the fastest plan, as a share.
+MAX_LOSS_FOR_RAM = 0.2
 #: The model may be this much slower, as a share, where its layers can do with less of the stack.
 MAX_LEVELLING_LOSS = 0.02
 

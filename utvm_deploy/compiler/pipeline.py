@@ -24,6 +24,7 @@ from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
+from utvm_deploy.compiler.budgets import Budget, Tradeoff
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.decision import (
@@ -32,6 +33,7 @@ from utvm_deploy.compiler.decision import (
     Sequenced,
     decide,
     known_records,
+    model_of,
     settled,
 )
 from utvm_deploy.compiler.dump import (
@@ -45,6 +47,7 @@ from utvm_deploy.compiler.dump import (
 from utvm_deploy.compiler.emit import emit
 from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
 from utvm_deploy.compiler.floats import refuse_float, warn_without_fpu
+from utvm_deploy.compiler.kernel_costs import KernelCosts
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
@@ -56,7 +59,9 @@ from utvm_deploy.compiler.options import (
     FLOAT_MATHS,
     KERNELS,
     LEVELS,
+    MAX_LOSS_FOR_RAM,
     OPTIMIZATION_FLAGS,
+    RAM,
     SIZE,
     STACK,
     TIME,
@@ -65,6 +70,7 @@ from utvm_deploy.compiler.options import (
     scratch_stack,
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
+from utvm_deploy.compiler.plan_search import within_budget
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.compiler.scheduling import Scheduler
 from utvm_deploy.compiler.scratch_limit import (
@@ -85,7 +91,7 @@ from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, with_fused_sums
-from utvm_deploy.records import Records
+from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, GENERIC, Candidate
 
 
@@ -106,6 +112,7 @@ def compile_model(
     decided: Callable[[Decision], None] | None = None,
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
+    budget: Budget | None = None,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -119,11 +126,13 @@ def compile_model(
     ``picks`` replace the choices of records, and ``decided`` gets the choices. ``check_needs``
     gets the memory that the model needs as soon as it is known, first before kernels are made, and
     may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
+    ``budget`` limits the arena or the cycles; scratch is in the arena then, as at level "ram".
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
-    place = scratch_place(board, scratch)
     check_option("level", level, LEVELS)
+    limits = _limits(level, budget)
+    place = scratch_place(board, _scratch_within(limits, scratch))
     check_option("float math", float_math, FLOAT_MATHS)
     rounded = with_fused_sums if float_math == FAST else _as_it_is
     family = GENERIC if kernels == GENERIC else core
@@ -152,11 +161,14 @@ def compile_model(
         own = Candidate(step.call.family)
         return rounded(lower(graph, step.operator, family, own, compact=COMPACT_LITTLE))
 
+    tradeoffs: list[Tradeoff] = []
+
     def choose(known: Known) -> Chosen:
         decision = decide(graph, board, family, known, level, place)
         if picks is not None:
             decision = replace(decision, picks={**decision.without, **picks})
         lowered: list[Sequenced] = []
+        tradeoffs.clear()
 
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
             choose = calls_of(graph, family, picks, level)
@@ -169,6 +181,17 @@ def compile_model(
                     room = room_for_tables(board)
                     wanted = within_flash(wanted, with_smaller_tables, room)
             lowered.append(wanted)
+            if limits.is_set:
+                near = Setting(family, "", OPTIMIZATION_FLAGS[level], "", "", model_of(board))
+                costs = KernelCosts(
+                    graph, known.all, near, rounded_smaller, scheduler.scratch_of, rounded
+                )
+                with part_of("memory"):
+                    fitting, made = within_budget(
+                        graph, wanted, costs, scheduler.scratch_of, limits, board.main_ram.size
+                    )
+                tradeoffs.append(made)
+                return wanted, fitting
             with part_of("memory"):
                 fitting = within_memory(
                     graph, wanted, rounded_smaller, scheduler.scratch_of, spare, stack
@@ -198,7 +221,9 @@ def compile_model(
     is_fused = float_math == FAST
     program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
-    return replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
+    compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
+    made = tradeoffs[-1] if tradeoffs else None
+    return replace(compiled, tradeoff=made)
 
 
 def least_activation_bytes(graph: Graph) -> int:
@@ -233,6 +258,25 @@ def lowering_problems(graph: Graph) -> dict[int, str]:
             names = (tensor.name for tensor in simpler.tensors)
             found[operator.sources[0]] = with_short_names(str(error), names)
     return found
+
+
+def _limits(level: str, budget: Budget | None) -> Budget:
+    """What a plan is searched by: the user's budget, or else the level's."""
+    if budget is not None and budget.is_set:
+        return budget
+    return Budget(loss=MAX_LOSS_FOR_RAM) if level == RAM else Budget()
+
+
+def _scratch_within(limits: Budget, scratch: str) -> str:
+    """The place of scratch: the arena, where a budget counts its bytes."""
+    if not limits.is_set:
+        return scratch
+    if scratch == STACK:
+        raise CompileError(
+            "a budget, and level 'ram', count scratch as part of the arena; leave --scratch "
+            "stack out"
+        )
+    return ARENA
 
 
 def _as_it_is(call: KernelCall) -> KernelCall:

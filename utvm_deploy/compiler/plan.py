@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lifetimes import neighbours
 from utvm_deploy.compiler.overlap import overlap_of
-from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
+from utvm_deploy.compiler.placement import (
+    Block,
+    Handover,
+    Placement,
+    live_bytes,
+    live_peak,
+    place,
+    verify,
+)
 from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -84,6 +92,19 @@ def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     apart = _plan(graph, sequence, _Groups(graph, sequence))
     # On a tie in place wins: it touches less memory.
     return min(plan, apart, key=lambda one: one.arena_bytes)
+
+
+def bare_live(graph: Graph, sequence: Sequence[Step | View]) -> list[int]:
+    """The bytes that each step needs with the kernels that it has, scratch aside.
+
+    Nothing is placed: a plan may need more.
+    """
+    groups = _Groups(graph, sequence)
+    groups.merge_in_place(sequence)
+    blocks = groups.blocks()
+    handovers = groups.handovers(sequence, list(blocks))
+    steps = sum(isinstance(item, Step) for item in sequence)
+    return live_bytes(range(steps), list(blocks.values()), handovers)
 
 
 def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> ArenaPlan:

@@ -117,7 +117,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size"))
+OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size", "ram"))
 KERNELS = Option("kernels", "whose kernels", ("best", "generic", "cmsis-nn"))
 TUNED_KERNELS = Option("kernels", "whose kernels are candidates", ("best", "cmsis-nn"))
 SCRATCH = Option("scratch", "where layers have their scratch", ("auto", "arena", "stack"))

@@ -1,0 +1,152 @@
+"""Budgets and level ram: plans within limits of bytes or cycles, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.kernel_costs import KernelCosts
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.pipeline import compile_model
+
+BOARD = "mps2_an500"
+CIFAR = data_dir("models") / "cifar10_cnn.tflite"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Convolutions whose fastest kernels want scratch while much is live."""
+    rng = np.random.default_rng(17)
+    m = ModelWriter()
+    x = m.input((1, 16, 16, 16), scale=0.02)
+    weights = rng.integers(-127, 128, (16, 3, 3, 16), dtype=np.int8)
+    a = m.conv2d(x, weights, rng.integers(-99, 99, 16), scale=0.1)
+    m.output(m.conv2d(a, weights, rng.integers(-99, 99, 16), scale=0.5))
+    return m.save(tmp_path_factory.mktemp("budgets") / "m.tflite")
+
+
+def compiled(model: Path, budget: Budget, level: str = "time") -> CompiledModel:
+    return compile_model(model, load_board(BOARD), budget=budget, level=level)
+
+
+def test_a_smaller_arena_takes_more_cycles_and_every_plan_is_within_its_budget(
+    model: Path,
+) -> None:
+    free = compiled(model, Budget(ram=10**6))
+    assert free.tradeoff is not None
+    assert free.tradeoff.cycles == free.tradeoff.fastest_cycles
+    least, most = free.tradeoff.least_bytes, free.arena_bytes
+    assert least < most
+    cycles = []
+    for ram in np.linspace(least, most, 5, dtype=int):
+        found = compiled(model, Budget(ram=int(ram)))
+        assert found.arena_bytes <= ram
+        assert found.tradeoff is not None
+        assert found.tradeoff.arena_bytes == found.arena_bytes
+        cycles.append(found.tradeoff.cycles)
+    assert cycles == sorted(cycles, reverse=True)
+    assert cycles[0] > cycles[-1]
+
+
+def test_a_budget_that_cannot_be_met_names_the_least(model: Path) -> None:
+    with pytest.raises(CompileError, match=r"RAM budget is 100 bytes.*least possible") as caught:
+        compiled(model, Budget(ram=100))
+    words = str(caught.value).replace(";", "").split()
+    least = int(words[words.index("has") + 1].replace(",", ""))
+    assert compiled(model, Budget(ram=least)).arena_bytes == least
+    with pytest.raises(CompileError, match="cycle budget is 10, and the fastest plan takes"):
+        compiled(model, Budget(cycles=10))
+
+
+def test_a_cycle_budget_gives_the_smallest_arena_within_it(model: Path) -> None:
+    free = compiled(model, Budget(ram=10**6)).tradeoff
+    assert free is not None
+    arenas = []
+    for factor in (1.0, 1.1, 2.0):
+        most = int(free.cycles * factor) + 1
+        found = compiled(model, Budget(cycles=most))
+        assert found.tradeoff is not None and found.tradeoff.cycles <= most
+        arenas.append(found.arena_bytes)
+    assert arenas == sorted(arenas, reverse=True)
+    assert arenas[-1] < arenas[0]
+
+
+def test_level_ram_is_at_most_a_fifth_slower_by_the_records() -> None:
+    fast = utvm_deploy.compile(CIFAR, BOARD)
+    small = utvm_deploy.compile(CIFAR, BOARD, optimize="ram")
+    assert small.optimize == "ram" and small.optimization_flag == "-O3"
+    assert small.arena_bytes < fast.arena_bytes
+    assert small.tradeoff is not None
+    assert small.tradeoff.cycles <= 1.2 * small.tradeoff.fastest_cycles
+    told = [layer.why for layer in small.layers if "would make the arena larger" in layer.why]
+    assert told and "cycles for" in told[0]
+
+
+def test_a_budget_that_nothing_native_meets_takes_plain_c() -> None:
+    """The dense layer's assembly has the widened input in scratch."""
+    model = data_dir("models") / "digits.tflite"
+    free = utvm_deploy.compile(model, BOARD, ram_budget=10**6)
+    assert free.tradeoff is not None
+    found = utvm_deploy.compile(model, BOARD, ram_budget=free.tradeoff.least_bytes)
+    assert found.arena_bytes <= free.tradeoff.least_bytes
+
+
+def test_less_scratch_is_never_estimated_to_be_faster(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    options = KernelCosts.options
+
+    def watched(self: KernelCosts, step: object) -> object:
+        found = options(self, step)  # type: ignore[arg-type]
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(KernelCosts, "options", watched)
+    compiled(model, Budget(ram=10**6))
+    ladders = [[one for one in found if not one.is_measured] for found in seen]
+    assert any(len(ladder) > 1 for ladder in ladders)
+    for ladder in ladders:
+        by_scratch = sorted(ladder, key=lambda one: one.scratch_bytes)
+        cycles = [one.cycles for one in by_scratch]
+        assert cycles == sorted(cycles, reverse=True)
+
+
+@pytest.mark.parametrize("budget", [Budget(ram=10**5), Budget(cycles=10**8)])
+def test_a_budget_does_not_go_with_scratch_on_the_stack(model: Path, budget: Budget) -> None:
+    with pytest.raises(CompileError, match="leave --scratch stack out"):
+        compile_model(model, load_board(BOARD), budget=budget, scratch="stack")
+
+
+@pytest.mark.parametrize("value", [0, -5])
+def test_python_refuses_budgets_of_nothing(value: int) -> None:
+    with pytest.raises(CompileError, match="give a number above 0"):
+        Budget(ram=value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--ram-budget", "0", "a budget of 0 bytes holds no model"),
+        ("--ram-budget", "-5", "is not a size"),
+        ("--ram-budget", "3V", "is not a size"),
+        ("--flash-budget", "0K", "a budget of 0 bytes holds no model"),
+        ("--cycle-budget", "0", "is not a number of cycles"),
+        ("--cycle-budget", "3 MHz", "is not a number of cycles"),
+    ],
+)
+def test_bad_budgets_are_usage_errors(
+    option: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["compile", str(CIFAR), "--board", BOARD, "-o", "m.tar", option, value]
+    assert main(argv) == 2
+    assert told in capsys.readouterr().err

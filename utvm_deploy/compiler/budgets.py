@@ -1,0 +1,55 @@
+"""What a compiled model may take, and what a choice of kernels came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from utvm_deploy.base.errors import CompileError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a plan; None sets no limit.
+
+    ``ram`` is of the arena, in bytes. ``cycles`` are by records and by estimate
+    (``kernel_costs.py``). ``loss`` is how much slower than the fastest plan another one may be, as
+    a share.
+    """
+
+    ram: int | None = None
+    cycles: int | None = None
+    loss: float | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (("RAM budget", self.ram), ("cycle budget", self.cycles)):
+            if value is not None and value <= 0:
+                raise CompileError(f"the {what} is {value}; give a number above 0")
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return any(one is not None for one in (self.ram, self.cycles, self.loss))
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """What was chosen, next to what could have been: bytes of arena, and predicted cycles."""
+
+    arena_bytes: int
+    cycles: int
+    fastest_bytes: int
+    fastest_cycles: int
+    least_bytes: int
+    # The share of the cycles that was measured, from 0 to 1.
+    measured: float
+
+    @property
+    def text(self) -> str:
+        """What the budget cost, in one sentence."""
+        slower = max(self.cycles / max(self.fastest_cycles, 1) - 1, 0.0)
+        return (
+            f"the arena has {self.arena_bytes:,} bytes; the fastest plan has "
+            f"{self.fastest_bytes:,}, the smallest {self.least_bytes:,}. This "
+            f"plan is about {slower:.1%} slower than the fastest (by records for "
+            f"{self.measured:.0%} of its time, else by estimate)"
+        )

@@ -1,0 +1,150 @@
+"""What other kernels a layer could have for less scratch, and what each of them costs.
+
+A kernel that records know costs what was measured. Of the others, the cost is estimated from the
+kernel's facts. A kernel with scratch gathers windows of as many pixels as its scratch holds, and
+then goes through all weights. So there are about ``2 MACs / (channels * scratch)`` such passes. A
+pass reads each weight once more, and begins each pair of output channels again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.compiler.plan import Step
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, is_native
+from utvm_deploy.records import Records, Setting
+from utvm_deploy.records.candidate import GENERIC, Candidate
+
+#: Cycles of a pass for each weight, and for each output channel. Fitted to the records of a
+#: Cortex-M7: what a block of pixels costs is there between 1.2 and 2.5 cycles a weight.
+CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 1.0, 24.0
+#: Of layers that no record knows, by MAC and by element of the output: assembly, and plain C.
+CYCLES_PER_MAC = {GENERIC: 3.5}
+OTHER_CYCLES_PER_MAC = 0.7
+CYCLES_PER_ELEMENT = 8.0
+#: Plain C takes this many times as long as assembly.
+GENERIC_FACTOR = 5.0
+#: Kernels without scratch keep as much in registers and on the stack.
+LEAST_SCRATCH = 192
+#: Kernels with less and less scratch that are asked for.
+MOST_STEPS = 24
+
+
+@dataclass(frozen=True)
+class Option:
+    """A way to compute a layer."""
+
+    step: Step
+    scratch_bytes: int
+    cycles: float
+    is_measured: bool
+
+
+#: Gives the options of a step; the first is the step as it is.
+OptionsOf = Callable[[Step], tuple[Option, ...]]
+
+
+class KernelCosts:
+    """The options of a model's steps, by records where they know them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        records: Records,
+        near: Setting,
+        smaller: Callable[[Step, int], KernelCall],
+        scratch_of: Callable[[Step], tuple[int, ...]],
+        rounded: Callable[[KernelCall], KernelCall],
+    ) -> None:
+        self._graph = graph
+        self._records = records
+        self._near = near
+        self._smaller = smaller
+        self._scratch_of = scratch_of
+        self._rounded = rounded
+
+    def options(self, step: Step) -> tuple[Option, ...]:
+        """The step as it is, then other kernels of it; those that records know come first."""
+        scratch = sum(self._scratch_of(step))
+        if isinstance(step.call.kernel, LibraryKernel):
+            return (Option(step, scratch, self._unknown(step), False),)
+        measured = list(self._measured(step)) if self._near.core != GENERIC else []
+        known = {one.step.call.kernel: one.cycles for one in measured}
+        fastest = min(known.values(), default=self._unknown(step))
+        base = min((one.scratch_bytes for one in measured), default=scratch)
+        highest = max(known.values(), default=fastest)
+
+        def option(one: Step) -> Option:
+            size = sum(self._scratch_of(one))
+            if one.call.kernel in known:
+                return Option(one, size, known[one.call.kernel], True)
+            if one.call.family == GENERIC != step.call.family:
+                return Option(one, size, GENERIC_FACTOR * fastest, False)
+            if not known and size >= scratch:
+                return Option(one, size, fastest, False)
+            # Records keep the fastest ones: what they do not know is no faster.
+            more = self._passes_cycles(one, size, max(base, 1))
+            return Option(one, size, highest + max(more, 1.0), False)
+
+        return (option(step), *measured, *map(option, self._ladder(step, scratch)))
+
+    def plain(self, step: Step) -> Option:
+        """The step in plain C, which needs no scratch for gathered pixels."""
+        call = self._rounded(lower(self._graph, step.operator))
+        other = replace(step, call=replace(call, candidate=Candidate(call.family)))
+        options = self.options(step)
+        fastest = min(one.cycles for one in options)
+        return Option(other, sum(self._scratch_of(other)), GENERIC_FACTOR * fastest, False)
+
+    def _measured(self, step: Step) -> Iterator[Option]:
+        key = identity_of(self._graph, step.operator).key
+        ranked, origin = self._records.ranked(self._near.core, key, self._near)
+        for record in ranked:
+            call = self._call(step.operator, record.candidate)
+            if call is None or not is_native(call.kernel):
+                continue
+            call = replace(call, origin=origin, candidate=record.candidate)
+            other = replace(step, call=self._rounded(call))
+            size = sum(self._scratch_of(other))
+            yield Option(other, size, float(record.measurement.ticks_min), True)
+
+    def _call(self, operator: Operator, candidate: Candidate) -> KernelCall | None:
+        try:
+            return lower(self._graph, operator, self._near.core, candidate)
+        except (UnsupportedOperator, ValueError):
+            return None  # a record may name what this layer's weights do not allow
+
+    def _ladder(self, step: Step, scratch: int) -> Iterator[Step]:
+        """Kernels with less and less scratch."""
+        for _ in range(MOST_STEPS):
+            if not scratch:
+                return
+            other = replace(step, call=self._smaller(step, scratch - 1))
+            size = sum(self._scratch_of(other))
+            if size >= scratch:
+                return
+            yield other
+            scratch = size
+
+    def _passes_cycles(self, step: Step, size: int, base: int) -> float:
+        """What smaller scratch adds to a layer's cycles."""
+        attributes = step.operator.inputs
+        number = attributes[1] if len(attributes) > 1 else None
+        weights = None if number is None else self._graph.tensors[number].data
+        channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
+        if weights is None or not step.call.macs or not channels:
+            return 0.0
+        windows = 2 * step.call.macs / channels
+        passes = windows / max(size, LEAST_SCRATCH) - windows / max(base, LEAST_SCRATCH)
+        return max(passes, 0.0) * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels)
+
+    def _unknown(self, step: Step) -> float:
+        """Of a layer that no record knows."""
+        elements = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
+        per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
+        return per_mac * step.call.macs + CYCLES_PER_ELEMENT * elements

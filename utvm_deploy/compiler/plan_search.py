@@ -1,0 +1,240 @@
+"""The kernels of a model within a budget: the fastest plan that fits, or the smallest in time.
+
+For a limit of bytes, each layer takes its fastest kernel whose scratch fits next to what is live.
+So the time falls as the limit grows, and one search over the limits answers all questions. Chains
+of layers that are computed in strips can join here later: as further options, which change what is
+live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.budgets import Budget, Tradeoff
+from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
+from utvm_deploy.compiler.overlap import overlap_of
+from utvm_deploy.compiler.plan import Step, View, bare_live, plan_arena
+from utvm_deploy.graph.model import Graph
+
+Sequenced = tuple[Step | View, ...]
+#: Plans of limits next to the least possible one that are made to find a small arena.
+MOST_PLANS = 8
+
+
+@dataclass(frozen=True)
+class _Plan:
+    options: tuple[Option, ...]
+    arena_bytes: int
+
+    @property
+    def cycles(self) -> float:
+        return sum(one.cycles for one in self.options)
+
+
+def within_budget(
+    graph: Graph,
+    sequence: Sequence[Step | View],
+    costs: KernelCosts,
+    scratch_of: Callable[[Step], tuple[int, ...]],
+    budget: Budget,
+    room: int,
+) -> tuple[Sequenced, Tradeoff]:
+    """The sequence with the kernels of the best plan within ``budget``, and what that cost.
+
+    ``room`` are the bytes that the board has for the arena. Raises CompileError with the least that
+    is possible if no plan is within the budget.
+    """
+    search = _Search(graph, sequence, costs, scratch_of)
+    fastest = search.fastest_within(room) or search.smallest()
+    if budget.ram is not None:
+        found = search.fastest_within(budget.ram)
+        if found is None:
+            search.add_plain(budget.ram)
+            found = search.fastest_within(budget.ram)
+        if found is None:
+            raise CompileError(
+                f"the RAM budget is {budget.ram:,} bytes, and the least possible arena has "
+                f"{search.smallest().arena_bytes:,}; give a budget of at least that"
+            )
+    else:
+        found = fastest
+    most: float | None = budget.cycles
+    if budget.loss is not None and not (budget.ram or budget.cycles):
+        most = fastest.cycles * (1 + budget.loss)
+    if most is not None:
+        if found.cycles > most:
+            raise CompileError(
+                f"the cycle budget is {most:,}, and the fastest plan"
+                f"{' within the RAM budget' if budget.ram is not None else ''} takes "
+                f"{round(found.cycles):,} by the records; give a budget of at least that"
+            )
+        found = search.smallest_within(most, found)
+    least = min(search.smallest(), found, key=lambda one: one.arena_bytes)
+    measured = sum(one.cycles for one in found.options if one.is_measured)
+    tradeoff = Tradeoff(
+        found.arena_bytes,
+        round(found.cycles),
+        fastest.arena_bytes,
+        round(fastest.cycles),
+        least.arena_bytes,
+        measured / found.cycles if found.cycles else 0.0,
+    )
+    return search.sequence_of(found, budget), tradeoff
+
+
+class _Search:
+    """The plans of a sequence, by limits of bytes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sequence: Sequence[Step | View],
+        costs: KernelCosts,
+        scratch_of: Callable[[Step], tuple[int, ...]],
+    ) -> None:
+        self._graph, self._sequence = graph, sequence
+        self._costs, self._scratch_of = costs, scratch_of
+        self._steps = [item for item in sequence if isinstance(item, Step)]
+        self._bare = bare_live(graph, sequence)
+        self._live: dict[tuple[int, object, object], int] = {}
+        self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
+        self._made: dict[tuple[int, ...], _Plan] = {}
+
+    def add_plain(self, most_bytes: int) -> None:
+        """Add plain C to the options of layers that none of their kernels lets fit."""
+        for index, step in enumerate(self._steps):
+            if min(self._need(index, one) for one in self._options[index]) > most_bytes:
+                plain = self._costs.plain(step)
+                self._options[index] = [*self._options[index], plain]
+
+    def fastest_within(self, most_bytes: int) -> _Plan | None:
+        """The fastest plan of at most that many bytes; None if there is none."""
+        limits = [limit for limit in self._limits() if limit <= most_bytes]
+        for limit in self._some(limits[::-1]):
+            plan = self._plan(limit)
+            if plan.arena_bytes <= most_bytes:
+                return plan
+        smallest = self.smallest()
+        return smallest if smallest.arena_bytes <= most_bytes else None
+
+    def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
+        """The smallest plan that takes at most that many cycles; at worst ``known``."""
+        limits = [limit for limit in self._limits() if self._cycles(limit) <= most_cycles]
+        plans = [known, *(self._plan(limit) for limit in limits[:MOST_PLANS])]
+        # What is live may fit, and yet no placement be found in which it does. Then room in the
+        # tightest layers helps.
+        for limit in limits[:1]:
+            for count in self._some(range(1, len(self._steps) + 1)):
+                plans.append(self._plan(limit, count))
+        plans = [plan for plan in plans if plan.cycles <= most_cycles] or [known]
+        return min(plans, key=lambda plan: (plan.arena_bytes, plan.cycles))
+
+    def smallest(self) -> _Plan:
+        """The smallest plan that was found."""
+        # The layers that are not at the peak keep their kernels.
+        plans = [self._plan(limit) for limit in self._limits()[:MOST_PLANS]]
+        plans.append(self._plan(0))
+        return min(plans, key=lambda plan: (plan.arena_bytes, plan.cycles))
+
+    def sequence_of(self, plan: _Plan, budget: Budget) -> Sequenced:
+        """The sequence with a plan's kernels, which say why they are not the fastest."""
+        why = "the fastest kernel is not taken: its scratch is over the budget"
+        if budget.ram is None:
+            why = "the fastest kernel is not taken: its scratch would make the arena larger"
+        steps = []
+        for step, option, options in zip(self._steps, plan.options, self._options, strict=True):
+            other = option.step
+            fastest = min(options, key=lambda one: one.cycles)
+            if other.call.kernel != step.call.kernel and option.cycles > fastest.cycles:
+                more = round(option.cycles - fastest.cycles)
+                less = fastest.scratch_bytes - option.scratch_bytes
+                told = f"{why} (about {more:,} cycles for {less:,} bytes)"
+                other = replace(other, call=replace(other.call, why_not=told))
+            steps.append(other)
+        return self._filled(steps)
+
+    def _need(self, index: int, option: Option) -> int:
+        """The bytes that are live in a step with this kernel, scratch included.
+
+        A kernel also decides how far its output may replace its input.
+        """
+        call = option.step.call
+        key = (index, overlap_of(self._graph, call), call.in_place)
+        if key not in self._live:
+            own = self._steps[index].call
+            if key[1:] == (overlap_of(self._graph, own), own.in_place):
+                self._live[key] = self._bare[index]
+            else:
+                steps = [*self._steps[:index], option.step, *self._steps[index + 1 :]]
+                self._live[key] = bare_live(self._graph, self._filled(steps))[index]
+        return self._live[key] + option.scratch_bytes
+
+    def _useful(self, index: int, options: Sequence[Option]) -> list[Option]:
+        """Those that no other one beats in both cycles and bytes, the fastest first.
+
+        The step as it is, which comes first in ``options``, stays among them.
+        """
+        kept: list[Option] = []
+        for one in sorted(options, key=lambda o: (o.cycles, o.scratch_bytes)):
+            need = self._need(index, one)
+            if one is options[0] or all(need < self._need(index, other) for other in kept):
+                kept.append(one)
+        return kept
+
+    def _needs(self) -> list[list[int]]:
+        """Of each step and option."""
+        return [
+            [self._need(index, one) for one in options]
+            for index, options in enumerate(self._options)
+        ]
+
+    def _limits(self) -> list[int]:
+        """Every limit at which some layer gets another kernel, from the least possible one on."""
+        needs = self._needs()
+        least = max(min(some) for some in needs)
+        return sorted({one for some in needs for one in some if one >= least})
+
+    def _some(self, limits: Sequence[int]) -> list[int]:
+        """A few of many limits: the first ones, and others at growing distances."""
+        found, place, distance = [], 0, 1
+        while place < len(limits):
+            found.append(limits[place])
+            distance = 1 if len(found) < MOST_PLANS else 2 * distance
+            place += distance
+        return found
+
+    def _chosen(self, limit: int, tightest: int = 0) -> tuple[int, ...]:
+        """Of each layer, its kernel as it is if that is within the limit, or else the fastest
+        option that is, or else that with the least scratch.
+
+        The ``tightest`` layers with the least room have that with the least scratch in any case.
+        """
+        chosen = []
+        for step, needs, options in zip(self._steps, self._needs(), self._options, strict=True):
+            fits = [i for i, need in enumerate(needs) if need <= limit]
+            as_it_is = [i for i in fits if options[i].step.call.kernel == step.call.kernel]
+            least = min(range(len(options)), key=lambda i: needs[i])
+            chosen.append((next(iter((*as_it_is, *fits)), least), least))
+        taken = self._needs()
+        order = sorted(range(len(chosen)), key=lambda i: -taken[i][chosen[i][0]])
+        narrow = set(order[:tightest])
+        return tuple(pair[i in narrow] for i, pair in enumerate(chosen))
+
+    def _cycles(self, limit: int) -> float:
+        chosen = self._chosen(limit)
+        return sum(options[i].cycles for options, i in zip(self._options, chosen, strict=True))
+
+    def _plan(self, limit: int, tightest: int = 0) -> _Plan:
+        chosen = self._chosen(limit, tightest)
+        if chosen not in self._made:
+            options = tuple(some[i] for some, i in zip(self._options, chosen, strict=True))
+            sized = [replace(o.step, scratch_bytes=self._scratch_of(o.step)) for o in options]
+            arena = plan_arena(self._graph, self._filled(sized)).arena_bytes
+            self._made[chosen] = _Plan(options, arena)
+        return self._made[chosen]
+
+    def _filled(self, steps: Sequence[Step]) -> Sequenced:
+        rest = iter(steps)
+        return tuple(next(rest) if isinstance(item, Step) else item for item in self._sequence)
