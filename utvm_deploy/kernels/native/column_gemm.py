@@ -4,7 +4,7 @@ Scratch holds the rows under a row of windows as int16, one image column after t
 window is one run of values, and the next window begins ``pitch`` values later. So scratch is
 smaller than with gathered windows (``gathered_gemm.py``). A row of the image is widened once for
 each row of the kernel, not for each tap. A family derives its own class from ``ColumnConv2D``, with
-the product and the C function ``utvm_fill_columns``.
+the product and the C function that fills the columns. An image of int16 is copied to them.
 
 - The image of a pointwise convolution is one long row of pixels.
 - Dilation: outputs that are ``dilation`` pixels apart share columns. They are a *phase*. Each phase
@@ -22,13 +22,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
-_QUAD = 4
 # Of ``struct utvm_columns_window``.
 _GEOMETRY_WORDS = 13
 
@@ -64,9 +63,24 @@ class ColumnConv2D:
     slack_bytes: ClassVar[int]
 
     @property
+    def dtype(self) -> str:
+        """The type of the image and of the outputs."""
+        return "int8"
+
+    @property
+    def unit(self) -> int:
+        """The values of a pixel are filled up to a multiple of this."""
+        return 4
+
+    @property
     def step(self) -> int:
         """Values that a turn of the inner loop multiplies."""
         raise NotImplementedError
+
+    @property
+    def fill_function(self) -> str:
+        """The C function that fills the columns."""
+        return "utvm_fill_columns"
 
     @property
     def tables(self) -> tuple[Operand, Operand, Operand]:
@@ -101,15 +115,15 @@ class ColumnConv2D:
 
     @property
     def quads(self) -> int:
-        """Quads of channels of a pixel, the last one filled up."""
-        return -(-self.input_channels // _QUAD)
+        """Units of channels of a pixel, the last one filled up: quads of int8."""
+        return -(-self.input_channels // self.unit)
 
     @property
     def column(self) -> int:
         """Values of a column."""
         if self.is_packed:
-            return -(-self.window.kernel[0] * self.input_channels // _QUAD) * _QUAD
-        return self.window.kernel[0] * self.quads * _QUAD
+            return -(-self.window.kernel[0] * self.input_channels // self.unit) * self.unit
+        return self.window.kernel[0] * self.quads * self.unit
 
     @property
     def phases(self) -> int:
@@ -202,7 +216,8 @@ class ColumnConv2D:
     @property
     def lag(self) -> Lag | None:
         pixels = self.pixels if self.is_one_row else self.rows * self.window.output_width
-        sizes = self.groups * self.input_channels, self.groups * self.output_channels, pixels
+        size = self.groups * np.dtype(self.dtype).itemsize
+        sizes = size * self.input_channels, size * self.output_channels, pixels
         # Each phase, and each group, of a block reads the image after others wrote outputs.
         mixed = self.phases > 0 or self.groups > 1
         return lag_by_pixels(self.window, *sizes, mixed=mixed)
@@ -216,7 +231,7 @@ class ColumnConv2D:
         return (self._columns, self._part) if self.phases else (self._columns,)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        put = [shared_text("utvm_put_pixels")] if self.phases else []
+        put = [_put_text(self.dtype)] if self.phases else []
         return (*self.product_texts(core), *put)
 
     def drive(self, c: Driver) -> None:
@@ -240,7 +255,7 @@ class ColumnConv2D:
         # The border stays from block to block, unless another phase or group was there in between.
         is_first = 1 if self.phases or self.groups > 1 else Index.of(number).is_zero()
         c.call(
-            *("utvm_fill_columns", image.at(n), columns),
+            *(self.fill_function, image.at(n), columns),
             *(y, x * self.groups + group, one.rows, width, is_first),
             *("border", self._geometry.at(phase * _GEOMETRY_WORDS)),
         )
@@ -258,7 +273,7 @@ class ColumnConv2D:
         if self.phases:
             there = output.at(n, y, x, phase * outputs + group * self.output_channels)
             c.call(
-                *("utvm_put_pixels", there, part, one.rows, one.width),
+                *(_put_function(self.dtype), there, part, one.rows, one.width),
                 *(self.output_channels, self.phases * outputs),
                 self.window.output_width * outputs,
             )
@@ -270,7 +285,8 @@ class ColumnConv2D:
 
     @property
     def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.groups * self.input_channels), "int8")
+        shape = self.window.input_shape(self.groups * self.input_channels)
+        return Operand("image", shape, self.dtype)
 
     @property
     def _geometry(self) -> Operand:
@@ -282,7 +298,7 @@ class ColumnConv2D:
             self.groups * self.output_channels
         )
         rows, pixels = (1, height * width) if self.is_one_row else (height, width)
-        return Operand("output", (batch, rows, pixels, channels), "int8")
+        return Operand("output", (batch, rows, pixels, channels), self.dtype)
 
     @property
     def _columns(self) -> Operand:
@@ -295,4 +311,17 @@ class ColumnConv2D:
     def _part(self) -> Operand:
         """The outputs of one phase of a block."""
         most = max(one.rows * one.width for one in self.blocks)
-        return Operand("part", (most, self.output_channels), "int8")
+        return Operand("part", (most, self.output_channels), self.dtype)
+
+
+def _put_function(dtype: str) -> str:
+    return "utvm_put_pixels" if dtype == "int8" else "utvm_put_wide_pixels"
+
+
+def _put_text(dtype: str) -> str:
+    """The C of that function."""
+    text = shared_text("utvm_put_pixels")
+    if dtype == "int8":
+        return text
+    sizes = ("int8_t", "int16_t", 3), (", 4);", ", 8);", 1), ("bytes apart", "values apart", 1)
+    return replaced(text, ("utvm_put_pixels", _put_function(dtype), 1), *sizes)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
@@ -15,6 +14,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp.values import INT8, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -45,8 +45,8 @@ class DspColumns(ColumnConv2D):
     """A convolution over columns, with the product of ``columns_code.py``."""
 
     is_compact: bool = False  # the inner loop is short
+    values: Values = INT8
 
-    family = "dsp"
     slack_bytes = tile.SLACK_BYTES
     product_why = tile.WHY
 
@@ -58,8 +58,25 @@ class DspColumns(ColumnConv2D):
         return ColumnsChoices(rows=self.rows, packed=self.is_packed)
 
     @property
+    def family(self) -> str:  # type: ignore[override]
+        return f"dsp{self.values.label}"
+
+    @property
+    def dtype(self) -> str:
+        return self.values.dtype
+
+    @property
+    def unit(self) -> int:
+        return self.values.unit
+
+    @property
     def step(self) -> int:
-        return code.step_of(self.window_values, is_compact=self.is_compact)
+        short = {"is_compact": self.is_compact, "is_whole": self.values.can_be_whole}
+        return code.step_of(self.window_values, **short)
+
+    @property
+    def fill_function(self) -> str:
+        return code.fill_function(self.values)
 
     @property
     def tables(self) -> tuple[Operand, Operand, Operand]:
@@ -71,11 +88,13 @@ class DspColumns(ColumnConv2D):
     def product_texts(self, core: str) -> tuple[str, ...]:
         forms = dict.fromkeys(self._form(one) for one in self.blocks)
         products = (code.columns_text(core, form) for form in forms)
-        return shared_text("utvm_scale"), *products, code.fill_text(core)
+        return *self.values.texts(), *products, code.fill_text(core, self.values)
 
     def _form(self, one: Block) -> code.ColumnsForm:
-        is_whole, tail = self.step == self.depth, one.width % tile.PIXELS
-        return code.ColumnsForm(self.step, is_whole, 2 * self.pitch, tail, self.is_slice)
+        is_whole = self.values.can_be_whole and self.step == self.depth
+        tail = one.width % tile.PIXELS
+        sizes = self.step, is_whole, 2 * self.pitch, tail
+        return code.ColumnsForm(*sizes, self.is_slice, self.values)
 
     @property
     def estimated_cycles(self) -> float:
@@ -90,7 +109,8 @@ class DspColumns(ColumnConv2D):
             times = one.times * max(one.phases, 1) * self.groups
             cycles += times * pairs * (one.rows * row + 20)
             inside = min(self.columns_of(one.width), w.width * w.height)
-            quad = _QUAD + (_UNALIGNED_QUAD if self.input_channels % 4 else 0)
+            quad = self.unit / 4 * _QUAD
+            quad += _UNALIGNED_QUAD if self.input_channels % self.unit else 0
             pixel = self.quads * quad + (4 if self.column != self.input_channels else 0)
             if self.is_packed:
                 pixel = self.input_channels * _BYTE
@@ -108,17 +128,24 @@ class DspColumns(ColumnConv2D):
     ) -> KernelCall:
         """The call instead of the portable one."""
         weights, rows = self.by_column(tables.weights), np.array(scaling, dtype=np.int32)
-        packed = table_arguments([tile.pack(weights, rows, self.depth, self.groups)], tables.limits)
+        made = self.values.pack(weights, rows, self.depth, self.groups)
+        packed = table_arguments([made], tables.limits)
         found = windows_call(call, self, self.geometry, packed, tables.border)
         return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
 def columns_kernel(
-    window: Window, inputs: int, outputs: int, groups: int, choices: ColumnsChoices
+    window: Window,
+    inputs: int,
+    outputs: int,
+    groups: int,
+    choices: ColumnsChoices,
+    values: Values = INT8,
 ) -> DspColumns | None:
     """The kernel with these choices for channels of a group; None if there is none."""
     rows, pixels = min(choices.rows or 1, window.output_height), choices.pixels or PIXELS[-1]
-    kernel = DspColumns(window, inputs, outputs, rows, pixels, choices.packed, groups)
+    sizes = inputs, outputs, rows, pixels
+    kernel = DspColumns(window, *sizes, choices.packed, groups, values=values)
     if kernel.is_packed and kernel.column == replace(kernel, is_packed=False).column:
         return None
     kernel = replace(kernel, rows=1) if kernel.is_one_row else replace(kernel, pixels=0)
@@ -130,10 +157,13 @@ def columns_kernel(
     return kernel if 2 * kernel.pitch <= code.LONGEST_PITCH else None
 
 
-def columns_kernels(window: Window, inputs: int, outputs: int, groups: int) -> Iterator[DspColumns]:
+def columns_kernels(
+    window: Window, inputs: int, outputs: int, groups: int, values: Values = INT8
+) -> Iterator[DspColumns]:
     """All kernels to choose from for channels of a group."""
+    sizes = window, inputs, outputs, groups
     for is_packed in (False, True):
-        first = columns_kernel(window, inputs, outputs, groups, ColumnsChoices(packed=is_packed))
+        first = columns_kernel(*sizes, ColumnsChoices(packed=is_packed), values)
         if first is None:
             continue
         last = window.output_height

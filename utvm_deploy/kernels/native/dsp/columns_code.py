@@ -9,6 +9,9 @@ tables are those of ``tile.py``:
 
     columns  int16 [output row][column][row of the kernel][quad][phase][lane], ``SLACK_BYTES``
              behind them
+
+Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, the quads of
+``utvm_fill_columns`` are words of two values.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
+from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
+from utvm_deploy.kernels.native.dsp.values import INT8, Values
 
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
@@ -42,6 +46,9 @@ _WIDEN_PARAMETERS = """
 int16_t *to, const int8_t *from, int32_t pixels, int32_t quads, int32_t from_step,
 int32_t to_step
 """
+_COPY_PARAMETERS = _WIDEN_PARAMETERS.replace("int8_t *from", "int16_t *from").replace(
+    "quads", "words"
+)
 
 
 class _Slots(TileSlots):
@@ -64,18 +71,22 @@ class ColumnsForm(NamedTuple):
     pitch: int  # bytes from window to window
     tail: int  # pixels of the last tile of a row; 0: three
     is_slice: bool = False  # the outputs are some of a pixel's channels
+    values: Values = INT8
 
     @property
     def name(self) -> str:
         """The C function."""
         whole = "whole_" if self.is_whole else ""
-        of_some = "_slice" if self.is_slice else ""
+        of_some = f"{'_slice' if self.is_slice else ''}{self.values.label}"
         return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}{of_some}"
 
 
-def step_of(depth: int, *, is_compact: bool = False) -> int:
-    """The step for a depth: one that needs the fewest zeros to fill it up, the longest of these."""
-    if depth <= (_COMPACT_WHOLE_DEPTH if is_compact else _WHOLE_DEPTH):
+def step_of(depth: int, *, is_compact: bool = False, is_whole: bool = True) -> int:
+    """The step for a depth: one that needs the fewest zeros to fill it up, the longest of these.
+
+    ``is_whole``: a small depth is one step, without a loop.
+    """
+    if is_whole and depth <= (_COMPACT_WHOLE_DEPTH if is_compact else _WHOLE_DEPTH):
         return depth
     steps = [step for step in _STEPS if step <= _COMPACT_STEP or not is_compact]
     return min(steps, key=lambda step: (-depth % step, -step))
@@ -84,7 +95,8 @@ def step_of(depth: int, *, is_compact: bool = False) -> int:
 @lru_cache(maxsize=32)
 def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
-    parameters, portable = _PARAMETERS, helper("utvm_columns")
+    parameters = _PARAMETERS.replace("int8_t *output", f"{form.values.dtype}_t *output")
+    portable = form.values.portable("utvm_columns")
     if form.is_slice:
         parameters += _OUTPUT_PITCH
         portable = replaced(portable, ("p * channels", "p * output_pitch", 1))
@@ -108,7 +120,7 @@ def columns_text(core: str, form: ColumnsForm) -> str:
             a.ldr("r4", _Slots.rows_left)
             a.subs("r4", 1)
             a.str("r4", _Slots.rows_left)
-        tile.next_channels(a)
+        tile.next_channels(a, form.values.size)
     a.leave()
     for pixels, special, stored in specials:
         a.place(special)
@@ -118,16 +130,17 @@ def columns_text(core: str, form: ColumnsForm) -> str:
 
 def _begin(a: Assembler, form: ColumnsForm) -> None:
     """Put the arguments into their slots."""
-    a.enter(frame=_Slots)
+    a.enter(frame=form.values.frame(_Slots))
     a.load(r4=a.stack_argument("output"), r5=a.stack_argument("pixels"))
     a.load(r6=a.stack_argument("channels"), r7=a.stack_argument("depth"))
     a.load(r11=a.stack_argument("rows"), lr=a.stack_argument("row_bytes"))
     a.lsl("r7", "r7", 1)
-    load_limits(a, "r3", _Slots.low, _Slots.clamps)
+    form.values.load_limits(a)
     a.store(r7=_Slots.weights_bytes, r2=_Slots.scaling, r4=_Slots.first_output)
     if form.is_slice:
         a.ldr("r8", a.stack_argument("output_pitch"))
-    a.strd("r6", "r8" if form.is_slice else "r6", _Slots.channels_left)
+    pitch = form.values.load_pitch(a, "r8" if form.is_slice else "r6")
+    a.strd("r6", pitch, _Slots.channels_left)
     a.strd("r11", "lr", _Slots.rows)
     a.strd("r0", "r5", _Slots.columns)
 
@@ -143,6 +156,7 @@ def _begin_channels(a: Assembler, form: ColumnsForm) -> None:
         a.mov("r6", 1)
     a.store(r1=_Slots.weights, r2=_Slots.last, r3=_Slots.output, r6=_Slots.special)
     a.strd("r7", "r4", _Slots.rows_left)
+    form.values.begin_channels(a, form.step)
 
 
 def _begin_row(a: Assembler) -> None:
@@ -164,22 +178,23 @@ def _multiply(a: Assembler, form: ColumnsForm, pixels: int) -> tuple[Label, Labe
 
     special, stored = Label(), Label()
     with a.scheduled():
-        tile.start(a, pixels)
+        form.values.start(a, pixels)
     next_tile = a.here()
     with a.scheduled():
         tile.load_pixels(a, pixels, place)
     if form.is_whole:
         with a.scheduled():
             tile.step(a, pixels, form.step, place, 0, is_whole=True)
-            tile.finish(a, pixels)
+            form.values.finish(a, pixels)
     else:
-        with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        with a.loop("ne", aligned=True) as again, a.scheduled(is_loop=True):
             tile.step(a, pixels, form.step, place, 2 * form.step, is_whole=False)
+        form.values.next_segment(a, pixels, form.step, again)
         with a.scheduled():
-            tile.finish(a, pixels)
+            form.values.finish(a, pixels)
     a.b(special, "ne")
     with a.scheduled():
-        _store(a, pixels)
+        _store(a, form, pixels)
         _go_to_next_tile(a, form, pixels)
     a.place(stored)
     if pixels == PIXELS:
@@ -198,22 +213,22 @@ def _go_to_next_tile(a: Assembler, form: ColumnsForm, pixels: int) -> None:
     a.sub("lr", "lr", pixels)
     a.store(r0=_Slots.tile_pixels, lr=_Slots.left)
     a.cmp("lr", PIXELS)
-    tile.start(a, pixels)
+    form.values.start(a, pixels)
 
 
 def _store_special(a: Assembler, form: ColumnsForm, pixels: int, stored: Label) -> None:
     """Store a tile that is clamped, or has one channel."""
-    tile.clamp(a, pixels)
+    form.values.clamp(a, pixels)
     with a.scheduled():
         a.load(r10=_Slots.output, r11=_Slots.output_pitch, r2=_Slots.channels_left)
         a.cmp("r2", CHANNELS)
     with a.unless("lt"):
         with a.scheduled():
-            _store(a, pixels)
+            _store(a, form, pixels)
             _go_to_next_tile(a, form, pixels)
         a.b(stored)
     for low, _ in SUMS[:pixels]:
-        a.strb(low, at("r10"))
+        form.values.store_first(a, low, at("r10"))
         a.add("r10", "r10", "r11")
     a.mov("r12", "r10")
     with a.scheduled():
@@ -221,23 +236,30 @@ def _store_special(a: Assembler, form: ColumnsForm, pixels: int, stored: Label) 
     a.b(stored)
 
 
-def _store(a: Assembler, pixels: int) -> None:
+def _store(a: Assembler, form: ColumnsForm, pixels: int) -> None:
     """Store two channels of each pixel; r12 ends behind the last."""
     low = [pair[0] for pair in SUMS[:pixels]]
-    a.strh(low[0], at("r10"))
+    form.values.store(a, low[0], at("r10"))
     if pixels == 1:
         a.add("r12", "r10", "r11")
         return
-    a.strh(low[1], at("r10", "r11"))
+    form.values.store(a, low[1], at("r10", "r11"))
     a.add("r12", "r10", "r11", "lsl #1")
     if pixels == PIXELS:
-        a.strh(low[2], at("r12"))
+        form.values.store(a, low[2], at("r12"))
         a.add("r12", "r12", "r11")
 
 
+def fill_function(values: Values) -> str:
+    """The C function that fills columns."""
+    return "utvm_fill_columns" if values.size == 1 else "utvm_wide_fill_columns"
+
+
 @lru_cache(maxsize=8)
-def fill_text(core: str) -> str:
-    """The C text of ``utvm_fill_columns`` and what it calls, ordered for a core."""
+def fill_text(core: str, values: Values) -> str:
+    """The C text of ``fill_function`` and what it calls, ordered for a core."""
+    if values.size > 1:
+        return f"{_copy_text(core)}\n{_wide_fill_text()}"
     a = Assembler(core, _WIDEN_PARAMETERS)
     a.enter()
     a.load(r10=a.stack_argument("from_step"), r11=a.stack_argument("to_step"))
@@ -270,3 +292,55 @@ def fill_text(core: str) -> str:
     a.b(one_quad, "gt")
     a.leave()
     return "\n".join([function_text("utvm_widen_columns", a), helper("utvm_fill_columns")])
+
+
+def _wide_fill_text() -> str:
+    """The C of ``utvm_fill_columns`` for images of int16, which are copied by words."""
+    return replaced(
+        helper("utvm_fill_columns"),
+        ("const int8_t", "const int16_t", 7),
+        ("(int8_t)border", "(int16_t)border", 1),
+        ("utvm_widen_columns", "utvm_copy_columns", 2),
+        ("(value & ~3) + (value & 1) * 2 + (value >> 1 & 1)", "value", 1),
+        ("4 * window.quads", "2 * window.quads", 1),
+        ("window.quads, step, 2", "window.quads, 2 * step, 2", 1),
+        ("from bytes that", "from values that", 1),
+        ("utvm_", "utvm_wide_", 14),
+    )
+
+
+def _copy_text(core: str) -> str:
+    """The C of ``utvm_wide_copy_columns``, ordered for a core."""
+    a = Assembler(core, _COPY_PARAMETERS)
+    a.enter()
+    a.load(r10=a.stack_argument("from_step"), r11=a.stack_argument("to_step"))
+    with a.loop("gt"):  # a pixel
+        a.mov("r8", "r0")
+        a.mov("r9", "r1")
+        a.subs("r12", "r3", 8)
+        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+            _copy_words(a, 8)
+            a.subs("r12", "r12", 8)
+        a.adds("r12", "r12", 8 - 2)
+        with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
+            _copy_words(a, 2)
+            a.subs("r12", "r12", 2)
+        a.adds("r12", "r12", 2)
+        with a.unless("eq"):
+            a.ldr("r4", at("r9"))
+            a.str("r4", at("r8"))
+        a.add("r1", "r1", "r10")
+        a.add("r0", "r0", "r11")
+        a.subs("r2", 1)
+    a.leave()
+    return function_text("utvm_wide_copy_columns", a)
+
+
+def _copy_words(a: Assembler, count: int) -> None:
+    """Copy words from r9 to r8, which both move."""
+    registers = ("r4", "r5", "r6", "r7")
+    for number in range(count):
+        a.ldr(registers[number % 4], at("r9", 4 * number))
+        a.str(registers[number % 4], at("r8", 4 * number))
+    a.add("r8", "r8", 4 * count)
+    a.add("r9", "r9", 4 * count)

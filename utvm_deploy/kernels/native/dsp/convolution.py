@@ -169,24 +169,24 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
     if isinstance(kernel, DspColumns | DspPatches | DspWinograd):
         yield kernel.choices
         sizes = kernel.window, kernel.input_channels, kernel.output_channels, kernel.groups
-        yield from _choices_of_small(columns_kernels(*sizes))
+        yield from choices_of_small(columns_kernels(*sizes))
         patches = list(patches_kernels(*sizes))
         for step in patches_code.steps_for(patches[0].depth) if patches else ():
             for found in patches:
                 if 2 * found.pixels * found.depth <= _MOST_CANDIDATE_BYTES:
                     yield PatchesChoices(found.pixels, step)
-        yield from _choices_of_small(winograd_kernels(*sizes))
+        yield from choices_of_small(winograd_kernels(*sizes))
     elif isinstance(kernel, DspPlanes | DspPixels):
         yield kernel.choices
         if isinstance(kernel, DspPlanes):
             channels = kernel.channels, kernel.multiplier
         else:
             channels = kernel.inputs, kernel.repeats
-        yield from _choices_of_small(planes_kernels(kernel.window, *channels, PlanesChoices()))
+        yield from choices_of_small(planes_kernels(kernel.window, *channels, PlanesChoices()))
         yield PixelsChoices()
 
 
-def _choices_of_small(
+def choices_of_small(
     kernels: Iterable[DspColumns | DspPlanes | DspWinograd],
 ) -> Iterator[Choices]:
     return (one.choices for one in kernels if _scratch_bytes(one) <= _MOST_CANDIDATE_BYTES)

@@ -19,6 +19,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import patches_code as code
 from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp.values import INT8
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
@@ -67,7 +68,7 @@ class PatchesProduct:
         return tile.tables(channels, depth)
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
-        return tile.pack(weights, rows, self.depth)
+        return INT8.pack(weights, rows, self.depth)
 
 
 @dataclass(frozen=True)

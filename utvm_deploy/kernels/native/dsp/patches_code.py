@@ -15,8 +15,9 @@ from functools import lru_cache
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.code import function_text, helper, load_limits
+from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
+from utvm_deploy.kernels.native.dsp.values import INT8
 
 #: Depths are padded to multiples of this with weights of zero. The long step is used where it costs
 #: no padding. Depths up to ``_WHOLE_DEPTH`` are written out, without a loop.
@@ -87,7 +88,7 @@ def gemm_text(core: str, step: int, depth: int) -> str:
         a.str("lr", _Slots.special)
         a.b(next_step)
         a.place(channels_done)
-        tile.next_channels(a)
+        tile.next_channels(a, INT8.size)
     a.leave()
     a.place(special)
     _store_special(a, tiles, channels_done)
@@ -100,7 +101,7 @@ def _begin(a: Assembler) -> None:
     a.load(r4=a.stack_argument("output"), r5=a.stack_argument("pixels"))
     a.load(r6=a.stack_argument("channels"), r7=a.stack_argument("depth"))
     a.lsl("r7", "r7", 1)
-    load_limits(a, "r3", _Slots.low, _Slots.clamps)
+    INT8.load_limits(a)
     a.store(r7=_Slots.weights_bytes, r2=_Slots.scaling, r0=_Slots.patches)
     a.store(r4=_Slots.first_output, r5=_Slots.pixels)
     a.strd("r6", "r6", _Slots.channels_left)
@@ -128,7 +129,7 @@ def place(phase: int, pixel: int) -> int:
 
 
 def _start(a: Assembler) -> None:
-    tile.start(a, PIXELS)
+    INT8.start(a, PIXELS)
     tile.load_pixels(a, PIXELS, place)
 
 
@@ -139,11 +140,11 @@ def _multiply(a: Assembler, step: int, next_step: Label, *, is_whole: bool) -> N
         tile.step(a, PIXELS, step, place, step_bytes, is_whole=is_whole)
         if is_whole:
             a.add("r0", "r0", step_bytes)
-            tile.finish(a, PIXELS)
+            INT8.finish(a, PIXELS)
     if not is_whole:
         a.b(next_step, "ne")
         with a.scheduled():
-            tile.finish(a, PIXELS)
+            INT8.finish(a, PIXELS)
 
 
 def _store(a: Assembler, left: str) -> None:
@@ -161,7 +162,7 @@ def _store(a: Assembler, left: str) -> None:
 
 def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
     """Store a tile that is clamped, or has fewer than three pixels, or one channel."""
-    tile.clamp(a, PIXELS)
+    INT8.clamp(a, PIXELS)
     with a.scheduled():
         a.load(r10=_Slots.output, r11=_Slots.output_pitch)
         a.load(r3=_Slots.left, r2=_Slots.channels_left)

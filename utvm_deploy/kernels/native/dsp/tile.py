@@ -4,9 +4,10 @@ Six products and their operands (three words of pixels, a word of weights, two S
 instructions. A core that issues two at a time does them in six cycles. A tile of 4 x 2 would need
 one register more than there are.
 
-``patches_code.py`` and ``columns_code.py`` build their routines from these blocks. r0 points at the
-pixels of a tile and r1 at its weights. Loads run ahead by one word of weights and two of pixels, so
-they read past the end of both.
+``patches_code.py`` and ``columns_code.py`` build their routines from these blocks. Blocks that
+depend on the type of the values are in ``values.py``. r0 points at the pixels of a tile and r1 at
+its weights. Loads run ahead by one word of weights and two of pixels, so they read past the end
+of both.
 
 Layouts of the tables, for depth k = 4 q + 2 l + f (quad, lane, phase):
 
@@ -19,9 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, post, pre
@@ -60,9 +58,9 @@ class TileSlots(Frame):
     first_output: Slot  # of these two channels
     channels_left: Slot
     output_pitch: Slot  # bytes from pixel to pixel
-    low: Slot  # the lower limit in each of four bytes
+    low: Slot  # the lower limit, as often as a word holds an output
     high: Slot
-    clamps: Slot  # 0: the limits are those of int8
+    clamps: Slot  # 0: the limits are those of the type
     weights: Slot  # of these two channels
     special: Slot  # not 0: the tile is clamped, or is not stored whole
     weights_bytes: Slot  # of two channels
@@ -90,33 +88,8 @@ def tables(outputs: int, depth: int, groups: int = 1) -> tuple[Operand, Operand,
     )
 
 
-def pack(weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
-    """The tables of weights and scaling. Zeros fill up the outputs of each group to pairs.
-
-    ``weights`` are [outputs of all groups, products], filled up to the depth, and ``rows``
-    [numbers of a Scaling, outputs].
-    """
-    outputs, products = weights.shape
-    missing = -(outputs // groups) % CHANNELS
-    by_group = weights.reshape(groups, -1, products)
-    filled = np.pad(by_group, ((0, 0), (0, missing), (0, depth - products)))
-    # pair, channel, quad, lane, phase -> pair, quad, phase, lane, channel
-    split = filled.reshape(-1, CHANNELS, depth // 4, 2, 2).transpose(0, 2, 4, 3, 1)
-    scaling = np.pad(rows.reshape(len(rows), groups, -1), ((0, 0), (0, 0), (0, missing)))
-    by_pair = scaling.reshape(len(rows), -1, CHANNELS).swapaxes(0, 1)
-    slack = np.zeros(SLACK_BYTES, dtype=np.int8)
-    return np.concatenate([split.reshape(-1), slack]), by_pair.reshape(-1)
-
-
-def start(a: Assembler, pixels: int) -> None:
-    """Set the sums to the bias, and load the first weights."""
-    (low, high), *others = SUMS[:pixels]
-    a.ldr("r12", TileSlots.scaling)
-    a.ldrd(low, high, at("r12"))
-    a.ldr("r1", TileSlots.weights)
-    for pair in others:
-        a.mov(pair[0], low)
-        a.mov(pair[1], high)
+def load_weights(a: Assembler) -> None:
+    """Load the weights at r1 for the first phase."""
     _widen_weights(a, _WEIGHTS[0], at("r1"))
 
 
@@ -166,34 +139,14 @@ def step(
                 a.ldr(register, pre("r0", step_bytes) if is_first else at("r0", offset))
 
 
-def finish(a: Assembler, pixels: int) -> None:
-    """Requantize; then r10 is the output, r11 its pitch, and the flags say ``ne`` if special."""
-    sums = SUMS[:pixels]
-    a.ldr("r10", TileSlots.scaling)
-    for channel, (multiplier, offset) in enumerate((("r2", "r3"), ("lr", "r1"))):
-        for row, target in enumerate((multiplier, offset, "r12"), 1):
-            a.ldr(target, at("r10", 4 * (CHANNELS * row + channel)))
-        code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
-    for low, high in sums:
-        a.bfi(low, high, 8, 8)
-    a.load(r2=TileSlots.special, r10=TileSlots.output, r11=TileSlots.output_pitch)
-    a.cmp("r2", 0)
+def next_channels(a: Assembler, size: int) -> None:
+    """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any.
 
-
-def clamp(a: Assembler, pixels: int) -> None:
-    """Limit both channels of each pixel, if the limits are not those of int8."""
-    a.ldr("r2", TileSlots.clamps)
-    a.cmp("r2", 0)
-    with a.unless("eq"), a.scheduled():
-        a.load(r10=TileSlots.low, r11=TileSlots.high)
-        code.clamp(a, [low for low, _ in SUMS[:pixels]], "r10", "r11", "r12")
-
-
-def next_channels(a: Assembler) -> None:
-    """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any."""
+    ``size``: bytes of an output.
+    """
     a.load(r2=TileSlots.first_output, r3=TileSlots.scaling, r4=TileSlots.channels_left)
     a.load(r1=TileSlots.weights, r5=TileSlots.weights_bytes)
-    a.adds("r2", CHANNELS)
+    a.adds("r2", CHANNELS * size)
     a.adds("r3", 4 * _SCALING_WORDS)
     a.add("r1", "r1", "r5")
     a.store(r2=TileSlots.first_output, r3=TileSlots.scaling)
