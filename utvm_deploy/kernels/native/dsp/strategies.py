@@ -8,6 +8,7 @@ from utvm_deploy.kernels.contract.strategy import Strategy, candidates_of, of_po
 from utvm_deploy.kernels.native.dsp.convolution import build_convolution, convolution_choices
 from utvm_deploy.kernels.native.dsp.dense import build_dense, dense_choices
 from utvm_deploy.kernels.native.dsp.elementwise import build_elementwise, int16_multiply_call
+from utvm_deploy.kernels.native.dsp.int16x8 import build_int16_convolution, int16_choices
 from utvm_deploy.kernels.native.dsp.patches import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.pool import pool_call
@@ -24,5 +25,11 @@ DSP_STRATEGIES = (
     Strategy(("ADD", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"), build_elementwise),
     Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"), _pool),
     Strategy(("TRANSPOSE_CONV",), of_portable(dsp_transpose_conv_call)),
+    Strategy(
+        ("CONV_2D",),
+        build_int16_convolution,
+        candidates_of(FAMILY, build_int16_convolution, int16_choices),
+        dtype="int16",
+    ),
     Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),
 )

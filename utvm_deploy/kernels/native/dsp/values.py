@@ -98,7 +98,7 @@ class Values:
         tile.load_weights(a)
 
     def next_segment(self, a: Assembler, pixels: int, step: int, again: Label) -> None:
-        """Behind the inner loop, which is at ``again``: continue with what is left of the depth."""
+        """Behind the inner loop, which is at ``again``: continue with the rest of the depth."""
 
     def finish(self, a: Assembler, pixels: int) -> None:
         """Requantize; then r10 is the output, r11 its pitch, and the flags say ``ne`` if special.
