@@ -254,6 +254,29 @@ def _cropped(m: ModelWriter, rng: Rng, begin: list[int], size: list[int]) -> Non
     m.output(m.node("SLICE", [x, *_ints(m, begin, size)], size, ("SliceOptions", {})))
 
 
+def _equal_layers(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    weights, bias = int8(rng, 4, 3, 3, 2), int32(rng, 4)
+    pools = [m.max_pool(m.conv2d(x, weights, bias), 2) for _ in range(2)]
+    m.output(m.add(*pools, scale=0.1, zero_point=3))
+
+
+def _nearly_equal_layers(m: ModelWriter, rng: Rng) -> None:
+    """Other weights, another quantization, another stride; equal ones that are both outputs."""
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    weights, bias = int8(rng, 4, 3, 3, 2), int32(rng, 4)
+    one = m.conv2d(x, weights, bias, scale=0.1)
+    m.output(m.add(one, m.conv2d(x, weights[::-1].copy(), bias, scale=0.1)))
+    m.output(m.conv2d(x, weights, bias, scale=0.2), m.conv2d(x, weights, bias, stride=2))
+    m.output(m.max_pool(x, 2), m.max_pool(x, 2))
+
+
+def _equal_layer_is_output(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 6, 6, 2), 0.05, 9)
+    pools = [m.max_pool(x, 2) for _ in range(2)]
+    m.output(m.relu6(pools[0]), pools[1])
+
+
 CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
     "pad_conv": (_pad_conv, ["CONV_2D"]),
     "pad_conv_same": (_pad_conv_same, ["CONV_2D"]),
@@ -285,6 +308,12 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
         lambda m, rng: _cropped(m, rng, [0, 0, 0, 1], [1, 7, 7, 3]),
         ["CONV_2D", "SLICE"],
     ),
+    "equal_layers": (_equal_layers, ["CONV_2D", "MAX_POOL_2D", "ADD"]),
+    "nearly_equal_layers": (
+        _nearly_equal_layers,
+        ["CONV_2D", "CONV_2D", "ADD", "CONV_2D", "CONV_2D", "MAX_POOL_2D", "MAX_POOL_2D"],
+    ),
+    "equal_layer_is_output": (_equal_layer_is_output, ["MAX_POOL_2D", "RELU6"]),
     "conv_relu": (_conv_relu, ["CONV_2D"]),
     "relu_after_everything": (
         _relu_after_everything,

@@ -31,6 +31,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.check import check_graph, works_in_float
 from utvm_deploy.graph.constant_folding import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
+from utvm_deploy.graph.equal_operators import equal_operators
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.rewrite import (
     changed_operators,
@@ -155,6 +156,11 @@ def collapse_reshape(graph: Graph) -> Graph:
     return _bypassed(graph, bypasses)
 
 
+def share_equal(graph: Graph) -> Graph:
+    """Let the readers of an operator's output read that of an earlier, equal operator."""
+    return _bypassed(graph, list(equal_operators(graph)))
+
+
 def fuse_pad(graph: Graph) -> Graph:
     """Let a convolution pad by itself; PAD fills with the zero point, as a convolution does."""
     fused: dict[int, Operator] = {}
@@ -229,6 +235,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("cancel_quantize", cancel_quantize),
     ("rename_reshape", rename_reshape),
     ("collapse_reshape", collapse_reshape),
+    ("share_equal", share_equal),
     ("fold_dilation", fold_dilation),
     ("fuse_pad", fuse_pad),
     ("fuse_crop", fuse_crop),
