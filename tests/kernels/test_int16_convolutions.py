@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_harness import call_of, check
-from odd_shapes import compare_on
+from odd_shapes import compare_on, random_inputs
 from test_bounds import compare_behind_fence
+from test_overlap import calls_of, compiled, overlapped
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
@@ -145,6 +146,18 @@ def test_little_scratch_takes_the_routine_in_c(tmp_path: Path) -> None:
         wide = call_of(graph, operator, "cortex-m7")
         needed = sum(one.size_bytes for one in wide.kernel.scratch)
         assert lower(graph, operator, "cortex-m7", most_scratch=needed).family == "dsp"
+
+
+@pytest.mark.tools
+def test_outputs_lie_on_what_was_read(tmp_path: Path) -> None:
+    model = write_drawn(tmp_path / "model.tflite", 79, 8)
+    graph, images = load_model(tmp_path / "model.tflite"), random_inputs(model, 4)
+    found = list(calls_of(graph, "cortex-m7", np.random.default_rng(80)))
+    functions, library = compiled([call for _, call in found], "cortex-m7", tmp_path)
+    assert sum(
+        overlapped(graph, position, call, function, library, images[position])
+        for (position, call), function in zip(found, functions, strict=True)
+    )
 
 
 @pytest.mark.spread(2)

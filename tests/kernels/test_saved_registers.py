@@ -15,6 +15,7 @@ from odd_shapes import (
     write_products,
 )
 from test_fpu import write_float_layers
+from test_int16_convolutions import write_convolutions as write_int16_convolutions
 from test_int16_shapes import write_depthwise
 from test_int16_shapes import write_pools as write_int16_pools
 from test_products import write_int16x8, write_transposed
@@ -30,6 +31,7 @@ WRITERS = (
     write_depthwise,
     write_few,
     write_float_layers,
+    write_int16_convolutions,
     write_int16_pools,
     write_int16x8,
     write_pools,
