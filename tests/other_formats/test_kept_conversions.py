@@ -213,7 +213,7 @@ def test_convert_writes_the_model(
     "arguments,code,said",
     [
         (["{float}", "-o", "out.tflite"], 1, "is a float model; quantize it: utvm quantize"),
-        (["digits.tflite", "-o", "out.tflite"], 1, "is a .tflite file already"),
+        (["digits.tflite", "-o", "out.tflite"], 1, "float one, run utvm quantize digits.tflite"),
         (["model.relax", "-o", "out.tflite"], 1, "only .onnx and .pt2 files can"),
         (["absent.onnx", "-o", "out.tflite"], 1, "cannot read the model absent.onnx"),
         (["{model}", "-o", "out.onnx"], 2, "give a name that ends so"),

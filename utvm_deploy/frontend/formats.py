@@ -96,7 +96,10 @@ def quantized_tflite(path: Path) -> bytes:
     if ending not in QUANTIZED:
         kinds = " and ".join(QUANTIZED)
         if ending == ".tflite":
-            raise ModelError(f"{path} is a .tflite file already; only {kinds} files are converted")
+            raise ModelError(
+                f"{path} is a .tflite file already; only {kinds} files are converted; to quantize "
+                f"a float one, run {quantize_command(path)}"
+            )
         raise ModelError(f"{path} cannot become a .tflite file; only {kinds} files can")
     data = converted(path)
     if data is None or is_relax(data):

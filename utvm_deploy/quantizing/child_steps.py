@@ -40,7 +40,7 @@ from utvm_deploy.quantizing.child_files import (
     load_arrays,
     save_arrays,
 )
-from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quantizing.facts import PT2E_SAMPLES, Calibration, Range, Recipe
 from utvm_deploy.quantizing.samples import BATCH, Watch
 
 #: The formats of float models, and the child that quantizes each.
@@ -65,8 +65,6 @@ Inputs: TypeAlias = tuple[ModelInput, ...]
 
 #: The first samples, on which outputs are compared. The reference kernels are slow.
 COMPARED_SAMPLES = 32
-#: PT2E observes the samples for each scheme, so they are kept; at most this many.
-PT2E_SAMPLES = 512
 _START_TIMEOUT_S = 120.0
 # A sample, and a file, on a loaded machine.
 _SAMPLE_TIMEOUT_S = 10.0

@@ -25,6 +25,8 @@ AUTO = "auto"
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
+#: PT2E observes the samples for each scheme, so they are kept; at most this many.
+PT2E_SAMPLES = 512
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,13 @@ class Calibration:
     """
 
     form: str  # of the model: "tflite", "onnx" or "pt2"
-    model: bytes  # the file that was run; recipes and ranges name its tensors
+    model: bytes = field(repr=False)  # the file that was run; recipes and ranges name its tensors
     ranges: Mapping[str, Range]  # of each computed tensor; of .pt2, what the user declared
     operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
-    inputs: tuple[Array, ...]  # samples, one array per input; the first have outputs
-    outputs: tuple[Array, ...]  # what the float model makes of these, one array per output
+    # Samples, one array per input; the first have outputs.
+    inputs: tuple[Array, ...] = field(repr=False)
+    # What the float model makes of these, one array per output.
+    outputs: tuple[Array, ...] = field(repr=False)
     output_names: tuple[str, ...]
     samples: int
     warnings: tuple[str, ...] = ()
@@ -92,9 +96,9 @@ class OutputError:
 class QuantizedModel:
     """A quantized .tflite file, and what is known about it."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     scheme: str
-    calibration: Calibration
+    calibration: Calibration = field(repr=False)
     float_operators: tuple[FloatOperator, ...]
     rewritten: tuple[str, ...]  # kinds of operators that our own rewriting quantized
     outputs: tuple[OutputError, ...]

@@ -10,9 +10,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.quantizing.facts import PT2E_SAMPLES
 
-#: At most this many samples are taken.
-MOST_SAMPLES = 512
 _EMPTY = "the calibration data are empty; give at least one sample"
 
 
@@ -30,7 +29,7 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
 
 
 def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """The calibration data in groups of the example's size, at most ``MOST_SAMPLES``.
+    """The calibration data in groups of the example's size, at most ``PT2E_SAMPLES``.
 
     Raises ModelError for shapes that do not fit, and for numbers that are not finite.
     """
@@ -61,7 +60,7 @@ def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, .
         size = example[0].shape[0] if example[0].ndim else 1
         rows = group[0].shape[0]
         for start in range(0, rows - size + 1, size):
-            if count == MOST_SAMPLES:
+            if count == PT2E_SAMPLES:
                 return
             parts = tuple(part[start : start + size] for part in group)
             _check(parts, example, count)

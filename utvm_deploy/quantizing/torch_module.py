@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,17 @@ from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import load_torch, program_to_tflite
-from utvm_deploy.quantizing.facts import FEW_SAMPLES, INT8, FloatOperator, OutputError, Range
+from utvm_deploy.quantizing.facts import (
+    FEW_SAMPLES,
+    INT8,
+    PT2E_SAMPLES,
+    FloatOperator,
+    OutputError,
+    Range,
+)
 from utvm_deploy.quantizing.model_steps import float_operators
 from utvm_deploy.quantizing.sqnr import output_errors
-from utvm_deploy.quantizing.torch_calibration import MOST_SAMPLES, example_of, samples
+from utvm_deploy.quantizing.torch_calibration import example_of, samples
 from utvm_deploy.quantizing.torch_decompositions import decomposed
 from utvm_deploy.quantizing.torch_quantizer import pt2e_quantizer
 from utvm_deploy.relax.torch_evaluation import check_evaluation
@@ -31,8 +38,8 @@ from utvm_deploy.relax.torch_evaluation import check_evaluation
 class QuantizedModule:
     """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
 
-    data: bytes
-    program: Any  # torch.export.ExportedProgram
+    data: bytes = field(repr=False)
+    program: Any = field(repr=False)  # torch.export.ExportedProgram
     scheme: str
     samples: int
     float_operators: tuple[FloatOperator, ...]
@@ -58,7 +65,7 @@ def quantize_module(
     """
     torch = load_torch()
     if isinstance(data, Iterator):
-        data = list(islice(data, MOST_SAMPLES))
+        data = list(islice(data, PT2E_SAMPLES))
     # An exported graph has no modes, and refuses to be asked for one.
     was_training = module.training
     try:

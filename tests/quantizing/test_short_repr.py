@@ -1,0 +1,25 @@
+"""What a notebook shows of a quantized model is short: no bytes, no arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from utvm_deploy.quantizing.facts import Calibration, QuantizedModel
+from utvm_deploy.quantizing.torch_module import QuantizedModule
+
+BYTES = b"\x07" * 4096
+
+
+def test_a_quantized_model_shows_neither_bytes_nor_samples() -> None:
+    arrays = (np.zeros((4, 4), np.float32),)
+    calibration = Calibration("tflite", BYTES, {}, (), arrays, arrays, ("y",), 4)
+    model = QuantizedModel(BYTES, "int8", calibration, (), (), (), 4, 8192, ())
+    for shown in (repr(calibration), repr(model)):
+        assert "x07" not in shown and "array" not in shown and len(shown) < 300
+    assert "scheme='int8'" in repr(model) and "samples=4" in repr(calibration)
+
+
+def test_a_quantized_module_shows_neither_bytes_nor_its_program() -> None:
+    module = QuantizedModule(BYTES, "a long program", "int8", 40, (), (), ())
+    assert "x07" not in repr(module) and "program" not in repr(module)
+    assert "samples=40" in repr(module)
