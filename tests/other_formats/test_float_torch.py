@@ -88,3 +88,42 @@ def test_quantize_makes_a_tflite_file(
     (source,) = (graph.tensors[i] for i in graph.inputs)
     assert source.dtype == "int8" and source.quantization is not None
     assert source.quantization.scale == pytest.approx(16 / 255)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
+def test_other_floats_are_refused_by_each_verb(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dtype, path = getattr(torch, name), tmp_path / "other.pt2"
+    module = torch.nn.Linear(8, 4).to(dtype)
+    torch.export.save(torch.export.export(module, (torch.zeros(1, 8, dtype=dtype),)), path)
+    with pytest.raises(ModelError, match=rf"weight 'weight' is {name}, .*; call model\.float\(\)"):
+        torch_to_model(path)
+    if name != "float64":
+        return
+    data = tmp_path / "calib.npz"
+    np.savez(data, inputs=np.zeros((4, 8), np.float32))
+    assert main(["quantize", str(path), "--data", str(data), "-o", str(tmp_path / "o.tflite")]) == 1
+    assert "other.pt2: weight 'weight' is float64, and only" in capsys.readouterr().err
+
+
+def test_an_input_of_float64_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "input.pt2"
+    example = (torch.zeros(1, 8, dtype=torch.float64),)
+    torch.export.save(torch.export.export(torch.nn.ReLU(), example), path)
+    with pytest.raises(ModelError, match=r"input\.pt2: input 'input' is float64, and only float32"):
+        torch_to_model(path)
+
+
+def test_files_of_torch_save_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt2"
+    torch.save(network().state_dict(), path)
+    with pytest.raises(
+        ModelError, match=r"torch\.save wrote, and no program; .*torch\.export\.sav"
+    ):
+        torch_to_model(path)
+
+
+def test_a_shape_for_a_pt2_file_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(path), "--shape", "x=1,3,8,8"]) == 1
+    assert "network.pt2 has fixed shapes, so --shape does not apply" in capsys.readouterr().err

@@ -59,6 +59,9 @@ CONVERTERS: Mapping[str, Converter] = {
 #: The formats whose quantized models become .tflite files.
 QUANTIZED = (".onnx", ".pt2")
 
+#: The formats whose files may have symbolic shapes.
+SHAPED = (".onnx", ".relax")
+
 # PyTorch takes five seconds to load; a loaded machine may need many times that.
 _START_TIMEOUT_S = 120.0
 _SHAPES, _RESULT, _REFUSAL = "shapes.json", "model.tflite", "refusal.txt"
@@ -77,9 +80,14 @@ def converted(path: Path) -> bytes | None:
         if shapes_given():
             raise ModelError(
                 f"{path} has fixed shapes, so --shape does not apply; it is for "
-                f"{', '.join(CONVERTERS)}"
+                f"{' and '.join(SHAPED)} files"
             )
         return None
+    if shapes_given() and path.suffix.lower() not in SHAPED:
+        raise ModelError(
+            f"{path} has fixed shapes, so --shape does not apply; export the model with other "
+            f"shapes, or give a file that ends in {' or '.join(SHAPED)}"
+        )
     content = _content(path)
     found = _converted(path, content, conversion_key(path.name, content, shapes), shapes)
     if isinstance(found, ModelError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
+import re
+import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -60,6 +62,7 @@ def torch_to_model(path: Path) -> bytes:
     """
     program = loaded_program(path)
     try:
+        check_types(program)
         if not is_quantized(program):
             check_shapes(program)
             return relax_of_program(program).dumped()
@@ -71,11 +74,43 @@ def torch_to_model(path: Path) -> bytes:
 def loaded_program(path: Path) -> Any:
     """The ``ExportedProgram`` in a file; ModelError if ``torch`` is missing or cannot read it."""
     torch = load_torch(path)
+    if _is_pickled(path):
+        raise ModelError(
+            f"{path} holds weights or a module that torch.save wrote, and no program; write one: "
+            "torch.export.save(torch.export.export(model.eval(), (example,)), 'MODEL.pt2')"
+        )
     try:
         return torch.export.load(path)
     except Exception as exc:  # any exception of the many readers that it calls
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
+
+
+def _is_pickled(path: Path) -> bool:
+    """Whether a file is an archive of torch.save or TorchScript, whose data are pickled."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(re.fullmatch("[^/]+/data[.]pkl", name) for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
+        return False
+
+
+def check_types(program: Any) -> None:
+    """Raise ModelError for inputs and weights of floats other than float32."""
+    signature = program.graph_signature
+    weights = signature.inputs_to_parameters
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        is_weight = node.name in weights
+        dtype = str(getattr(node.meta.get("val"), "dtype", "")).removeprefix("torch.")
+        is_used = is_weight or node.name in signature.user_inputs
+        if is_used and "float" in dtype and dtype != "float32":
+            what = f"weight '{weights[node.name]}'" if is_weight else f"input '{node.name}'"
+            raise ModelError(
+                f"{what} is {dtype}, and only float32 is supported; call model.float() before the "
+                "export, and give it float32 examples"
+            )
 
 
 def check_shapes(program: Any) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.torch_export import (
     check_shapes,
+    check_types,
     is_quantized,
     load_torch,
     loaded_program,
@@ -48,8 +49,6 @@ from utvm_deploy.quantizing.torch_module import (
 )
 from utvm_deploy.relax.torch_evaluation import check_evaluation
 
-_HALVES = ("float16", "bfloat16")
-
 
 def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
     """Check the program, describe its inputs, and convert it to a float .tflite file."""
@@ -57,13 +56,11 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
     program = _program(folder, data)
     if is_quantized(program):
         raise ModelError("it is quantized already; give the float model that it was made of")
+    check_types(program)
     check_shapes(program)
     check_evaluation(program, is_quantized=True)
     check_weights(load_torch(), program.module(check_guards=False))
     inputs = _inputs(program)
-    for name, _, dtype in inputs:
-        if dtype in _HALVES:
-            raise ModelError(f"input '{name}' is half-float; convert the model to float32")
     (folder / PREPARED).write_bytes(data)
     (folder / FACTS).write_text(json.dumps({"inputs": inputs}), encoding="utf-8")
     if job["converted"]:
