@@ -247,7 +247,8 @@ def test_a_float_model_on_a_board_that_gives_infinities(
     np.savez(tmp_path / "d.npz", inputs=1e4 * RNG.normal(size=(5, 3)), targets=np.ones((5, 3)))
     found = evaluated(capsys, path, "--data", tmp_path / "d.npz", "--board", "host")
     assert found["task"] == "regression"
-    assert found["metrics"]["mae"] is None and not found["notes"]
+    assert found["metrics"]["mae"] is None
+    assert "NaN or infinity to 4 of 5 samples" in found["notes"][0]
     assert main(["eval", str(path), "--data", str(tmp_path / "d.npz")]) == 0
 
 
@@ -262,3 +263,16 @@ def test_data_of_another_scale_are_noticed(tmp_path: Path) -> None:
     found = utvm_deploy.evaluate(path, data)
     assert found.clipped > 0.9
     assert "were clipped; are the data scaled as the model was trained?" in found.notes[0]
+
+
+def test_answers_that_are_not_finite_are_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    m = FloatWriter()
+    m.output(m.node("EXP", [m.input((1, 2))], (1, 2)))
+    model, data = m.save(tmp_path / "exp.tflite"), tmp_path / "data.npz"
+    np.savez(data, inputs=np.array([[1e4, 0]], np.float32), labels=np.array([0]))
+    assert main(["eval", str(model), "--data", str(data)]) == 0
+    told = capsys.readouterr().out
+    assert "classification, 1 sample of data.npz" in told
+    assert "reference answers NaN or infinity to 1 of 1 samples; check" in told

@@ -183,3 +183,20 @@ def test_a_crash_of_a_library_is_a_sentence(path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ModelError, match="was ended by SIGABRT in the prepare step") as caught:
         utvm_deploy.quantize(path, SAMPLES)
     assert "WARNING" not in str(caught.value)
+
+
+def test_shapes_can_be_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    w, y = network(dimensions=("batch", 3, "rows", 8))
+    w.save(tmp_path / "free.onnx", y)
+    np.save("calib.npy", SAMPLES)
+    line = ["quantize", "free.onnx", "--data", "calib.npy", "-o", "out.tflite"]
+    assert main(line) == 1
+    assert "a shape that is not fixed; give it with --shape" in capsys.readouterr().err
+    assert main([*line, "--shape", "x=1,3,8,8"]) == 0
+    graph = load_model(tmp_path / "out.tflite")
+    assert graph.tensors[graph.inputs[0]].shape == (1, 3, 8, 8)
+    assert main(["quantize", "a.pt2", *line[2:], "--shape", "x=1,3,8,8"]) == 1
+    assert "a.pt2 has fixed shapes, so --shape does not apply" in capsys.readouterr().err

@@ -19,10 +19,7 @@ def report(found: Evaluation, out: Output) -> None:
     problem = found.problem
     where = "" if found.board is None else f" on {found.board}"
     windows = f" in {len(problem.item):,} windows" if problem.word != "samples" else ""
-    out.line(
-        f"{found.model}{where}: {problem.task}, {problem.items:,} {problem.word}{windows} "
-        f"{found.data}"
-    )
+    out.line(f"{found.model}{where}: {problem.task}, {_items(problem)}{windows} {found.data}")
     out.line(f"inputs: {found.inputs}")
     if problem.task == "anomaly":
         out.line("score: mean squared difference of input and output, in real numbers")
@@ -40,6 +37,10 @@ def report(found: Evaluation, out: Output) -> None:
         out.line(_change(change, problem))
     for note in found.notes:
         out.line(f"note: {note}")
+
+
+def _items(problem: Problem) -> str:
+    return f"1 {problem.word[:-1]}" if problem.items == 1 else f"{problem.items:,} {problem.word}"
 
 
 def _row(one: Judged, names: list[str]) -> list[object]:
@@ -86,8 +87,8 @@ def _change(change: Change, problem: Problem) -> str:
         return f"{between}: all values are equal"
     noise = f"; values differ by {change.largest_difference:.3g} at most ({change.sqnr_db:.1f} dB)"
     if problem.task != CLASSIFICATION:
-        return f"{between}: {change.changed:,} of {problem.items:,} {problem.word} differ{noise}"
-    said = f"{between}: {change.changed:,} of {problem.items:,} {problem.word} change class"
+        return f"{between}: {change.changed:,} of {_items(problem)} differ{noise}"
+    said = f"{between}: {change.changed:,} of {_items(problem)} change class"
     shown = [
         f"{item.position} ({_label(item.label, problem)}"
         f"{problem.class_name(int(item.before))} -> {problem.class_name(int(item.after))})"

@@ -21,6 +21,7 @@ from utvm_deploy.cli.precision_text import (
     report_layers,
     report_mixed,
 )
+from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.precision.facts import LayerSensitivity, Mixed
 from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, sensitivities
 from utvm_deploy.quantizing.facts import (
@@ -89,6 +90,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         help="exit with 1 if an operator stays float; the file is written all the same",
     )
     add_precision(parser)
+    add_shape(parser)
     parser.add_argument(
         "-o",
         "--output",

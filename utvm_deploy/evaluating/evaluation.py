@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,18 @@ def evaluated(
         clipped=clipped,
         judged=figures,
         changes=found,
-        notes=tuple(_notes(plan, found, clipped)),
+        notes=(*_notes(plan, found, clipped), *_not_finite(runs, plan.problem.word)),
     )
+
+
+def _not_finite(runs: Sequence[Run], word: str) -> Iterator[str]:
+    for run in runs:
+        bad = np.asarray(~np.isfinite(run.values.reshape(len(run.values), -1)).all(axis=1))
+        if bad.any():
+            yield (
+                f"{run.engine} answers NaN or infinity to {int(bad.sum()):,} of {len(bad):,} {word}"
+                "; check its weights and the scale of the data"
+            )
 
 
 def _notes(plan: Plan, found: tuple[Change, ...], clipped: float) -> Iterator[str]:

@@ -77,22 +77,23 @@ def converted(path: Path) -> bytes | None:
     """
     shapes = json.dumps(shapes_given())
     if path.suffix.lower() not in CONVERTERS:
-        if shapes_given():
-            raise ModelError(
-                f"{path} has fixed shapes, so --shape does not apply; it is for "
-                f"{' and '.join(SHAPED)} files"
-            )
+        check_shapes_apply(path)
         return None
-    if shapes_given() and path.suffix.lower() not in SHAPED:
-        raise ModelError(
-            f"{path} has fixed shapes, so --shape does not apply; export the model with other "
-            f"shapes, or give a file that ends in {' or '.join(SHAPED)}"
-        )
+    check_shapes_apply(path)
     content = _content(path)
     found = _converted(path, content, conversion_key(path.name, content, shapes), shapes)
     if isinstance(found, ModelError):
         raise type(found)(str(found))
     return found
+
+
+def check_shapes_apply(path: Path) -> None:
+    """Raise ModelError if the user gave shapes, and files of this format have fixed ones."""
+    if shapes_given() and path.suffix.lower() not in SHAPED:
+        raise ModelError(
+            f"{path} has fixed shapes, so --shape does not apply; it is for "
+            f"{' and '.join(SHAPED)} files"
+        )
 
 
 def quantized_tflite(path: Path) -> bytes:

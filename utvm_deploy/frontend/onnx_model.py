@@ -90,7 +90,7 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
     known = {tensor.name for tensor in proto.graph.initializer}
     inputs = {value.name: value for value in proto.graph.input if value.name not in known}
     notes = []
-    _give_shapes(inputs)
+    give_shapes(inputs)
     for name, value in inputs.items():
         dimensions = value.type.tensor_type.shape.dim
         if dimensions and _is_free(dimensions[0]):
@@ -138,8 +138,11 @@ def _check_scales(onnx: Any, proto: Any) -> None:
                 )
 
 
-def _give_shapes(inputs: Mapping[str, Any]) -> None:
-    """Give inputs the shapes that the user wants."""
+def give_shapes(inputs: Mapping[str, Any]) -> None:
+    """Give inputs of an ONNX graph, by name, the shapes that the user wants.
+
+    Raises ModelError for an unknown name, and for a shape that does not fit.
+    """
     for name, shape in shapes_given().items():
         if name not in inputs:
             raise ModelError(f"the model has no input '{name}'; its inputs: {', '.join(inputs)}")
@@ -173,7 +176,7 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     inputs = [value for value in graph.input if value.name not in known]
     if not inputs:
         raise ModelError("the model has no inputs")
-    _give_shapes({value.name: value for value in inputs})
+    give_shapes({value.name: value for value in inputs})
     for value in inputs:
         _fix_batch(value)
     try:

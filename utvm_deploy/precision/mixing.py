@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.precision.facts import (
@@ -144,7 +145,8 @@ def _inputs(calibration: Calibration) -> Mapping[str, tuple[str, ...]]:
     with TemporaryFolder("utvm-mix") as folder:
         path = folder / "prepared.tflite"
         path.write_bytes(calibration.model)
-        graph = load_model(path)
+        with given_shapes({}):  # the user's shapes are those of the float model
+            graph = load_model(path)
     names = [tensor.name for tensor in graph.tensors]
     return {
         names[one.outputs[0]]: tuple(names[i] for i in one.inputs if i is not None)

@@ -8,12 +8,14 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
+from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.precision.facts import LayerPrice, ModelPrice
 from utvm_deploy.profiling.layer_costs import profile
 
 
+@given_shapes({})  # the user's shapes are those of the float model
 def measure(data: bytes, board: Board, *, progress: Progress = no_progress) -> ModelPrice:
     """Compile a .tflite file for a board, run it there once, and take the ticks of each layer.
 

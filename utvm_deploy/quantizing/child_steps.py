@@ -28,6 +28,7 @@ from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import Dataset, ModelInput
+from utvm_deploy.frontend.given_shapes import shapes_given
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quantizing.child_files import (
     CONVERTED,
@@ -106,7 +107,8 @@ def prepare(
     """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / MODEL).write_bytes(data)
-        _run(form, "prepare", folder, {"converted": is_converted}, 0.0, progress)
+        job = {"converted": is_converted, "shapes": dict(shapes_given())}
+        _run(form, "prepare", folder, job, 0.0, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
         converted = (folder / CONVERTED).read_bytes() if is_converted else b""

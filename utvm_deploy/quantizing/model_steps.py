@@ -12,7 +12,8 @@ from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
-from utvm_deploy.frontend.formats import model_bytes
+from utvm_deploy.frontend.formats import check_shapes_apply, model_bytes
+from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
@@ -149,6 +150,7 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     form = path.suffix.lower().removeprefix(".")
     if form not in (TFLITE, ONNX, TORCH):
         raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
+    check_shapes_apply(path)
     check_installed(form)
     if is_converted:
         check_installed(TFLITE)
@@ -264,7 +266,8 @@ def float_operators(graph: Graph) -> Sequence[FloatOperator]:
 
 def _read_back(result: RecipeResult, name: str) -> Graph:
     """The graph of a file that was made; ModelError if it cannot be imported."""
-    with TemporaryFolder("utvm-quantized") as folder:
+    # The user's shapes are those of the float model.
+    with TemporaryFolder("utvm-quantized") as folder, given_shapes({}):
         path = folder / f"{name}.tflite"
         path.write_bytes(result.data)
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.quantizing import onnx_file, onnx_runtime
 from utvm_deploy.quantizing.child_files import (
@@ -37,8 +38,9 @@ from utvm_deploy.quantizing.tflite_fold import folded
 def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
     """Check and simplify the file, describe its inputs, and convert it to a float .tflite file."""
     data = (folder / MODEL).read_bytes()
-    facts = {"inputs": onnx_file.input_facts(onnx_file.checked_model(data))}
-    (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
+    with given_shapes({name: tuple(shape) for name, shape in job["shapes"].items()}):
+        facts = {"inputs": onnx_file.input_facts(onnx_file.checked_model(data))}
+        (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     if job["converted"]:
         path = folder / "float.onnx"

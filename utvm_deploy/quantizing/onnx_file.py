@@ -10,6 +10,7 @@ import onnx.numpy_helper
 import onnx.shape_inference
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.onnx_model import give_shapes
 from utvm_deploy.frontend.onnx_prepare import prepared
 from utvm_deploy.graph.names import short_name
 
@@ -28,6 +29,7 @@ def checked_model(data: bytes) -> Any:
         _check_weights(tensor)
     if not inputs_of(model):
         raise ModelError("the model has no inputs, or it is not an ONNX file")
+    give_shapes({value.name: value for value in inputs_of(model)})
     for value in inputs_of(model):
         if value.type.tensor_type.elem_type in _HALVES:
             raise ModelError(f"input '{value.name}' is half-float; convert the model to float32")
@@ -62,8 +64,8 @@ def _fix_batch(value: Any) -> None:
         dimensions[0].dim_value = 1
     if not all(one.HasField("dim_value") and one.dim_value > 0 for one in dimensions):
         raise ModelError(
-            f"input '{value.name}' has a shape that is not fixed; export the model with fixed "
-            "shapes"
+            f"input '{value.name}' has a shape that is not fixed; give it with --shape, such as "
+            f"--shape {value.name}=1,64"
         )
 
 
