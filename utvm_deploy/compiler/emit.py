@@ -133,6 +133,7 @@ def _buffer(program: Program, number: int) -> Buffer:
         size_bytes=tensor.size_bytes,
         source=tensor.source,
         first=_first(tensor),
+        channels=tensor.channels,
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
 
@@ -27,6 +30,14 @@ class Buffer:
     source: int | None
     # Of a state that holds others before the first run than its zero point: bytes, hexadecimal.
     first: str = ""
+    # Which channels of the file's tensor these are, if a pass dropped others.
+    channels: tuple[int, ...] | None = None
+
+    def of_file(self, array: Array) -> Array:
+        """What there is here of the file's tensor: the channels that no pass dropped."""
+        if self.channels is None or array.shape[-1:] == self.shape[-1:]:
+            return array
+        return np.ascontiguousarray(array[..., list(self.channels)])
 
 
 def first_bytes(state: Buffer) -> bytes:

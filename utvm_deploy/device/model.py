@@ -293,7 +293,7 @@ class DeviceModel:
             missing = [b.name for b in layer.outputs if b.source not in reference]
             if missing:
                 raise ModelError(f"{what}: the model file has no tensor for {missing[0]}")
-            arrays = [reference[b.source] for b in layer.outputs if b.source is not None]
+            arrays = [b.of_file(reference[b.source]) for b in layer.outputs if b.source is not None]
         else:
             arrays = [given] if isinstance(given, np.ndarray) else list(given)
         if len(arrays) != len(layer.outputs):

@@ -55,6 +55,8 @@ class Tensor:
     source: int | None = None
     # What a state that runs find holds before the first one; None is its zero point.
     first: Array | None = None
+    # Which channels of the file's tensor these are, if a pass dropped others.
+    channels: tuple[int, ...] | None = None
 
     @property
     def size_bytes(self) -> int:

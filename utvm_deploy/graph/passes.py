@@ -30,6 +30,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.check import check_graph, works_in_float
 from utvm_deploy.graph.constant_folding import evaluate, fill_of, moves_nothing
+from utvm_deploy.graph.dead_channels import drop_dead_channels
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.equal_operators import equal_operators
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
@@ -240,6 +241,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_pad", fuse_pad),
     ("fuse_crop", fuse_crop),
     ("fuse_relu", fuse_relu),
+    ("drop_dead_channels", drop_dead_channels),
 )
 
 

@@ -77,7 +77,7 @@ def _of_bounded(
         layer = compiled.layers[index]
         for buffer, array in zip(layer.outputs, arrays, strict=True):
             assert buffer.source is not None
-            expected = reference[buffer.source]
+            expected = buffer.of_file(reference[buffer.source])
             mismatch = first_difference(0, buffer.name, array, expected, bounds[index])
             if mismatch is not None:
                 wrong.append(WrongLayer(layer, mismatch))
@@ -91,7 +91,9 @@ def _first_wrong(runs: list[LayerRun], reference: Mapping[int, Array]) -> WrongL
             # Tensors that a pass made have no counterpart; a wrong one shows in the next layer.
             if buffer.source is None or run.is_replaced:
                 continue
-            mismatch = first_difference(0, buffer.name, array, reference[buffer.source])
+            mismatch = first_difference(
+                0, buffer.name, array, buffer.of_file(reference[buffer.source])
+            )
             if mismatch is not None:
                 return WrongLayer(run.layer, mismatch)
     return None

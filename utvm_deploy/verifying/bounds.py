@@ -96,7 +96,7 @@ def corrected_run(
     }
     sums, fetched = model.run_corrected(inputs, inexact, tensors)
     right = all(
-        checksum == checksum_of(tensors[buffer.source])
+        checksum == checksum_of(buffer.of_file(tensors[buffer.source]))
         for layer, ours in zip(model.compiled.layers, sums, strict=True)
         for buffer, checksum in zip(layer.outputs, ours, strict=True)
         if layer.index not in inexact and buffer.source is not None

@@ -181,7 +181,7 @@ def _check_layers(
         return _check_bounded(model, tensors, sample, inputs, state, bounds)
     checksums = model.run_checked(inputs)
     equal = all(
-        checksum == checksum_of(tensors[buffer.source])
+        checksum == checksum_of(buffer.of_file(tensors[buffer.source]))
         for layer, sums in zip(model.compiled.layers, checksums, strict=True)
         for buffer, checksum in zip(layer.outputs, sums, strict=True)
         if buffer.source is not None
@@ -194,7 +194,9 @@ def _check_layers(
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:
                 continue
-            mismatch = first_difference(sample, buffer.name, array, tensors[buffer.source])
+            mismatch = first_difference(
+                sample, buffer.name, array, buffer.of_file(tensors[buffer.source])
+            )
             if mismatch is not None:
                 wrong.setdefault(run.layer.index, mismatch)
     return wrong
@@ -222,7 +224,7 @@ def _check_bounded(
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:
                 continue
-            expected = tensors[buffer.source]
+            expected = buffer.of_file(tensors[buffer.source])
             bound = bounds[run.layer.index]
             mismatch = first_difference(sample, buffer.name, array, expected, bound)
             if mismatch is not None:
@@ -242,7 +244,7 @@ def _outside(
     for index, arrays in made.items():
         for buffer, array in zip(compiled.layers[index].outputs, arrays, strict=True):
             assert buffer.source is not None
-            expected = tensors[buffer.source]
+            expected = buffer.of_file(tensors[buffer.source])
             mismatch = first_difference(sample, buffer.name, array, expected, bounds[index])
             if mismatch is not None:
                 wrong.setdefault(index, mismatch)

@@ -13,8 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.rounding import (
+    high_product as high_product,
+)
+from utvm_deploy.graph.rounding import (
+    quantize_multiplier as quantize_multiplier,
+)
+from utvm_deploy.graph.rounding import (
+    requantized as requantized,
+)
+from utvm_deploy.graph.rounding import (
+    rounded_shift as rounded_shift,
+)
+from utvm_deploy.graph.rounding import (
+    wrap_int32 as wrap_int32,
+)
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 
 INT8_MIN = -128
@@ -30,57 +44,10 @@ def header() -> str:
     return kernels.joinpath("utvm_kernels.h").read_text(encoding="ascii")
 
 
-def quantize_multiplier(scale: float) -> tuple[int, int]:
-    """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
-
-    The multiplier is from 2**30 to 2**31 - 1, or zero. A positive shift means a left shift.
-
-    Raises CompileError if the scale is not finite.
-    """
-    if scale == 0.0:
-        return 0, 0
-    if not math.isfinite(scale):
-        raise CompileError(
-            f"an operator's scales make the factor {scale}, beyond float32; convert the model again"
-        )
-    fraction, shift = math.frexp(scale)
-    # frexp's fraction has 53 bits, so the sum below is exact, and floor rounds half up. The
-    # reference rounds half away from zero. No scale is negative, so both give the same.
-    multiplier = math.floor(fraction * 2.0**31 + 0.5)
-    if multiplier == 1 << 31:
-        multiplier //= 2
-        shift += 1
-    if shift < -31:
-        return 0, 0
-    return multiplier, shift
-
-
 def quantize_multipliers(scales: Iterable[float]) -> tuple[Array, Array]:
     """The multipliers and shifts of several scales, as int32 tables."""
     multipliers, shifts = zip(*map(quantize_multiplier, scales), strict=True)
     return np.array(multipliers, dtype=np.int32), np.array(shifts, dtype=np.int32)
-
-
-def requantized(value: int, multiplier: int, shift: int) -> int:
-    """The result of ``utvm_requantize``, for tables that the host computes."""
-    product = high_product(wrap_int32(value << max(shift, 0)), multiplier)
-    return rounded_shift(product, max(-shift, 0))
-
-
-def high_product(left: int, right: int) -> int:
-    """left * right / 2**31, rounded half up. No caller has (-2**31)**2, which would saturate."""
-    return (left * right + (1 << 30)) >> 31
-
-
-def rounded_shift(value: int, bits: int) -> int:
-    """value / 2**bits, rounded half away from zero."""
-    magnitude = (abs(value) + (1 << bits >> 1)) >> bits
-    return magnitude if value >= 0 else -magnitude
-
-
-def wrap_int32(value: int) -> int:
-    """``value`` modulo 2**32, as a signed 32-bit number."""
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 class ExactMultiplier(NamedTuple):

@@ -1,0 +1,238 @@
+"""Removes channels that need not be computed: constant ones, and those that nothing reads.
+
+A channel goes from all tensors that must agree on it (a depthwise layer's input and output, a
+pool's) at once. What a constant channel adds to a sum goes into the bias of the layer that reads
+it. At an edge, the zero point stands for the channel: so a padded layer loses only a channel that
+is its zero point. The same holds for a layer without a bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utvm_deploy.graph.attributes import Convolution, FullyConnected, Pool
+from utvm_deploy.graph.intervals import (
+    Interval,
+    bias_of,
+    constant_weights,
+    intervals,
+    is_padded,
+)
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.rewrite import compacted, consumers, producers
+
+#: Kernels compute this many channels at once, so a layer keeps a multiple of it.
+_TOGETHER = 4
+
+_Flags = NDArray[np.bool_]
+
+
+def drop_dead_channels(graph: Graph) -> Graph:
+    """Drop int8 channels without which every other byte stays the same.
+
+    ``Tensor.channels`` of the others says which channels of the file's tensor these are.
+    """
+    known = intervals(graph)
+    dead = _dead(graph, known)
+    if not dead:
+        return graph
+    return _without(graph, known, dead)
+
+
+def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
+    """Tensor -> which of its channels go, for each that loses any."""
+    made, read = producers(graph), consumers(graph)
+    kept = {*graph.inputs, *graph.outputs, *(number for pair in graph.states for number in pair)}
+    can = {
+        number: _unread(graph, [graph.operators[p] for p in read.get(number, ())], number, found)
+        for number, found in known.items()
+        if number not in kept and number in made
+    }
+    tied = [
+        (operator.inputs[0], operator.outputs[0])
+        for operator in graph.operators
+        if _ties(graph, operator) and operator.inputs[0] is not None
+    ]
+    free = {
+        operator.outputs[0]
+        for operator in graph.operators
+        if operator.kind == "CONV_2D" and _is_plain(graph, operator)
+    }
+    tied_outputs = {output for _, output in tied}
+    for number in list(can):
+        if number not in free and number not in tied_outputs:
+            del can[number]
+    # What must agree goes only where each tensor may lose it: shrink until nothing changes.
+    changed = True
+    while changed:
+        changed = False
+        for source, output in tied:
+            one, other = can.get(source), can.get(output)
+            both = one & other if one is not None and other is not None else None
+            for number, flags in ((source, one), (output, other)):
+                if flags is None:
+                    continue
+                less = np.zeros_like(flags) if both is None else both
+                if not np.array_equal(less, flags):
+                    can[number], changed = less, True
+    rounded = {number: _rounded(flags) for number, flags in can.items()}
+    return {number: flags for number, flags in rounded.items() if flags.any()}
+
+
+def _rounded(flags: _Flags) -> _Flags:
+    """The flags without the first ones, so that a multiple of ``_TOGETHER`` channels is left."""
+    left = len(flags) - int(flags.sum())
+    wanted = max(-(-left // _TOGETHER), 1) * _TOGETHER
+    rounded: _Flags = flags.copy()
+    rounded[np.flatnonzero(flags)[: wanted - left]] = False
+    return rounded
+
+
+def _unread(graph: Graph, readers: list[Operator], number: int, found: Interval) -> _Flags:
+    """Which channels of a tensor all its readers can do without."""
+    flags = np.ones(len(found.low), np.bool_)
+    for operator in readers:
+        if operator.inputs.count(number) != 1 or operator.inputs[0] != number:
+            return np.zeros_like(flags)
+        if _ties(graph, operator):
+            continue
+        flags &= _folds(graph, operator, found)
+    return flags
+
+
+def _folds(graph: Graph, operator: Operator, found: Interval) -> _Flags:
+    """Which channels of its input a layer of products can do without."""
+    none = np.zeros(len(found.low), np.bool_)
+    if operator.kind not in ("CONV_2D", "FULLY_CONNECTED") or not _is_plain(graph, operator):
+        return none
+    weights = constant_weights(graph, operator)
+    assert weights is not None and weights.data is not None
+    if weights.shape[-1] != len(none):
+        return none
+    constant = found.constant
+    if is_padded(operator) or len(operator.inputs) < 3 or operator.inputs[2] is None:
+        # Nothing may be added: at an edge, or without a bias that could take it.
+        constant = constant & (found.low == _zero_point(graph, operator))
+    unused: _Flags = (weights.data.reshape(-1, len(none)) == 0).all(axis=0)
+    folds: _Flags = constant | unused
+    return folds
+
+
+def _is_plain(graph: Graph, operator: Operator) -> bool:
+    """Whether a layer multiplies int8 by constant symmetric weights, and has a bias of int32."""
+    number = operator.inputs[0]
+    image = None if number is None else graph.tensors[number]
+    return (
+        isinstance(operator.attributes, Convolution | FullyConnected)
+        and image is not None
+        and image.dtype == "int8"
+        and graph.tensors[operator.outputs[0]].dtype == "int8"
+        and constant_weights(graph, operator) is not None
+        and bias_of(graph, operator) is not None
+    )
+
+
+def _ties(graph: Graph, operator: Operator) -> bool:
+    """Whether each channel of the output is made of the same channel of the input alone."""
+    attributes = operator.attributes
+    if operator.kind == "DEPTHWISE_CONV_2D":
+        assert isinstance(attributes, Convolution)
+        return attributes.depth_multiplier == 1 and _is_plain(graph, operator)
+    if isinstance(attributes, Pool):
+        return operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
+    if operator.kind != "RESHAPE" or operator.inputs[0] is None:
+        return False
+    one, other = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    return bool(one.shape and other.shape) and one.shape[-1] == other.shape[-1]
+
+
+def _zero_point(graph: Graph, operator: Operator) -> int:
+    assert operator.inputs[0] is not None
+    quantization = graph.tensors[operator.inputs[0]].quantization
+    assert quantization is not None
+    return quantization.zero_point
+
+
+def _without(graph: Graph, known: dict[int, Interval], dead: dict[int, _Flags]) -> Graph:
+    tensors = [
+        _activation(tensor, ~dead[number]) if number in dead else tensor
+        for number, tensor in enumerate(graph.tensors)
+    ]
+    operators = []
+    for operator in graph.operators:
+        source, output = operator.inputs[0], operator.outputs[0]
+        if isinstance(operator.attributes, Convolution | FullyConnected) and (
+            source in dead or output in dead
+        ):
+            operator = _sliced(graph, operator, known, dead, tensors)
+        operators.append(operator)
+    return compacted(graph.replaced(tensors=tuple(tensors), operators=tuple(operators)))
+
+
+def _activation(tensor: Tensor, live: _Flags) -> Tensor:
+    channels = np.arange(len(live)) if tensor.channels is None else np.array(tensor.channels)
+    left = tuple(int(channel) for channel in channels[live])
+    return replace(tensor, shape=(*tensor.shape[:-1], len(left)), channels=left)
+
+
+def _sliced(
+    graph: Graph,
+    operator: Operator,
+    known: dict[int, Interval],
+    dead: dict[int, _Flags],
+    tensors: list[Tensor],
+) -> Operator:
+    """The layer with the weights and biases that it still needs, which ``tensors`` gets."""
+    source, output, number = operator.inputs[0], operator.outputs[0], operator.inputs[1]
+    weights = constant_weights(graph, operator)
+    assert source is not None and number is not None
+    assert weights is not None and weights.data is not None
+    data, bias = weights.data, bias_of(graph, operator)
+    is_depthwise = operator.kind == "DEPTHWISE_CONV_2D"
+    axis = 3 if is_depthwise else 0
+    outputs = data.shape[axis]
+    sums = np.zeros(outputs, np.int64) + (0 if bias is None else bias)
+    if source in dead and not is_depthwise:
+        gone = dead[source]
+        # A channel whose weights are all 0 adds 0, for any interval.
+        by_channel = data.astype(np.int64).reshape(outputs, -1, len(gone)).sum(axis=1)
+        values = (known[source].low - _zero_point(graph, operator))[gone]
+        sums = sums + by_channel[:, gone] @ values
+        data = data[..., ~gone]
+    if output in dead:
+        live = ~dead[output]
+        data, sums = np.compress(live, data, axis=axis), sums[live]
+    else:
+        live = np.ones(outputs, np.bool_)
+    inputs = list(operator.inputs)
+    inputs[1] = _added(tensors, _constant(weights, np.ascontiguousarray(data), live))
+    old = inputs[2] if len(inputs) > 2 else None
+    if old is not None:
+        # The reference's 32 bits wrap, too.
+        wrapped = sums.astype(np.uint32).view(np.int32)
+        inputs[2] = _added(tensors, _constant(graph.tensors[old], wrapped, live))
+    return replace(operator, inputs=tuple(inputs))
+
+
+def _constant(tensor: Tensor, data: Array, live: _Flags) -> Tensor:
+    """A constant with other data; scales by channel stay those of the channels that are left."""
+    quantization = tensor.quantization
+    if quantization is not None and len(quantization.scales) == len(live) > 1:
+        scales = np.array(quantization.scales)[live]
+        zero_points = np.array(quantization.zero_points)
+        points = zero_points[live] if len(zero_points) == len(live) else zero_points
+        quantization = replace(
+            quantization,
+            scales=tuple(float(scale) for scale in scales),
+            zero_points=tuple(int(point) for point in points),
+        )
+    data.flags.writeable = False
+    return replace(tensor, data=data, shape=data.shape, quantization=quantization, source=None)
+
+
+def _added(tensors: list[Tensor], tensor: Tensor) -> int:
+    tensors.append(tensor)
+    return len(tensors) - 1

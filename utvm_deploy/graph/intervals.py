@@ -1,0 +1,176 @@
+"""Which values each channel of an int8 tensor can have, for any input of the model.
+
+Weights, biases, multipliers and clamps alone say it. All arithmetic is exact: integers of 64 bits
+hold every sum, and where the reference's 32 bits could wrap, a channel may have any value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utvm_deploy.graph.attribute_values import Clamp
+from utvm_deploy.graph.attributes import Convolution, Pool, Relu
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.rounding import quantize_multiplier, requantized
+
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The least and the largest value of each channel: int64 arrays along the last dimension."""
+
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Which channels have one value only."""
+        equal: NDArray[np.bool_] = self.low == self.high
+        return equal
+
+
+def intervals(graph: Graph) -> dict[int, Interval]:
+    """Tensor -> its interval, for each activation of int8 that has channels."""
+    found: dict[int, Interval] = {}
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.dtype == "int8" and tensor.data is None and tensor.shape:
+            found[number] = _any_value(tensor.shape[-1])
+    for operator in graph.operators:
+        output, source = operator.outputs[0], operator.inputs[0]
+        if output not in found or source not in found:
+            continue
+        result = _result(graph, operator, found[source])
+        if result is not None:
+            found[output] = result
+    return found
+
+
+def is_padded(operator: Operator) -> bool:
+    """Whether a convolution computes at its edges with less than the whole window."""
+    return isinstance(operator.attributes, Convolution) and any(operator.attributes.padding)
+
+
+def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | None:
+    """The interval of an operator's output; None if nothing is known about it."""
+    attributes = operator.attributes
+    if isinstance(attributes, Convolution):
+        return _convolution(graph, operator, attributes, source)
+    if isinstance(attributes, Pool) and operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
+        # Rounded means lie between the least and the largest value, too.
+        return _clamped(source, attributes.clamp)
+    if isinstance(attributes, Relu):
+        one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
+        same = one.quantization == other.quantization
+        return _clamped(source, attributes.clamp) if same else None
+    if operator.kind == "RESHAPE":
+        one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
+        return source if other.shape and one.shape[-1] == other.shape[-1] else None
+    return None
+
+
+def _convolution(
+    graph: Graph, operator: Operator, attributes: Convolution, source: Interval
+) -> Interval | None:
+    weights = constant_weights(graph, operator)
+    image, result = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
+    if weights is None or image.quantization is None or result.quantization is None:
+        return None
+    bias = bias_of(graph, operator)
+    if bias is None:
+        return None
+    zero_point = image.quantization.zero_point
+    low, high = source.low - zero_point, source.high - zero_point
+    if is_padded(operator):  # an edge counts as the zero point
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
+    data = weights.data
+    assert data is not None
+    values = data.astype(np.int64)
+    if operator.kind == "DEPTHWISE_CONV_2D":
+        repeat = attributes.depth_multiplier
+        low, high = np.repeat(low, repeat), np.repeat(high, repeat)
+        axes: tuple[int, ...] = (0, 1, 2)
+    else:
+        axes = (1, 2, 3)
+        if values.shape[3] != len(low):  # of groups
+            return None
+    at_low, at_high = values * low, values * high
+    least = np.minimum(at_low, at_high).sum(axis=axes) + bias
+    most = np.maximum(at_low, at_high).sum(axis=axes) + bias
+    return _requantized(least, most, _scales(image, weights, result), result, attributes.clamp)
+
+
+def _requantized(
+    least: NDArray[np.int64],
+    most: NDArray[np.int64],
+    scales: list[float],
+    result: Tensor,
+    clamp: Clamp,
+) -> Interval:
+    """The outputs for sums from ``least`` to ``most``: requantizing never turns an order round."""
+    assert result.quantization is not None
+    outputs = len(least)
+    low, high = np.full(outputs, clamp[0], np.int64), np.full(outputs, clamp[1], np.int64)
+    pairs = [quantize_multiplier(scale) for scale in scales]
+    pairs = pairs * outputs if len(pairs) == 1 else pairs
+    for channel, (multiplier, shift) in enumerate(pairs):
+        ends = int(least[channel]), int(most[channel])
+        shifted = [end << max(shift, 0) for end in ends]
+        if shifted[0] < _INT32.min or shifted[1] > _INT32.max:
+            continue
+        first, last = (
+            min(
+                max(requantized(end, multiplier, shift) + result.quantization.zero_point, clamp[0]),
+                clamp[1],
+            )
+            for end in ends
+        )
+        low[channel], high[channel] = first, last
+    return Interval(low, high)
+
+
+def _scales(image: Tensor, weights: Tensor, result: Tensor) -> list[float]:
+    """The factor of each channel, or one for all, as the reference computes it."""
+    assert image.quantization and weights.quantization and result.quantization
+    one, other = image.quantization.scale, result.quantization.scale
+    return [one * scale / other for scale in weights.quantization.scales]
+
+
+def constant_weights(graph: Graph, operator: Operator) -> Tensor | None:
+    """The int8 weights of an operator if they are constant and symmetric, else None."""
+    number = operator.inputs[1]
+    weights = None if number is None else graph.tensors[number]
+    if weights is None or weights.data is None or weights.dtype != "int8":
+        return None
+    if weights.quantization is None or any(weights.quantization.zero_points):
+        return None
+    return weights
+
+
+def bias_of(graph: Graph, operator: Operator) -> NDArray[np.int64] | int | None:
+    """The bias in 64 bits, 0 without one; None if it is not a constant of int32."""
+    number = operator.inputs[2] if len(operator.inputs) > 2 else None
+    if number is None:
+        return 0
+    bias = graph.tensors[number]
+    if bias.data is None or bias.dtype != "int32":
+        return None
+    wide: NDArray[np.int64] = bias.data.astype(np.int64).reshape(-1)
+    return wide
+
+
+def _first(operator: Operator) -> int:
+    number = operator.inputs[0]
+    assert number is not None
+    return number
+
+
+def _clamped(source: Interval, clamp: Clamp) -> Interval:
+    return Interval(np.clip(source.low, *clamp), np.clip(source.high, *clamp))
+
+
+def _any_value(channels: int) -> Interval:
+    return Interval(np.full(channels, -128, np.int64), np.full(channels, 127, np.int64))
