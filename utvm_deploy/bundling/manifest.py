@@ -123,7 +123,7 @@ def _check_facts(manifest: dict[str, Any]) -> None:
 
 
 def _buffer_of(entry: dict[str, Any]) -> Buffer:
-    facts = {**entry, "size_bytes": entry["bytes"], "source": None, "first": ""}
+    facts = {**entry, "size_bytes": entry["bytes"], "source": None, "first": "", "channels": None}
     del facts["bytes"]
     return from_json(Buffer, facts)
 

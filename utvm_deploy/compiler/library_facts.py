@@ -104,6 +104,11 @@ def _check_buffer(what: str, buffer: Buffer, arena_bytes: int) -> None:
         _within(f"zero point of the {what}", buffer.zero_point, 2**31 - 1, least=-(2**31))
     if buffer.source is not None:
         _within(f"source of the {what}", buffer.source, MAX_BYTES)
+    if buffer.channels is not None:
+        if (len(buffer.channels),) != buffer.shape[-1:]:
+            raise ValueError(f"{what} has {len(buffer.channels)} channels, which its shape has not")
+        for channel in buffer.channels:
+            _within(f"a channel of the {what}", channel, MAX_BYTES)
     if buffer.first and len(bytes.fromhex(buffer.first)) != buffer.size_bytes:
         raise ValueError(f"first of the {what} has not {buffer.size_bytes} bytes")
 
