@@ -21,7 +21,8 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.qdq import Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once
-from utvm_deploy.frontend.torch_statements import STATEMENTS, Call, Tensors, aten_name
+from utvm_deploy.frontend.torch_calls import Call, Tensors, aten_name
+from utvm_deploy.frontend.torch_statements import STATEMENTS
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.from_torch import relax_of_program
 from utvm_deploy.relax.torch_evaluation import check_evaluation

@@ -3,91 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.qdq import Array, Attribute, Node
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """An ATen call: its arguments by their schema's names, tensors among them as names."""
-
-    node: Any
-    index: int
-    arguments: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Its own name, and that of what it makes."""
-        return str(self.node.name)
-
-    def __getitem__(self, key: str) -> Any:
-        """An argument; None if it is not given."""
-        return self.arguments.get(key)
-
-    def integers(self, key: str, count: int, default: int) -> tuple[int, ...]:
-        """An argument of ``count`` numbers, or of one for all."""
-        value = self.arguments.get(key)
-        if value is None or (isinstance(value, Sequence) and not value):
-            value = default
-        values = [value] if isinstance(value, int) else list(value)
-        return tuple(int(v) for v in (values * count if len(values) == 1 else values))
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What a call is in ONNX's terms."""
-
-    kind: str
-    inputs: tuple[str, ...]
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
-
-
-class Tensors:
-    """What is known of a program's tensors so far."""
-
-    def __init__(self) -> None:
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.constants: dict[str, Array] = {}
-
-    def constant(self, data: Any, dtype: Any, name: str) -> str:
-        """A new constant's name."""
-        unused = f"{name}_{len(self.constants)}"
-        self.constants[unused] = np.asarray(data, dtype)
-        return unused
-
-    def operand(self, value: Any, name: str) -> str:
-        """The name of a tensor, or of a constant made of a number."""
-        if isinstance(value, str):
-            return value
-        return self.constant(value, np.float32, name)
-
-    def rank(self, name: str) -> int:
-        """How many dimensions a tensor has."""
-        return len(self.shape(name))
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an activation or a constant."""
-        if name in self.constants:
-            return tuple(self.constants[name].shape)
-        if name not in self.shapes:
-            raise ModelError(f"'{name}' has no fixed shape; export without dynamic shapes")
-        return self.shapes[name]
-
-
-Statement: TypeAlias = Callable[[Tensors, Call], Stated]
-
-
-def aten_name(target: Any) -> str:
-    """``aten.relu_.default`` -> ``relu``: in a program nothing is done in place."""
-    parts = str(target).split(".")
-    name = parts[1] if len(parts) > 1 else parts[0]
-    return name.rstrip("_") if parts[0] == "aten" else name
+from utvm_deploy.frontend.qdq import Attribute, Node
+from utvm_deploy.frontend.torch_calls import Call, Stated, Statement, Tensors, aten_name
+from utvm_deploy.frontend.torch_moving import MOVING
 
 
 def _quantizer(tensors: Tensors, call: Call) -> Stated:
@@ -298,19 +221,6 @@ def _masked_fill(tensors: Tensors, call: Call) -> Stated:
     return Stated("Where", (str(call["mask"]), fill, str(call["self"])))
 
 
-def _embedding(tensors: Tensors, call: Call) -> Stated:
-    return Stated("Gather", (str(call["weight"]), str(call["indices"])), {"axis": 0})
-
-
-def _index_select(tensors: Tensors, call: Call) -> Stated:
-    return Stated("Gather", (str(call["self"]), str(call["index"])), {"axis": int(call["dim"])})
-
-
-def _select(tensors: Tensors, call: Call) -> Stated:
-    index = tensors.constant(int(call["index"]), np.int64, f"{call.name}_index")
-    return Stated("Gather", (str(call["self"]), index), {"axis": int(call["dim"])})
-
-
 def _place(kind: str) -> Statement:
     def state(tensors: Tensors, call: Call) -> Stated:
         if call["dim"] is None:
@@ -319,11 +229,6 @@ def _place(kind: str) -> Statement:
         return Stated(kind, (str(call["self"]),), attributes)
 
     return state
-
-
-def _repeat(tensors: Tensors, call: Call) -> Stated:
-    kind = "Expand" if "expand" in aten_name(call.node.target) else "Tile"
-    return Stated(kind, (str(call["self"]),))
 
 
 def _running_sum(tensors: Tensors, call: Call) -> Stated:
@@ -364,61 +269,6 @@ def _reduction(kind: str) -> Statement:
     return state
 
 
-def _view(tensors: Tensors, call: Call) -> Stated:
-    return Stated("Reshape", (str(call["self"]),))
-
-
-def _permute(tensors: Tensors, call: Call) -> Stated:
-    rank = tensors.rank(str(call["self"]))
-    return Stated(
-        "Transpose", (str(call["self"]),), {"perm": tuple(d % rank for d in call["dims"])}
-    )
-
-
-def _transpose(tensors: Tensors, call: Call) -> Stated:
-    order = list(range(tensors.rank(str(call["self"]))))
-    first, second = (call["dim0"], call["dim1"]) if "dim0" in call.arguments else (0, -1)
-    order[first], order[second] = order[second], order[first]
-    return Stated("Transpose", (str(call["self"]),), {"perm": tuple(order)})
-
-
-def _concatenation(tensors: Tensors, call: Call) -> Stated:
-    return Stated("Concat", tuple(map(str, call["tensors"])), {"axis": int(call["dim"] or 0)})
-
-
-def _slice(tensors: Tensors, call: Call) -> Stated:
-    axis = int(call["dim"] or 0)
-    size = tensors.shape(str(call["self"]))[axis]
-    end = size if call["end"] is None else min(int(call["end"]), size)
-    attributes: dict[str, Attribute] = {
-        "starts": (int(call["start"] or 0),),
-        "ends": (end,),
-        "axes": (axis,),
-        "steps": (int(call["step"] or 1),),
-    }
-    return Stated("Slice", (str(call["self"]),), attributes)
-
-
-def _split(tensors: Tensors, call: Call) -> Stated:
-    return Stated("Split", (str(call["self"]),), {"axis": int(call["dim"] or 0)})
-
-
-def _pad(tensors: Tensors, call: Call) -> Stated:
-    rank = tensors.rank(str(call["self"]))
-    pairs = [(0, 0)] * rank
-    flat = [int(v) for v in call["pad"]]
-    for place in range(len(flat) // 2):
-        pairs[rank - 1 - place] = flat[2 * place], flat[2 * place + 1]
-    pads = (*(before for before, _ in pairs), *(behind for _, behind in pairs))
-    mode = "constant" if call["mode"] in (None, "constant") else str(call["mode"])
-    attributes: dict[str, Attribute] = {
-        "pads": pads,
-        "mode": mode,
-        "value": float(call["value"] or 0),
-    }
-    return Stated("Pad", (str(call["self"]),), attributes)
-
-
 def _upsample(mode: str) -> Statement:
     def state(tensors: Tensors, call: Call) -> Stated:
         how = "asymmetric" if mode == "nearest" else "half_pixel"
@@ -444,6 +294,7 @@ def _prelu(tensors: Tensors, call: Call) -> Stated:
 
 
 STATEMENTS: Mapping[str, Statement] = {
+    **MOVING,
     **dict.fromkeys(
         (
             "quantize_per_tensor",
@@ -458,21 +309,14 @@ STATEMENTS: Mapping[str, Statement] = {
     ),
     **dict.fromkeys(("matmul", "mm", "bmm"), _matmul),
     **dict.fromkeys(
-        ("view", "reshape", "flatten", "squeeze", "unsqueeze", "_unsafe_view", "unflatten"), _view
-    ),
-    **dict.fromkeys(
         ("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout"), _unary("Identity")
     ),
     **dict.fromkeys(("softmax", "_softmax"), _unary("Softmax", axis="dim")),
     **dict.fromkeys(("log_softmax", "_log_softmax"), _unary("LogSoftmax", axis="dim")),
-    **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
-    **dict.fromkeys(("constant_pad_nd", "pad"), _pad),
-    **dict.fromkeys(("transpose", "t"), _transpose),
     **dict.fromkeys(("elu", "selu", "celu"), _elu),
     **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), _layer_norm),
     **dict.fromkeys(("group_norm", "native_group_norm"), _group_norm),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _batch_norm),
-    **dict.fromkeys(("expand", "repeat", "expand_copy"), _repeat),
     **dict.fromkeys(("to", "_to_copy"), _cast),
     "abs": _unary("Abs"),
     "amin": _reduction("ReduceMin"),
@@ -484,7 +328,6 @@ STATEMENTS: Mapping[str, Statement] = {
     "cos": _unary("Cos"),
     "cumsum": _running_sum,
     "div": _division,
-    "embedding": _embedding,
     "eq": _binary("Equal"),
     "exp": _unary("Exp"),
     "floor": _unary("Floor"),
@@ -492,7 +335,6 @@ STATEMENTS: Mapping[str, Statement] = {
     "gelu": _gelu,
     "gt": _binary("Greater"),
     "hardsigmoid": _hard_sigmoid,
-    "index_select": _index_select,
     "instance_norm": _instance_norm,
     "le": _binary("LessOrEqual"),
     "log": _unary("Log"),
@@ -507,7 +349,6 @@ STATEMENTS: Mapping[str, Statement] = {
     "prod": _reduction("ReduceProd"),
     "reciprocal": _unary("Reciprocal"),
     "rsqrt": _unary("Rsqrt"),
-    "select": _select,
     "silu": _unary("Silu"),
     "sin": _unary("Sin"),
     "softplus": _softplus,
@@ -518,7 +359,6 @@ STATEMENTS: Mapping[str, Statement] = {
     "addmm": _addmm,
     "amax": _reduction("ReduceMax"),
     "avg_pool2d": _pool("AveragePool"),
-    "cat": _concatenation,
     "clamp": _clamp("min", "max"),
     "hardswish": _unary("HardSwish"),
     "hardtanh": _clamp("min_val", "max_val"),
@@ -531,12 +371,10 @@ STATEMENTS: Mapping[str, Statement] = {
     "minimum": _binary("Min"),
     "mul": _binary("Mul"),
     "neg": _unary("Neg"),
-    "permute": _permute,
     "prelu": _prelu,
     "relu": _unary("Relu"),
     "relu6": _relu6,
     "sigmoid": _unary("Sigmoid"),
-    "slice": _slice,
     "sub": _binary("Sub"),
     "sum": _reduction("ReduceSum"),
     "tanh": _unary("Tanh"),

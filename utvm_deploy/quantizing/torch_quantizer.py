@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError
-from utvm_deploy.frontend.torch_statements import aten_name
+from utvm_deploy.frontend.torch_calls import aten_name
 from utvm_deploy.quantizing.facts import INT8, SCHEMES
 from utvm_deploy.quantizing.torch_decompositions import decomposed
 

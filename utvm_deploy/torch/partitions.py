@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from utvm_deploy.frontend.torch_calls import aten_name
 from utvm_deploy.frontend.torch_export import FILLED
-from utvm_deploy.frontend.torch_statements import STATEMENTS, aten_name
+from utvm_deploy.frontend.torch_statements import STATEMENTS
 from utvm_deploy.quantizing.facts import FLOAT
 from utvm_deploy.relax.from_torch import importable_names
 
