@@ -236,6 +236,21 @@ def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 
+def compare_method(rig: tuple[Fence, Device], path: Path, model: ModelWriter, method: str) -> None:
+    """Compare every candidate with this method; each operator must have one."""
+    graph = load_model(path)
+    core = rig[1].board.cpu.kernel_core
+    jobs = [
+        (operator, candidate)
+        for operator in graph.operators
+        for candidate in dsp_candidates(graph, operator, core)
+        if candidate.choice("method") == method
+    ]
+    found = {graph.operators.index(operator) for operator, _ in jobs}
+    assert found == set(range(len(graph.operators)))
+    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+
+
 @pytest.mark.emulator
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
 def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
@@ -262,16 +277,7 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
         options = {"dilation": dilation, "padding": padding, "activation": "RELU6"}
         model.output(model.conv2d(x, weights, bias, scale=scale, **options))
     path = model.save(tmp_path / "model.tflite")
-    graph = load_model(path)
-    core = rig[1].board.cpu.kernel_core
-    jobs = [
-        (operator, candidate)
-        for operator in graph.operators
-        for candidate in dsp_candidates(graph, operator, core)
-        if candidate.choice("method") == "columns"
-    ]
-    assert {graph.operators.index(operator) for operator, _ in jobs} == set(range(9))
-    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+    compare_method(rig, path, model, "columns")
 
 
 @pytest.mark.emulator
@@ -279,16 +285,7 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
 def test_winograd(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     model = write_winograd(path)
-    graph = load_model(path)
-    core = rig[1].board.cpu.kernel_core
-    jobs = [
-        (operator, candidate)
-        for operator in graph.operators
-        for candidate in dsp_candidates(graph, operator, core)
-        if candidate.choice("method") == "winograd"
-    ]
-    assert {graph.operators.index(operator) for operator, _ in jobs} == set(range(8))
-    assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
+    compare_method(rig, path, model, "winograd")
 
 
 @pytest.mark.emulator
