@@ -118,6 +118,8 @@ def test_the_archive_is_right_before_it_is_changed(tmp_path: Path) -> None:
         (("inputs", 0, "size_bytes"), 1, "input has 1 bytes"),
         (("inputs", 0, "scale"), float("nan"), "input has the scale nan"),
         (("inputs", 0, "first"), "zz", "non-hexadecimal"),
+        (("inputs", 0, "channels"), [0, 1], "input has 2 channels, which its shape has not"),
+        (("inputs", 0, "channels"), [-1], "a channel of the input is -1"),
         (("inputs", 0, "name"), "\u001b[2J", "input has the text '\\x1b[2J'"),
         (("layers", 0, "kernel"), "a; b", "kernel of layer 0 is 'a; b'"),
         (("layers", 0, "name"), "\u001b[2J", "layer 0 has the text '\\x1b[2J'"),
