@@ -16,7 +16,7 @@ from utvm_deploy.compiler.library_format import SECTION_VERSION, read_library, w
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
 
 BUFFER = Buffer("in;put", "int8", (1, 4), 0.1, -3, 0, 4, None)
-OUTPUT = Buffer("output", "float32", (2,), None, None, 16, 8, 7)
+OUTPUT = Buffer("output", "float32", (2,), None, None, 16, 8, 7, channels=(1, 3))
 LAYER = Layer(0, "ADD", "output", "tiny_add", "generic C", (0, 1), (OUTPUT,), 4, 0, 8, "generic")
 COMPILED = CompiledModel(
     name="tiny",

@@ -43,7 +43,8 @@ def _decode(hint: Any, value: Any, name: str) -> Any:
     if isinstance(hint, UnionType):
         if value is None:
             return None
-        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+        (inner,) = (kind for kind in get_args(hint) if kind is not type(None))
+        return _decode(inner, value, name)
     if is_dataclass(hint):
         return from_json(hint, value)  # type: ignore[arg-type]
     # JSON writes 1.0 as 1.0, but other tools may not.
