@@ -133,8 +133,8 @@ class KernelCosts:
 
     def _passes_cycles(self, step: Step, size: int, base: int) -> float:
         """What smaller scratch adds to a layer's cycles."""
-        attributes = step.operator.inputs
-        number = attributes[1] if len(attributes) > 1 else None
+        inputs = step.operator.inputs
+        number = inputs[1] if len(inputs) > 1 else None
         weights = None if number is None else self._graph.tensors[number].data
         channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
         if weights is None or not step.call.macs or not channels:
