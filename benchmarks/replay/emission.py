@@ -88,13 +88,17 @@ def board_of(core: str) -> Any:
 
 
 def graphs_of(models: Sequence[Path]) -> list[Any]:
-    """The models and the zoo, simplified."""
+    """The models, with the channels that are dead and without them, and the zoo, simplified."""
     from zoo import zoo
 
     from utvm_deploy.frontend.tflite import load_model
-    from utvm_deploy.graph.passes import simplify
+    from utvm_deploy.graph.dead_channels import drop_dead_channels
+    from utvm_deploy.graph.passes import PASSES, simplify
 
-    return [*(simplify(load_model(path)) for path in models), *zoo()]
+    whole = tuple(entry for entry in PASSES if entry[1] is not drop_dead_channels)
+    loaded = [load_model(path) for path in models]
+    # Records ship for the layers of the files, too: other models have them with all channels.
+    return [*(simplify(graph, passes) for graph in loaded for passes in (PASSES, whole)), *zoo()]
 
 
 @cache

@@ -245,12 +245,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 
 
-def simplify(graph: Graph) -> Graph:
+def simplify(graph: Graph, passes: Sequence[tuple[str, Pass]] = PASSES) -> Graph:
     """Run every pass until none changes the graph any more; all output bytes stay the same."""
     changed = True
     while changed:
         changed = False
-        for name, run in PASSES:
+        for name, run in passes:
             simpler, before = run(graph), graph
             while simpler is not graph:
                 graph, simpler = simpler, run(simpler)

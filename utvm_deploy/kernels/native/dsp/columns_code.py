@@ -46,8 +46,8 @@ _WIDEN_PARAMETERS = """
 int16_t *to, const int8_t *from, int32_t pixels, int32_t quads, int32_t from_step,
 int32_t to_step
 """
-_COPY_PARAMETERS = _WIDEN_PARAMETERS.replace("int8_t *from", "int16_t *from").replace(
-    "quads", "words"
+_COPY_PARAMETERS = replaced(
+    _WIDEN_PARAMETERS, ("int8_t *from", "int16_t *from", 1), ("quads", "words", 1)
 )
 
 
@@ -95,7 +95,7 @@ def step_of(depth: int, *, is_compact: bool = False, is_whole: bool = True) -> i
 @lru_cache(maxsize=32)
 def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
-    parameters = _PARAMETERS.replace("int8_t *output", f"{form.values.dtype}_t *output")
+    parameters = replaced(_PARAMETERS, ("int8_t *output", f"{form.values.dtype}_t *output", 1))
     portable = form.values.portable("utvm_columns")
     if form.is_slice:
         parameters += _OUTPUT_PITCH
