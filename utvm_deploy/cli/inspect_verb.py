@@ -116,7 +116,10 @@ def _found(
 
 def _quantizable(path: Path, graph: Graph) -> Quantizable | None:
     """What `utvm quantize` would do; None if it does not take the file, or is not needed."""
-    return None if path.suffix.lower() == ".relax" else quantizable(graph, kinds_in(path))
+    ending = path.suffix.lower()
+    if ending == ".relax":
+        return None
+    return quantizable(graph, kinds_in(path), "torch" if ending == ".pt2" else "onnx")
 
 
 def _supported(form: str, out: Output) -> int:

@@ -33,6 +33,7 @@ from utvm_deploy.frontend.kept_conversions import (
 )
 from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
+from utvm_deploy.frontend.other_files import other_framework
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
@@ -103,6 +104,7 @@ def quantized_tflite(path: Path) -> bytes:
     """
     ending = path.suffix.lower()
     if ending not in QUANTIZED:
+        check_known(path)
         kinds = " and ".join(QUANTIZED)
         if ending == ".tflite":
             raise ModelError(
@@ -117,7 +119,7 @@ def quantized_tflite(path: Path) -> bytes:
 
 
 def kinds_in(path: Path) -> tuple[str, ...]:
-    """The kinds of operators that a float ONNX file has; empty for all other files."""
+    """The kinds of operators in a float .onnx or .pt2 file; empty for all other files."""
     data = converted(path)
     return loaded(data).kinds if data is not None and is_relax(data) else ()
 
@@ -169,6 +171,7 @@ def _convert(path: Path, shapes: str) -> bytes | ModelError:
 def model_bytes(path: Path) -> bytes:
     """A model file's bytes; ModelError where it cannot be read, or is too large."""
     try:
+        check_known(path)
         check_regular(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
@@ -179,6 +182,18 @@ def model_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as exc:
         raise unreadable(path, exc) from exc
+
+
+def check_known(path: Path) -> None:
+    """Raise ModelError for a file or folder of another framework, with the way to a model.
+
+    A file with an ending in CONVERTERS is left to the reader of that format.
+    """
+    if path.suffix.lower() in CONVERTERS and path.is_file():
+        return
+    what = other_framework(path)
+    if what is not None:
+        raise ModelError(f"{path} {what}")
 
 
 def unreadable(path: Path, error: OSError) -> ModelError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -80,6 +81,33 @@ class Tensors:
 
 
 Statement: TypeAlias = Callable[[Tensors, Call], Stated]
+
+
+#: Calls that check a tensor while the program is exported; they compute nothing.
+ASSERTIONS = frozenset(("_assert_tensor_metadata",))
+
+
+def operator_kinds(program: Any) -> tuple[str, ...]:
+    """The operators of a float ``ExportedProgram``, by ATen's names and in their order.
+
+    Two names depend on an argument: x / y is "reciprocal" if y is computed, and
+    x ** 2 is "square".
+    """
+    inputs = set(program.graph_signature.user_inputs)
+    kinds = []
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        kind = aten_name(node.target)
+        other: Any = node.args[1] if len(node.args) > 1 else None
+        is_computed = hasattr(other, "op") and (other.op == "call_function" or other.name in inputs)
+        if kind == "div" and is_computed:
+            kind = "reciprocal"
+        elif kind == "pow" and other == 2:
+            kind = "square"
+        if kind not in ASSERTIONS:
+            kinds.append(kind)
+    return tuple(kinds)
 
 
 def aten_name(target: Any) -> str:

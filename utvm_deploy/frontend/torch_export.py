@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-import re
-import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,17 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.other_files import is_pickled, other_framework
 from utvm_deploy.frontend.qdq import Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once
-from utvm_deploy.frontend.torch_calls import Call, Tensors, aten_name
+from utvm_deploy.frontend.torch_calls import (
+    ASSERTIONS,
+    Call,
+    Tensors,
+    aten_name,
+    operator_kinds,
+)
 from utvm_deploy.frontend.torch_statements import STATEMENTS
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.from_torch import relax_of_program
@@ -66,7 +72,9 @@ def torch_to_model(path: Path) -> bytes:
         check_types(program)
         if not is_quantized(program):
             check_shapes(program)
-            return relax_of_program(program).dumped()
+            # The import changes the program.
+            kinds = operator_kinds(program)
+            return replace(relax_of_program(program), kinds=kinds).dumped()
         return program_to_tflite(program, path.stem, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
@@ -75,25 +83,13 @@ def torch_to_model(path: Path) -> bytes:
 def loaded_program(path: Path) -> Any:
     """The ``ExportedProgram`` in a file; ModelError if ``torch`` is missing or cannot read it."""
     torch = load_torch(path)
-    if _is_pickled(path):
-        raise ModelError(
-            f"{path} holds weights or a module that torch.save wrote, and no program; write one: "
-            "torch.export.save(torch.export.export(model.eval(), (example,)), 'MODEL.pt2')"
-        )
+    if is_pickled(path):
+        raise ModelError(f"{path} {other_framework(path)}")
     try:
         return torch.export.load(path)
     except Exception as exc:  # any exception of the many readers that it calls
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
-
-
-def _is_pickled(path: Path) -> bool:
-    """Whether a file is an archive of torch.save or TorchScript, whose data are pickled."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(re.fullmatch("[^/]+/data[.]pkl", name) for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile, NotImplementedError):
-        return False
 
 
 def check_types(program: Any) -> None:
@@ -157,7 +153,7 @@ def decomposed(torch: Any, program: Any) -> Any:
     decompositions do that, except for attention and variance.
     """
     calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    known = {*STATEMENTS, *FILLED}
+    known = {*STATEMENTS, *FILLED, *ASSERTIONS}
     if all(target is operator.getitem or aten_name(target) in known for target in calls):
         return program
     table = torch.export.default_decompositions()
@@ -237,7 +233,7 @@ class _Reader:
             if node.op == "placeholder" and node.name in inputs:
                 types[node.name] = str(node.meta["val"].dtype).removeprefix("torch.")
             elif node.op == "call_function":
-                if self._is_filled(node):
+                if aten_name(node.target) in ASSERTIONS or self._is_filled(node):
                     continue
                 try:
                     self._call(node, index)

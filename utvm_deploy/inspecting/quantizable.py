@@ -9,6 +9,7 @@ from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.quantizing.tflite_rules import quantized_types
+from utvm_deploy.quantizing.torch_types import torch_types
 
 #: Element types of the activations that models are quantized to.
 _TYPES = ("int8", "int16")
@@ -29,10 +30,11 @@ class Quantizable:
     float_int16: tuple[str, ...]
 
 
-def quantizable(graph: Graph, kinds: Sequence[str] = ()) -> Quantizable | None:
+def quantizable(graph: Graph, kinds: Sequence[str] = (), form: str = "onnx") -> Quantizable | None:
     """The answer for a float model; None for one with quantized tensors, or without floats.
 
-    ``kinds`` are the operators of the ONNX file that the model came from, if it came from one.
+    ``kinds`` are the operators of the file that the model came from, if it is of the format "onnx"
+    or "torch".
     """
     if any(tensor.quantization is not None for tensor in graph.tensors):
         return None
@@ -40,7 +42,7 @@ def quantizable(graph: Graph, kinds: Sequence[str] = ()) -> Quantizable | None:
     if not floats:
         return None
     if kinds:
-        return _counted(kinds, onnx_types)
+        return _counted(kinds, torch_types if form == "torch" else onnx_types)
     # Only a division by a constant becomes an operator on integers.
     by_computed = any(
         one.kind == "DIV" and graph.tensors[one.inputs[1] or 0].data is None

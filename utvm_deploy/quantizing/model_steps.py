@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
-from utvm_deploy.frontend.formats import check_shapes_apply, model_bytes
+from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
@@ -149,6 +149,7 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     """
     form = path.suffix.lower().removeprefix(".")
     if form not in (TFLITE, ONNX, TORCH):
+        check_known(path)
         raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
     check_shapes_apply(path)
     check_installed(form)

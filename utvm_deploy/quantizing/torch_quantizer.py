@@ -55,6 +55,9 @@ _COMPUTING = frozenset(
     )
 )
 
+#: Every operator that is annotated, by ATen's name.
+ANNOTATED = _MOVING | _UNIFORM | _SPLITTING | _COMPUTING
+
 #: Functions whose kernels have a fixed scale, and what it is in int8; in int16 it is 2**-15.
 _FIXED_INT8: Mapping[str, tuple[float, int]] = {
     **dict.fromkeys(("sigmoid", "softmax", "_softmax"), (1 / 256, -128)),
