@@ -215,7 +215,7 @@ def quantize(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     clipping: str = "min-max",
-    max_loss: float = 0.5,
+    max_loss: float | None = None,
     board: Board | str | None = None,
     ram_budget: int | None = None,
     flash_budget: int | None = None,
@@ -232,8 +232,8 @@ def quantize(
     "percentile", "mse" or "auto". Raises ModelError and DataError.
 
     The scheme "mixed" gives each layer one of both schemes. It loses at most
-    ``max_loss``: percentage points of accuracy if the data have labels, else dB of SQNR below the
-    int16x8 model. On ``board`` it takes at most ``ram_budget`` and ``flash_budget`` (bytes) and
+    ``max_loss`` (0.5): percentage points of accuracy if the data have labels, else dB of SQNR below
+    the int16x8 model. On ``board`` it takes at most ``ram_budget`` and ``flash_budget`` (bytes) and
     ``cycle_budget``. Raises UtvmError if even the int8 model takes more.
 
     For a PyTorch module, ``data`` may also be a tensor, a list of inputs or a ``DataLoader``, and
@@ -242,9 +242,21 @@ def quantize(
     """
     from pathlib import Path
 
+    from utvm_deploy.base.errors import UsageError
     from utvm_deploy.quantizing.model_steps import quantize_model
-    from utvm_deploy.torch.in_memory import is_module
+    from utvm_deploy.torch.in_memory import is_module, is_program
 
+    chosen_by = {
+        "max_loss": max_loss,
+        "ram_budget": ram_budget,
+        "flash_budget": flash_budget,
+        "cycle_budget": cycle_budget,
+    }
+    for option, value in chosen_by.items():
+        if value is not None and scheme != "mixed":
+            raise UsageError(f"{option} goes with scheme='mixed', and the scheme is {scheme!r}")
+    if is_program(model):
+        raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
     if is_module(model) and (scheme == "mixed" or clipping != "min-max"):
         from utvm_deploy.quantizing.torch_files import file_of_module
 
@@ -265,19 +277,25 @@ def quantize(
     if is_module(model):
         from utvm_deploy.quantizing.torch_module import quantize_module
 
-        return quantize_module(model, data, scheme=scheme, example_inputs=example_inputs)
-
+        return quantize_module(
+            model, data, scheme=scheme, input_range=input_range, example_inputs=example_inputs
+        )
+    if not isinstance(model, str | Path):
+        raise UsageError(
+            f"an object of type {type(model).__name__} cannot be quantized; give the path of a "
+            "float model, or an nn.Module"
+        )
     path = Path(model)
     ends: Any = {"float_ends": float_ends, "input_range": input_range}
     if scheme == "mixed":
         from utvm_deploy.boards.board import load_board
         from utvm_deploy.precision.facts import Budgets
-        from utvm_deploy.precision.steps import quantize_mixed
+        from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed
 
         return quantize_mixed(
             path,
             data,
-            max_loss=max_loss,
+            max_loss=DEFAULT_MAX_LOSS if max_loss is None else max_loss,
             board=load_board(board) if isinstance(board, str) else board,
             budgets=Budgets(ram_budget, flash_budget, cycle_budget),
             **ends,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import sys
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.device import Device, DeviceModel
+from utvm_deploy.frontend.torch_modules import quiet_torch
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.torch import explain
 
@@ -153,9 +155,15 @@ def test_what_data_may_be() -> None:
     whole = torch.stack([Pairs()[i][0] for i in range(40)])
     made = [
         utvm_deploy.quantize(layer, data)
-        for data in (loader, whole, whole.numpy(), iter(whole.split(8)))
+        for data in (
+            loader,
+            whole,
+            whole.numpy(),
+            whole.numpy().astype(float),
+            iter(whole.split(8)),
+        )
     ]
-    assert [one.samples for one in made] == [40] * 4
+    assert [one.samples for one in made] == [40] * 5
     assert len({one.data for one in made}) == 1
     assert not made[0].warnings and not made[0].float_operators
     assert layer.training, "it was in training before"
@@ -167,6 +175,13 @@ def nan_weights() -> Any:
     with torch.no_grad():
         layer.weight[0, 0] = math.nan
     return layer
+
+
+class Branch(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Its results depend on a branch that values decide."""
+
+    def forward(self, x: Any) -> Any:
+        return x if x.sum() > 0 else -x
 
 
 REFUSALS = {
@@ -188,7 +203,22 @@ REFUSALS = {
         lambda: [torch.zeros(2, 4)],
         "1 tensors for 2 inputs",
     ),
-    "export": (lambda: torch.nn.Linear(4, 2), lambda: torch.zeros(3, 9), "cannot export"),
+    "width": (
+        lambda: torch.nn.Linear(4, 2),
+        lambda: torch.zeros(3, 9),
+        r"cannot be called with float32 \(1, 9\): .*; give inputs of the shapes and types",
+    ),
+    "branch": (Branch, lambda: torch.ones(40, 4), "depends on the values of a tensor, as in"),
+    "double": (
+        lambda: torch.nn.Linear(4, 2).double(),
+        lambda: torch.zeros(3, 4).double(),
+        r"'weight' is float64; call module.float\(\)",
+    ),
+    "half": (
+        lambda: torch.nn.Linear(4, 2).bfloat16(),
+        lambda: torch.zeros(3, 4),
+        r"'weight' is bfloat16; call module.float\(\)",
+    ),
 }
 
 
@@ -198,6 +228,55 @@ def test_bad_data_and_modules_get_a_sentence(kind: str) -> None:
     make, data, told = REFUSALS[kind]
     with pytest.raises(ModelError, match=told):
         utvm_deploy.quantize(make(), data())
+
+
+def test_pytorch_logs_nothing_about_a_module_that_is_refused(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ModelError, match="cannot be called with float32"):
+        utvm_deploy.quantize(torch.nn.Linear(4, 2), torch.zeros(3, 9))
+    with pytest.raises(ModelError, match="cannot be called with float32"):
+        utvm_deploy.compile(torch.nn.Linear(4, 2), "host", inputs=(torch.zeros(1, 9),))
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+def test_loggers_print_again_after_pytorch_was_called(caplog: pytest.LogCaptureFixture) -> None:
+    with quiet_torch():
+        logging.getLogger("torchao").warning("held back")
+    logging.getLogger("torchao").warning("printed")
+    assert [one.message for one in caplog.records] == ["printed"]
+
+
+OPTIONS = {
+    "number": (lambda: 7, {}, "of type int cannot be quantized"),
+    "weights": (lambda: torch.nn.Linear(4, 2).state_dict(), {}, "of type OrderedDict cannot be"),
+    "program": (
+        lambda: torch.export.export(torch.nn.Linear(4, 2), (torch.zeros(1, 4),)),
+        {},
+        r"give program.module\(\)",
+    ),
+    "loss": (lambda: torch.nn.Linear(4, 2), {"max_loss": 1.0}, "max_loss goes with scheme='mixed'"),
+    "range": (lambda: torch.nn.Linear(4, 2), {"input_range": (1, 0)}, "1, 0 is not a range"),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_what_quantize_cannot_take_gets_a_sentence(kind: str) -> None:
+    make, more, told = OPTIONS[kind]
+    with pytest.raises(UsageError, match=told):
+        utvm_deploy.quantize(make(), torch.zeros(40, 4), **more)
+
+
+def test_samples_that_say_little_are_told(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(4, 2)
+    made = utvm_deploy.quantize(layer, torch.ones(40, 4))
+    assert "all samples are equal" in made.warnings[0]
+    assert "is 1 everywhere in all samples" in made.warnings[1]
+    made = utvm_deploy.quantize(layer, torch.rand(40, 4), input_range=(0.0, 0.25))
+    assert "outside the declared range 0 to 0.25" in made.warnings[0]
+    with pytest.raises(UsageError, match=r"does not end in \.tflite"):
+        made.save(tmp_path / "made.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_schemes_and_missing_shapes_get_a_sentence() -> None:

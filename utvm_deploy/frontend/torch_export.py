@@ -28,6 +28,7 @@ from utvm_deploy.frontend.torch_calls import (
     aten_name,
     operator_kinds,
 )
+from utvm_deploy.frontend.torch_modules import quiet_torch
 from utvm_deploy.frontend.torch_statements import STATEMENTS
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.from_torch import relax_of_program
@@ -203,11 +204,12 @@ def register_quantizers() -> None:
     """Import the modules that register PT2E's operators with torch, if they are installed."""
     import importlib
 
-    for name in ("torch.ao.quantization.fx._decomposed", "torchao.quantization.pt2e"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            continue
+    with quiet_torch():
+        for name in ("torch.ao.quantization.fx._decomposed", "torchao.quantization.pt2e"):
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                continue
 
 
 class _Reader:

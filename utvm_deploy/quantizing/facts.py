@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.graph.model import Array
 
@@ -113,4 +115,21 @@ class QuantizedModel:
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""
-        write_atomically(Path(path), lambda file: file.write(self.data))
+        write_tflite(path, self.data)
+
+
+def declared_range(given: tuple[float, float] | None) -> Range | None:
+    """The range of inputs that a caller declares; UsageError unless it goes upwards."""
+    if given is None:
+        return None
+    low, high = given
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"{low:g}, {high:g} is not a range from a lower to a higher number")
+    return Range(low, high)
+
+
+def write_tflite(path: str | Path, data: bytes) -> None:
+    """Write a .tflite file at once. Raises UtvmError for another suffix, or if it cannot."""
+    if Path(path).suffix.lower() != ".tflite":
+        raise UsageError(f"{path} does not end in .tflite; give such a name")
+    write_atomically(Path(path), lambda file: file.write(data))

@@ -41,8 +41,8 @@ from utvm_deploy.quantizing.facts import (
     FloatOperator,
     OutputError,
     QuantizedModel,
-    Range,
     Recipe,
+    declared_range,
 )
 from utvm_deploy.quantizing.samples import dataset_for
 from utvm_deploy.quantizing.sqnr import output_errors
@@ -182,7 +182,7 @@ def calibrated(
     the file makes of them.
     """
     samples = dataset_for(data, source.inputs)
-    declared = None if input_range is None else Range(*input_range)
+    declared = declared_range(input_range)
 
     def run(form: str, model: bytes, *, equalize: bool) -> Calibration:
         return calibrate(

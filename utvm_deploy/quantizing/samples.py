@@ -73,7 +73,11 @@ class Watch:
             yield (
                 f"{self.count} samples are few to calibrate with; give a few hundred typical inputs"
             )
-        if self.is_always_first:
+        yield from self.about_values()
+
+    def about_values(self) -> Iterator[str]:
+        """One sentence for each suspicion about what the samples hold."""
+        if self.is_always_first and self.count > 1:
             yield "all samples are equal; give different ones"
         for tensor, seen, outside in zip(self.inputs, self.ranges, self.outside, strict=True):
             name = tensor.name

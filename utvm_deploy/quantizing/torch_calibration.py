@@ -16,7 +16,10 @@ _EMPTY = "the calibration data are empty; give at least one sample"
 
 
 def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
-    """Inputs of one call of the module: those given, or the first sample of the data."""
+    """Inputs of one call of the module: those given, or the first sample of the data.
+
+    Floats of the data become float32: numpy's are float64 unless somebody says otherwise.
+    """
     if given is not None:
         import torch
 
@@ -25,7 +28,7 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
     first = next(_groups(data, inputs_of(module)), None)
     if first is None or 0 in first[0].shape[:1]:
         raise ModelError(_EMPTY)
-    return tuple(part[:1] for part in first[:-1])
+    return tuple(part[:1].float() if part.is_floating_point() else part[:1] for part in first[:-1])
 
 
 def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

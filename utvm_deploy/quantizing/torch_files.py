@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import Dataset
 from utvm_deploy.frontend.torch_export import load_torch
+from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
 from utvm_deploy.quantizing.torch_calibration import example_of, labelled_samples
 
 
@@ -34,14 +34,13 @@ def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tupl
                 module.eval()
             example = example_of(module, _first(data) if is_ready else data, example_inputs)
             arrays = data if is_ready else _arrays(data, example)
-            with torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+            check_module(torch, module, example)
+            with torch.no_grad(), quiet_torch():
                 torch.export.save(torch.export.export(module, example), path)
         except UtvmError:
             raise
         except Exception as exc:  # of many classes
-            first = " ".join(str(exc).split())[:300]
-            raise ModelError(f"PyTorch cannot export the module: {first}") from exc
+            raise ModelError(f"PyTorch cannot export the module: {export_error(exc)}") from exc
         finally:
             if was_training:
                 module.train()

@@ -5,7 +5,6 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UtvmError
-from utvm_deploy.base.files import write_atomically
+from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import load_torch, program_to_tflite
+from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
 from utvm_deploy.quantizing.facts import (
     FEW_SAMPLES,
     INT8,
@@ -25,8 +25,11 @@ from utvm_deploy.quantizing.facts import (
     FloatOperator,
     OutputError,
     Range,
+    declared_range,
+    write_tflite,
 )
 from utvm_deploy.quantizing.model_steps import float_operators
+from utvm_deploy.quantizing.samples import Watch
 from utvm_deploy.quantizing.sqnr import output_errors
 from utvm_deploy.quantizing.torch_calibration import example_of, samples
 from utvm_deploy.quantizing.torch_decompositions import decomposed
@@ -49,21 +52,29 @@ class QuantizedModule:
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""
-        write_atomically(Path(path), lambda file: file.write(self.data))
+        write_tflite(path, self.data)
 
 
 def quantize_module(
-    module: Any, data: Any, *, scheme: str = INT8, example_inputs: Any = None, name: str = "module"
+    module: Any,
+    data: Any,
+    *,
+    scheme: str = INT8,
+    input_range: tuple[float, float] | None = None,
+    example_inputs: Any = None,
+    name: str = "module",
 ) -> QuantizedModule:
     """Quantize an ``nn.Module``; its inputs and outputs stay float.
 
     ``data`` is a tensor or an array with samples along its first axis, or a tuple of them for
     several inputs. It may also be an iterable, such as a ``DataLoader``; labels are ignored.
+    ``input_range`` is the smallest and the largest value of inputs; by default, samples say it.
     ``example_inputs`` has the shapes that the model gets; by default, that is one sample.
 
     Raises ModelError for data that do not fit, and for what PyTorch cannot export.
     """
     torch = load_torch()
+    declared = declared_range(input_range)
     if isinstance(data, Iterator):
         data = list(islice(data, PT2E_SAMPLES))
     # An exported graph has no modes, and refuses to be asked for one.
@@ -73,9 +84,9 @@ def quantize_module(
             module.eval()
         example = example_of(module, data, example_inputs)
         calibration = list(samples(data, example))
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
-            program = quantized_program(torch, module, calibration, example, scheme)
+        check_module(torch, module, example)
+        with torch.no_grad(), quiet_torch():
+            program = quantized_program(torch, module, calibration, example, scheme, declared)
             compared = calibration[:FEW_SAMPLES]
             real, quantized = (
                 eager_outputs(torch, of, compared) for of in (module, program.module())
@@ -83,12 +94,13 @@ def quantize_module(
     except UtvmError:
         raise
     except Exception as exc:  # of many classes
-        first = " ".join(str(exc).split())[:300]
-        raise ModelError(f"PyTorch cannot export and quantize the module: {first}") from exc
+        told = export_error(exc)
+        raise ModelError(f"PyTorch cannot export and quantize the module: {told}") from exc
     finally:
         if was_training:
             module.train()
-    made = program_to_tflite(program, name, "made from a PyTorch module")
+    with quiet_torch():
+        made = program_to_tflite(program, name, "made from a PyTorch module")
     names = [str(one) for one in program.graph_signature.user_outputs]
     return QuantizedModule(
         made,
@@ -97,7 +109,7 @@ def quantize_module(
         len(calibration),
         tuple(float_operators(load_bytes(made, name))),
         tuple(output_errors(names, real, quantized)),
-        _warnings(len(calibration)),
+        tuple(_warnings(calibration, program, declared)),
     )
 
 
@@ -153,14 +165,25 @@ def eager_outputs(torch: Any, module: Any, calibration: Any) -> list[Any]:
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def _warnings(count: int) -> tuple[str, ...]:
-    if count >= FEW_SAMPLES:
-        return ()
-    samples_ = "1 sample" if count == 1 else f"{count} samples"
-    return (
-        f"calibrated on {samples_}; values that none of them reaches are cut off, so give "
-        f"{FEW_SAMPLES} or more",
-    )
+def _warnings(calibration: Any, program: Any, declared: Range | None) -> Iterator[str]:
+    """What is suspicious about the samples."""
+    count = len(calibration)
+    if count < FEW_SAMPLES:
+        samples_ = "1 sample" if count == 1 else f"{count} samples"
+        yield (
+            f"calibrated on {samples_}; values that none of them reaches are cut off, so give "
+            f"{FEW_SAMPLES} or more"
+        )
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    arrays = [part.numpy()[np.newaxis] for part in calibration[0]]
+    inputs = [
+        ModelInput(name, array.shape, str(array.dtype))
+        for name, array in zip(names, arrays, strict=False)
+    ]
+    watch = Watch(inputs, declared)
+    for sample in calibration:
+        watch.see([part.numpy()[np.newaxis] for part in sample[: len(inputs)]])
+    yield from watch.about_values()
 
 
 def check_weights(torch: Any, module: Any) -> None:

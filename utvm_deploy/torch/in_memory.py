@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, program_to_tflite
+from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.quantizing.facts import QuantizedModel
 from utvm_deploy.quantizing.torch_module import QuantizedModule
@@ -61,12 +61,13 @@ def exported(module: Any, inputs: Any) -> Any:
         else:
             several = inputs if isinstance(inputs, tuple | list) else (inputs,)
             arguments = tuple(_example(given) for given in several)
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+        check_module(torch, module, arguments, named)
+        with torch.no_grad(), quiet_torch():
             return torch.export.export(module, arguments, named)
+    except UtvmError:
+        raise
     except Exception as exc:  # of many classes
-        told = " ".join(str(exc).split())[:300]
-        raise ModelError(f"PyTorch cannot export the module: {told}") from exc
+        raise ModelError(f"PyTorch cannot export the module: {export_error(exc)}") from exc
     finally:
         if was_training:
             module.train()
