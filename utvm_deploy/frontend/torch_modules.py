@@ -17,7 +17,7 @@ from utvm_deploy.base.errors import ModelError
 
 #: Packages whose loggers are held back.
 _PACKAGES = ("torch", "torchao")
-#: Whoever sets this wants PyTorch's messages.
+#: PyTorch's own variable: its value names the messages that somebody wants.
 _WANTED = "TORCH_LOGS"
 
 
