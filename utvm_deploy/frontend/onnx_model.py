@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,15 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_given
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
+from utvm_deploy.frontend.onnx_values import (
+    array_of,
+    check_self_contained,
+    constant_of,
+    evaluated,
+    is_known,
+    shape_of,
+    with_known_values,
+)
 from utvm_deploy.frontend.onnx_versions import in_terms_of_today
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
@@ -26,8 +34,6 @@ _log = logging.getLogger(__name__)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 #: How far a float32 scale may be from the fraction that it stands for.
 _WHOLE = 1e-6
-#: Elements of constants that are computed at import, such as shapes.
-_MOST_KNOWN = 256
 _INSTALL = "pip install 'utvm-deploy[onnx]'"
 
 
@@ -36,6 +42,7 @@ def load_onnx(path: Path) -> Any:
     try:
         import onnx
         import onnx.checker
+        import onnx.reference
         import onnx.shape_inference
     except ImportError as exc:
         raise ModelError(f"{path}: reading ONNX files needs the package onnx: {_INSTALL}") from exc
@@ -73,7 +80,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
             # The import changes the model.
             kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
             return replace(
-                relax_of_onnx(_with_known_values(onnx, proto), notes), kinds=kinds
+                relax_of_onnx(with_known_values(onnx, proto), notes), kinds=kinds
             ).dumped()
         model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")
@@ -86,7 +93,7 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
 
     The model is checked by onnx, too.
     """
-    _check_self_contained(proto.graph.initializer, onnx)
+    check_self_contained(proto.graph.initializer, onnx)
     known = {tensor.name for tensor in proto.graph.initializer}
     inputs = {value.name: value for value in proto.graph.input if value.name not in known}
     notes = []
@@ -118,7 +125,7 @@ def _check_scales(onnx: Any, proto: Any) -> None:
         return
     inferred = onnx.shape_inference.infer_shapes(proto).graph
     values = (*inferred.input, *inferred.value_info, *inferred.output)
-    shapes = {value.name: _shape(value) for value in values}
+    shapes = {value.name: shape_of(value) for value in values}
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     for node in proto.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
@@ -129,7 +136,7 @@ def _check_scales(onnx: Any, proto: Any) -> None:
         shape = shapes.get(node.input[0])
         if tensor is None or shape is None:
             continue
-        for extent, scale in zip(shape, _array(onnx, tensor).ravel(), strict=False):
+        for extent, scale in zip(shape, array_of(onnx, tensor).ravel(), strict=False):
             made = extent * float(scale)
             if made - math.floor(made) > _WHOLE * extent:
                 raise UnsupportedOperator(
@@ -171,7 +178,7 @@ def _fix_shape(value: Any, shape: tuple[int, ...]) -> None:
 def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     """The model; ``original`` is what the file holds, which onnx checks."""
     graph = proto.graph
-    _check_self_contained(graph.initializer, onnx)
+    check_self_contained(graph.initializer, onnx)
     known = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in known]
     if not inputs:
@@ -187,11 +194,11 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     except Exception as exc:  # onnx has several classes for it
         raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
     shapes = {
-        value.name: _shape(value)
+        value.name: shape_of(value)
         for value in (*inferred.input, *inferred.value_info, *inferred.output)
     }
     constants: dict[str, Array] = {
-        tensor.name: _array(onnx, tensor) for tensor in graph.initializer
+        tensor.name: array_of(onnx, tensor) for tensor in graph.initializer
     }
     version = min(o.version for o in proto.opset_import if o.domain in _DOMAINS[:2])
     nodes: list[Node] = []
@@ -202,10 +209,10 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
                 "use standard operators"
             )
         if node.op_type == "Constant":
-            constants[node.output[0]] = _constant(onnx, node, index)
+            constants[node.output[0]] = constant_of(onnx, node, index)
             continue
-        if _is_known(node, constants, shapes):
-            constants.update(_evaluated(onnx, proto, node, constants, shapes))
+        if is_known(node, constants, shapes):
+            constants.update(evaluated(onnx, proto, node, constants, shapes))
             continue
         attributes = dict(_attributes(onnx, node))
         found = Node(index, node.op_type, tuple(node.input), tuple(node.output), attributes)
@@ -222,100 +229,6 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
         tuple(value.name for value in graph.output),
         types,
     )
-
-
-def _with_known_values(onnx: Any, proto: Any) -> Any:
-    """The model with its inferred shapes, and with constants for what depends on shapes only.
-
-    TVM's importer folds some of that itself, but not all, such as the ends of a Slice that are
-    computed in float32. Large values and the model's outputs are left to it.
-    """
-    try:
-        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:  # TVM's importer infers by itself
-        return proto
-    graph = inferred.graph
-    values = (*graph.input, *graph.value_info)
-    shapes = {value.name: _shape(value) for value in values}
-    constants = {
-        tensor.name: _array(onnx, tensor)
-        for tensor in graph.initializer
-        if math.prod(tensor.dims) <= _MOST_KNOWN
-    }
-    outputs = {value.name for value in graph.output}
-    kept = []
-    for index, node in enumerate(graph.node):
-        made: dict[str, Array] = {}
-        if node.op_type == "Constant":
-            with suppress(ModelError):
-                constants[node.output[0]] = _constant(onnx, node, index)
-        elif _is_small(node, shapes) and _is_known(node, constants, shapes):
-            # What ONNX's reference cannot compute may still be imported.
-            with suppress(ModelError):
-                made = _evaluated(onnx, proto, node, constants, shapes)
-        if made and outputs.isdisjoint(made):
-            constants.update(made)
-            graph.initializer.extend(
-                onnx.numpy_helper.from_array(np.asarray(data), name) for name, data in made.items()
-            )
-        else:
-            kept.append(node)
-    if len(kept) != len(graph.node):
-        # The copies outlive the list that they came from.
-        nodes = [type(node).FromString(node.SerializeToString()) for node in kept]
-        del graph.node[:]
-        graph.node.extend(nodes)
-    return inferred
-
-
-def _is_small(node: Any, shapes: Mapping[str, Any]) -> bool:
-    """Whether an operator without subgraphs makes few elements."""
-    if any(attribute.HasField("g") for attribute in node.attribute):
-        return False
-    made = [shapes.get(name) for name in node.output if name]
-    return all(shape is not None and math.prod(shape) <= _MOST_KNOWN for shape in made)
-
-
-def _is_known(node: Any, constants: Mapping[str, Array], shapes: Mapping[str, Any]) -> bool:
-    """Whether an operator depends on constants and shapes only."""
-    if node.op_type in ("QuantizeLinear", "DequantizeLinear") or not node.input:
-        return False
-    if node.op_type == "Shape":
-        return shapes.get(node.input[0]) is not None
-    return all(name in constants for name in node.input if name)
-
-
-def _evaluated(
-    onnx: Any,
-    proto: Any,
-    node: Any,
-    constants: Mapping[str, Array],
-    shapes: Mapping[str, Any],
-) -> dict[str, Array]:
-    """What an operator on known values makes, by ONNX's reference."""
-    if node.op_type == "Shape":
-        extents = shapes[node.input[0]]
-        first, last = (
-            next((a.i for a in node.attribute if a.name == name), default)
-            for name, default in (("start", 0), ("end", len(extents)))
-        )
-        return {node.output[0]: np.array(extents[first:last], np.int64)}
-    from onnx.reference import ReferenceEvaluator
-
-    helper = onnx.helper
-    given = {name: constants[name] for name in node.input if name}
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
-        for name, data in given.items()
-    ]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    graph = helper.make_graph([node], "known", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
-    try:
-        made = ReferenceEvaluator(model).run(None, given)
-    except Exception as exc:  # the evaluator has no class of errors
-        raise ModelError(f"operator {node.op_type}, which makes '{node.output[0]}': {exc}") from exc
-    return dict(zip((name for name in node.output if name), map(np.asarray, made), strict=True))
 
 
 def _without_contributed(onnx: Any, proto: Any) -> Any:
@@ -348,14 +261,6 @@ class _Shapes(dict[str, tuple[int, ...]]):
         )
 
 
-def _check_self_contained(tensors: Iterable[Any], onnx: Any) -> None:
-    for tensor in tensors:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            raise ModelError(
-                f"constant '{tensor.name}' is in another file; save the model as one file"
-            )
-
-
 def _fix_batch(value: Any) -> None:
     """A batch of any size becomes one; other free dimensions stay, to be refused."""
     dimensions = value.type.tensor_type.shape.dim
@@ -368,37 +273,8 @@ def _is_free(dimension: Any) -> bool:
     return not dimension.HasField("dim_value") or dimension.dim_value <= 0
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
-    if not value.type.tensor_type.HasField("shape"):
-        return None
-    dimensions = value.type.tensor_type.shape.dim
-    if not all(d.HasField("dim_value") and d.dim_value > 0 for d in dimensions):
-        return None
-    return tuple(int(d.dim_value) for d in dimensions)
-
-
 def _dtype(onnx: Any, value: Any) -> str:
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
-
-
-def _constant(onnx: Any, node: Any, index: int) -> Array:
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            _check_self_contained([attribute.t], onnx)
-            return _array(onnx, attribute.t)
-        if attribute.name in ("value_float", "value_floats"):
-            return np.asarray(onnx.helper.get_attribute_value(attribute), np.float32)
-        if attribute.name in ("value_int", "value_ints"):
-            return np.asarray(onnx.helper.get_attribute_value(attribute), np.int64)
-    raise ModelError(f"operator {index} (Constant) has no value of numbers")
-
-
-def _array(onnx: Any, tensor: Any) -> Array:
-    try:
-        array: Array = onnx.numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError) as exc:
-        raise ModelError(f"constant '{tensor.name}' contradicts itself: {exc}") from exc
-    return array
 
 
 def _attributes(onnx: Any, node: Any) -> Iterable[tuple[str, Attribute]]:
