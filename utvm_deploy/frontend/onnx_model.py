@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.onnx_prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
 from utvm_deploy.frontend.onnx_values import (
     array_of,
@@ -23,7 +24,7 @@ from utvm_deploy.frontend.onnx_values import (
     shape_of,
     with_known_values,
 )
-from utvm_deploy.frontend.onnx_versions import in_terms_of_today
+from utvm_deploy.frontend.onnx_versions import in_terms_of_today, with_places_of_resizes
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.relax.from_onnx import relax_of_onnx
@@ -44,6 +45,7 @@ def load_onnx(path: Path) -> Any:
         import onnx.checker
         import onnx.reference
         import onnx.shape_inference
+        import onnx.version_converter
     except ImportError as exc:
         raise ModelError(f"{path}: reading ONNX files needs the package onnx: {_INSTALL}") from exc
     return onnx
@@ -77,11 +79,12 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
         if not is_quantized and not is_float_converted:
             notes = _fix_shapes(onnx, proto)
             _check_scales(onnx, proto)
+            proto = with_known_values(onnx, with_places_of_resizes(onnx, proto))
             # The import changes the model.
             kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
-            return replace(
-                relax_of_onnx(with_known_values(onnx, proto), notes), kinds=kinds
-            ).dumped()
+            if has_recurrent(proto):
+                proto = with_known_values(onnx, unrolled(onnx, proto))
+            return replace(relax_of_onnx(proto, notes), kinds=kinds).dumped()
         model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:

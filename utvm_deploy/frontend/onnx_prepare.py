@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.onnx_values import with_known_values
 from utvm_deploy.frontend.qdq import Array
 
 #: Recurrent kinds -> gates, in ONNX's order.
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
+RECURRENT = frozenset(_GATES)
+#: Elements of a first state that is computed at import.
+_MOST_STATE = 1 << 16
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
@@ -30,8 +34,24 @@ def prepared(onnx: Any, proto: Any) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     _fuse_gelu(onnx, copy)
-    if any(node.op_type in _GATES for node in copy.graph.node):
-        _unroll(onnx, copy)
+    return unrolled(onnx, copy) if has_recurrent(copy) else copy
+
+
+def has_recurrent(proto: Any) -> bool:
+    """Whether a model has a recurrent layer."""
+    return any(node.op_type in RECURRENT for node in proto.graph.node)
+
+
+def unrolled(onnx: Any, proto: Any) -> Any:
+    """A copy of a float model with the steps of its recurrent layers as operators.
+
+    Raises ModelError as ``prepared`` does.
+    """
+    # Exporters compute the first states from the shape of the input.
+    known = with_known_values(onnx, proto, _MOST_STATE)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(known)
+    _unroll(onnx, copy)
     return copy
 
 

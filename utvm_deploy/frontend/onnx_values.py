@@ -20,7 +20,8 @@ def with_known_values(onnx: Any, proto: Any, most: int = MOST_KNOWN) -> Any:
     """The model with its inferred shapes, and with constants for what depends on shapes only.
 
     TVM's importer folds some of that itself, but not all, such as the ends of a Slice that are
-    computed in float32. Values of more than ``most`` elements and the model's outputs are left to it.
+    computed in float32. Values of more than ``most`` elements are left to it, and the model's
+    outputs.
     """
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import onnx.reference
 import onnx.shape_inference
+import onnx.version_converter
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.onnx_model import give_shapes
 from utvm_deploy.frontend.onnx_prepare import prepared
+from utvm_deploy.frontend.onnx_versions import with_version
 from utvm_deploy.graph.names import short_name
 
 _HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
@@ -39,7 +42,7 @@ def checked_model(data: bytes) -> Any:
 
 def unrolled_model(data: bytes) -> Any:
     """The checked model with recurrent layers as their steps, so that these are quantized."""
-    return prepared(onnx, checked_model(data))
+    return prepared(onnx, with_version(onnx, checked_model(data)))
 
 
 def _check_weights(tensor: Any) -> None:
