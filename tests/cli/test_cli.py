@@ -108,6 +108,7 @@ def test_every_verb_is_documented() -> None:
         (["tune", DIGITS, *HOST, "--seed", "-1"], "-1 is not a seed; give one from 0"),
         (["bundle", DIGITS, "-o", "x"], "--board is missing"),
         (["inspect", "--supported", "--svg", "x.svg"], "--svg draws a MODEL"),
+        (["inspect", "--supported", "--passes"], "--passes is of a MODEL"),
         (["bundle", DIGITS, "--check", "x"], "give either MODEL or --check"),
         (["project", "create", "x.tar", "tree", *HOST, "--scratch", "stack"], "so --scratch would"),
         (["project", "create", "x.tar", "tree", *HOST, "--name", "x"], "so --name would change"),
@@ -161,8 +162,19 @@ def test_inspect(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert found["macs"] == 254_208
     assert [op["kind"] for op in found["operators"]][:2] == ["CONV_2D", "CONV_2D"]
     assert (tmp_path / "digits.svg").read_text().startswith("<svg")
+    assert found["passes"] is None
     assert main(["inspect", DIGITS]) == 0
     assert "DEPTHWISE_CONV_2D" in capsys.readouterr().out
+
+
+def test_inspect_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "inspect", DIGITS, "--passes")["passes"]
+    for figure, before in found["before"].items():
+        removed = sum(one[figure] for one in found["removed"])
+        assert before - found["after"][figure] == removed
+    assert main(["inspect", DIGITS, "--passes"]) == 0
+    said = capsys.readouterr().out
+    assert "all passes" in said and "after all passes: " in said
 
 
 def test_compile_writes_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from utvm_deploy.inspecting.facts import (
     inspect_refused,
     with_problems,
 )
+from utvm_deploy.inspecting.pass_effects import GraphSizes, PassEffects, pass_effects
 from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
 from utvm_deploy.inspecting.supported import supported_operators
 
@@ -61,6 +62,11 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_plugin(parser)
     parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="also list what each pass of the compiler removes: layers, MACs, weights and RAM",
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -68,6 +74,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.supported:
         if args.svg is not None:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
+        if args.passes:
+            raise UsageError("--passes is of a MODEL, and --supported is of none; leave one out")
         return _supported(args.format or FORMATS[0], out)
     if args.format is not None:
         raise UsageError("--format goes with --supported; a MODEL's name says its format")
@@ -82,11 +90,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
         out.line("no picture: only a model that can be imported is drawn")
     elif svg is not None and not args.dry_run:
         out.line(f"picture: {svg}")
+    effects = pass_effects(graph) if args.passes and graph is not None and found.ok else None
+    if effects is not None:
+        _report_passes(effects, out)
+    elif args.passes:
+        out.line("no passes: only a model that can be compiled goes through them")
     facts = asdict(found)
     facts["sha256"] = facts.pop("digest")
     out.result(
         "utvm.inspect/1",
-        {**facts, "ok": found.ok, "least_activation_bytes": least, "svg": svg},
+        {**facts, "ok": found.ok, "least_activation_bytes": least, "svg": svg}
+        | {"passes": None if effects is None else _passes_json(effects)},
     )
     return 0 if found.ok else 1
 
@@ -175,6 +189,34 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
+
+
+def _report_passes(effects: PassEffects, out: Output) -> None:
+    """A row for each pass that changed something, and the sum of all."""
+    changed = {name: sizes for name, sizes in effects.removed.items() if any(_figures(sizes))}
+    rows = {**changed, "all passes": effects.before - effects.after}
+    out.table(
+        ["pass removes", ">layers", ">MACs", ">weights", ">peak RAM"],
+        [(name, *_figures(sizes)) for name, sizes in rows.items()],
+    )
+    one, other = effects.before, effects.after
+    out.line(
+        f"after all passes: {other.layers} of {one.layers} layers, {other.macs:,} of {one.macs:,} "
+        f"MACs, constants {other.weights_bytes:,} of {one.weights_bytes:,} bytes, activations "
+        f"{other.peak_activation_bytes:,} of {one.peak_activation_bytes:,} bytes live at most"
+    )
+
+
+def _figures(sizes: GraphSizes) -> tuple[int, int, int, int]:
+    return sizes.layers, sizes.macs, sizes.weights_bytes, sizes.peak_activation_bytes
+
+
+def _passes_json(effects: PassEffects) -> dict[str, object]:
+    return {
+        "before": asdict(effects.before),
+        "after": asdict(effects.after),
+        "removed": [{"pass": name, **asdict(sizes)} for name, sizes in effects.removed.items()],
+    }
 
 
 def _has_islands(found: Inspection) -> bool:

@@ -48,6 +48,8 @@ _CLAMPING = Convolution | FullyConnected | Pool | Add | Subtract | Multiply | Re
 
 #: Returns the same object if there is nothing to do.
 Pass: TypeAlias = Callable[[Graph], Graph]
+#: Gets a pass's name, the graph before it, and the graph after it.
+Observer: TypeAlias = Callable[[str, Graph, Graph], None]
 
 
 def drop_unused(graph: Graph) -> Graph:
@@ -245,8 +247,16 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 
 
-def simplify(graph: Graph, passes: Sequence[tuple[str, Pass]] = PASSES) -> Graph:
-    """Run every pass until none changes the graph any more; all output bytes stay the same."""
+def simplify(
+    graph: Graph,
+    passes: Sequence[tuple[str, Pass]] = PASSES,
+    *,
+    observe: Observer | None = None,
+) -> Graph:
+    """Run every pass until none changes the graph any more; all output bytes stay the same.
+
+    ``observe`` is called after each run of a pass that changed the graph.
+    """
     changed = True
     while changed:
         changed = False
@@ -258,6 +268,8 @@ def simplify(graph: Graph, passes: Sequence[tuple[str, Pass]] = PASSES) -> Graph
                 # Once for a pass, not for each of its changes: there may be one for each layer.
                 check_graph(graph)
                 changed = True
+                if observe is not None:
+                    observe(name, before, graph)
                 _log.debug(
                     "%s: %d -> %d operators", name, len(before.operators), len(graph.operators)
                 )

@@ -26,6 +26,7 @@ __all__ = [
     "graph_svg",
     "inspect_model",
     "inspect_refused",
+    "live_bytes",
     "with_problems",
 ]
 
@@ -100,7 +101,7 @@ class Inspection:
 
 def inspect_model(graph: Graph) -> Inspection:
     """Collect the facts about a graph."""
-    live = _live_bytes(graph)
+    live = live_bytes(graph)
     islands = float_islands(graph)
     numbers = island_numbers(islands)
     operators = tuple(
@@ -167,7 +168,7 @@ def with_problems(found: Inspection, problems: Mapping[int, str]) -> Inspection:
     return replace(found, operators=operators)
 
 
-def _live_bytes(graph: Graph) -> list[int]:
+def live_bytes(graph: Graph) -> list[int]:
     """For each operator, the bytes of all activations made by then and still needed."""
     first = dict.fromkeys(graph.inputs, 0)
     last = dict.fromkeys(graph.inputs, 0)
