@@ -72,6 +72,14 @@ def generate(seed: int, kinds: Sequence[str] | None = None, *, of_float: bool = 
     return _generated(seed, kinds, Draw(seed), of_float)
 
 
+def generate_network(seed: int) -> Recipe:
+    """A whole network of a usual kind."""
+    scope = Scope(Draw(seed))
+    _start(scope, "CONV_2D")
+    grow(scope, scope.refs()[-1])
+    return Recipe(tuple(scope.steps), _outputs(scope))
+
+
 def _bytes(recipe: Recipe) -> int:
     return sum(4 * math.prod(spec.shape) for spec in write(recipe).tensors)
 

@@ -129,7 +129,7 @@ class Rig:
     def __enter__(self) -> Rig:
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="utvm-random-")
-            self._folder = Path(stack.enter_context(folder))
+            self.folder = Path(stack.enter_context(folder))
             self._oracle = stack.enter_context(Oracle())
             board = self.board
             if self._is_fenced and board.emulator is not None:
@@ -152,7 +152,7 @@ class Rig:
     def check(self, recipe: Recipe, name: str = "model") -> Outcome:
         """What comes of a recipe; Unfit if it is none."""
         model = write(recipe)
-        path = model.save(self._folder / f"{name}.tflite")
+        path = model.save(self.folder / f"{name}.tflite")
         try:
             return self.check_file(path, samples_for(model))
         finally:

@@ -1,0 +1,48 @@
+"""Random models with each pass over the graph alone, and with all passes together."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from random_models.by_pass import TOGETHER, PassRun, model_of, run_seeds
+from utvm_deploy.boards.board import load_board
+
+#: Board -> first seed and number of models, in the long run.
+LONG = {"host": (10_000, 2_000), "mps2_an500": (13_000, 300)}
+#: A short run takes every tenth of so many models of the long one, for seconds.
+QUICK = 200
+FEWEST_EQUAL = 0.7
+
+
+def check(found: PassRun, models: int) -> None:
+    for name in found.outcomes:
+        print(f"{name}: {dict(found.count(name))}")
+    assert not found.faults(), "\n".join(found.faults())
+    assert found.count(TOGETHER)["EQUAL"] >= FEWEST_EQUAL * models
+
+
+@pytest.mark.tools
+def test_some_models_with_each_pass() -> None:
+    first, _ = LONG["host"]
+    found = run_seeds("host", range(first, first + QUICK, 10))
+    check(found, QUICK // 10)
+    # These need what ``with_work`` does.
+    assert {"drop_dead_channels", "share_equal"} <= set(found.outcomes)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LONG)
+def test_many_models_with_each_pass(name: str) -> None:
+    emulator = load_board(name).emulator
+    if emulator and not shutil.which(emulator.program):
+        pytest.skip(f"{emulator.program} is not installed")
+    first, count = LONG[name]
+    check(run_seeds(name, range(first, first + count)), count)
+
+
+def test_a_seed_has_the_same_work() -> None:
+    for seed in range(10):
+        one, other = (model_of(seed).to_bytes() for _ in range(2))
+        assert one == other
