@@ -51,6 +51,46 @@ def _depthwise(m: ModelWriter, rng: Rng) -> None:
     m.output(m.conv2d(x, int8(rng, 5, 1, 1, 16), _bias(rng, 5, 0)))
 
 
+def _mul(m: ModelWriter, a: int, b: int, scale: float, zero_point: int = 0) -> int:
+    shape = np.broadcast_shapes(m.tensors[a].shape, m.tensors[b].shape)
+    options = ("MulOptions", {"FusedActivationFunction": 0})
+    return m.node("MUL", [a, b], shape, options, scale=scale, zero_point=zero_point)
+
+
+def _joined(m: ModelWriter, rng: Rng) -> None:
+    """ADD and MUL of two layers, and of constants; all have the same far channels."""
+    x = m.input((1, 6, 6, 3), 0.05, 9)
+    one = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
+    other = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 8), scale=0.07, zero_point=3)
+    x = m.add(one, other, scale=0.15, zero_point=-4)
+    x = _mul(m, x, m.constant(int8(rng, 16), 0.02, 5), 0.3, 7)
+    x = m.add(m.constant(int8(rng, 1, 1, 1, 16), 0.02), x, activation="RELU", scale=0.2)
+    x = _mul(m, x, m.constant(int8(rng, 1), 0.02, -60), 0.3)
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 16), _bias(rng, 5, 0)))
+
+
+def _joined_in_part(m: ModelWriter, rng: Rng) -> None:
+    """ADD of a layer with constant channels and of one without; of one with one channel."""
+    x = m.input((1, 6, 6, 3), 0.05, 9)
+    one = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
+    other = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 0))
+    mask = m.conv2d(x, int8(rng, 1, 1, 1, 3), _bias(rng, 1, 0))
+    masked = _mul(m, one, mask, 0.3)
+    read = m.conv2d(masked, int8(rng, 4, 1, 1, 16), _bias(rng, 4, 0))
+    m.output(m.conv2d(m.add(one, other), int8(rng, 5, 1, 1, 16), _bias(rng, 5, 0)), read)
+
+
+def _bordered(m: ModelWriter, rng: Rng) -> None:
+    """PAD, whose border is not the constant of each channel, in front of a pool."""
+    weights = int8(rng, 5, 1, 1, 16)
+    weights[..., 2:5] = 0
+    bias = _bias(rng, 16, 9)
+    bias[7:12] = -FAR
+    x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), bias, zero_point=-128)
+    x = m.max_pool(m.pad(x, [[0, 0], [1, 1], [1, 0], [0, 0]]), 2)
+    m.output(m.conv2d(x, weights, _bias(rng, 5, 0)))
+
+
 def _without_bias(m: ModelWriter, rng: Rng) -> None:
     x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
     m.output(m.conv2d(x, int8(rng, 5, 1, 1, 16), None))
@@ -76,7 +116,7 @@ def _output(m: ModelWriter, rng: Rng) -> None:
     m.output(x, m.conv2d(x, int8(rng, 4, 1, 1, 16), None))
 
 
-LOSING = (_unpadded, _depthwise, _unread, _two_readers)
+LOSING = (_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered)
 
 
 def _graph(
@@ -91,7 +131,7 @@ def _graph(
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("build", (*LOSING, _padded, _without_bias, _output))
+@pytest.mark.parametrize("build", (*LOSING, _padded, _without_bias, _output, _joined_in_part))
 def test_every_channel_that_is_left_keeps_its_bytes(
     tmp_path: Path, build: Callable[[ModelWriter, Rng], None], seed: int
 ) -> None:
@@ -122,6 +162,16 @@ def test_a_multiple_of_four_channels_is_left(tmp_path: Path) -> None:
     assert [t.shape[-1] for t in less.tensors if t.channels is not None] == [8, 8]
 
 
+@pytest.mark.parametrize(("build", "left"), [(_joined, 8), (_bordered, 8)])
+def test_tensors_that_agree_lose_the_same(
+    tmp_path: Path, build: Callable[[ModelWriter, Rng], None], left: int
+) -> None:
+    less = simplify(_graph(tmp_path, build, 0)[0])
+    fewer = [t for t in less.tensors if t.data is None and t.channels is not None]
+    assert len(fewer) >= 3 and len({t.channels for t in fewer}) == 1
+    assert {t.shape[-1] for t in fewer} == {left}
+
+
 def test_nothing_is_left_to_do(tmp_path: Path) -> None:
     less = simplify(_graph(tmp_path, _depthwise, 0)[0])
     assert drop_dead_channels(less) is less
@@ -130,3 +180,27 @@ def test_nothing_is_left_to_do(tmp_path: Path) -> None:
 def test_an_output_of_the_model_keeps_its_channels(tmp_path: Path) -> None:
     graph, _ = _graph(tmp_path, _output, 0)
     assert drop_dead_channels(graph) is graph
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", ["ADD", "MUL"])
+def test_all_pairs_of_values_are_within_the_interval(tmp_path: Path, kind: str, seed: int) -> None:
+    """The ends are values of the output, too, for operands with any value."""
+
+    def build(m: ModelWriter, rng: Rng) -> None:
+        scales = rng.uniform(0.01, 0.3, 3)
+        zero_points = rng.integers(-128, 128, 3)
+        one = m.input((1, 256, 1, 1), scales[0], zero_points[0])
+        other = m.input((1, 1, 256, 1), scales[1], zero_points[1])
+        ends = {"scale": float(scales[2] * 2), "zero_point": int(zero_points[2])}
+        if kind == "ADD":
+            m.output(m.add(one, other, activation="RELU6", **ends))
+        else:
+            m.output(_mul(m, one, other, ends["scale"], ends["zero_point"]))
+
+    graph, _ = _graph(tmp_path, build, seed)
+    values = np.arange(-128, 128, dtype=np.int8)
+    (output,) = graph.outputs
+    made = run_graph(graph, [values.reshape(1, 256, 1, 1), values.reshape(1, 1, 256, 1)])[output]
+    found = intervals(graph)[output]
+    assert (made.min(), made.max()) == (found.low[0], found.high[0])

@@ -1,9 +1,9 @@
 """Removes channels that need not be computed: constant ones, and those that nothing reads.
 
-A channel goes from all tensors that must agree on it (a depthwise layer's input and output, a
-pool's) at once. What a constant channel adds to a sum goes into the bias of the layer that reads
-it. At an edge, the zero point stands for the channel: so a padded layer loses only a channel that
-is its zero point. The same holds for a layer without a bias.
+A channel goes from all tensors that must agree on it at once: a depthwise layer's input and output,
+those of a pool, of PAD, ADD or MUL. What a constant channel adds to a sum goes into the bias of the
+layer that reads it. At an edge, the zero point stands for the channel: so a padded layer loses only
+a channel that is its zero point. The same holds for a layer without a bias.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.graph.attributes import Convolution, FullyConnected, Pool
+from utvm_deploy.graph.attributes import Add, Convolution, FullyConnected, Multiply, Pad, Pool
 from utvm_deploy.graph.intervals import (
     Interval,
     bias_of,
@@ -52,9 +52,10 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
         if number not in kept and number in made
     }
     tied = [
-        (operator.inputs[0], operator.outputs[0])
+        (number, operator.outputs[0])
         for operator in graph.operators
-        if _ties(graph, operator) and operator.inputs[0] is not None
+        if _ties(graph, operator)
+        for number in _tied_inputs(graph, operator)
     ]
     free = {
         operator.outputs[0]
@@ -95,10 +96,12 @@ def _unread(graph: Graph, readers: list[Operator], number: int, found: Interval)
     """Which channels of a tensor all its readers can do without."""
     flags = np.ones(len(found.low), np.bool_)
     for operator in readers:
-        if operator.inputs.count(number) != 1 or operator.inputs[0] != number:
+        if operator.inputs.count(number) != 1:
             return np.zeros_like(flags)
-        if _ties(graph, operator):
+        if _ties(graph, operator) and number in _tied_inputs(graph, operator):
             continue
+        if operator.inputs[0] != number:
+            return np.zeros_like(flags)
         flags &= _folds(graph, operator, found)
     return flags
 
@@ -143,10 +146,33 @@ def _ties(graph: Graph, operator: Operator) -> bool:
         return attributes.depth_multiplier == 1 and _is_plain(graph, operator)
     if isinstance(attributes, Pool):
         return operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
+    if isinstance(attributes, Add | Multiply):
+        return _is_by_channel(graph, operator)
+    if isinstance(attributes, Pad):
+        return attributes.paddings[-1] == (0, 0)
     if operator.kind != "RESHAPE" or operator.inputs[0] is None:
         return False
     one, other = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
     return bool(one.shape and other.shape) and one.shape[-1] == other.shape[-1]
+
+
+def _is_by_channel(graph: Graph, operator: Operator) -> bool:
+    """Whether ADD or MUL of int8 has operands with all channels, apart from constants with one."""
+    channels = graph.tensors[operator.outputs[0]].shape[-1:]
+    tensors = [graph.tensors[number] for number in operator.inputs if number is not None]
+    return bool(channels) and all(
+        tensor.dtype == "int8"
+        and (tensor.shape[-1:] == channels or (tensor.data is not None and tensor.data.size == 1))
+        for tensor in tensors
+    )
+
+
+def _tied_inputs(graph: Graph, operator: Operator) -> list[int]:
+    """The activations that must have the channels of the output."""
+    numbers = operator.inputs
+    if not isinstance(operator.attributes, Add | Multiply):
+        numbers = numbers[:1]
+    return [n for n in numbers if n is not None and graph.tensors[n].data is None]
 
 
 def _zero_point(graph: Graph, operator: Operator) -> int:
@@ -168,6 +194,8 @@ def _without(graph: Graph, known: dict[int, Interval], dead: dict[int, _Flags]) 
             source in dead or output in dead
         ):
             operator = _sliced(graph, operator, known, dead, tensors)
+        elif isinstance(operator.attributes, Add | Multiply) and output in dead:
+            operator = _with_fewer_constants(graph, operator, ~dead[output], tensors)
         operators.append(operator)
     return compacted(graph.replaced(tensors=tuple(tensors), operators=tuple(operators)))
 
@@ -214,6 +242,20 @@ def _sliced(
         # The reference's 32 bits wrap, too.
         wrapped = sums.astype(np.uint32).view(np.int32)
         inputs[2] = _added(tensors, _constant(graph.tensors[old], wrapped, live))
+    return replace(operator, inputs=tuple(inputs))
+
+
+def _with_fewer_constants(
+    graph: Graph, operator: Operator, live: _Flags, tensors: list[Tensor]
+) -> Operator:
+    """ADD or MUL with the channels of its constant that are left."""
+    inputs = list(operator.inputs)
+    for place, number in enumerate(operator.inputs):
+        tensor = None if number is None else graph.tensors[number]
+        if tensor is None or tensor.data is None or tensor.shape[-1:] != live.shape:
+            continue
+        data = np.ascontiguousarray(np.compress(live, tensor.data, axis=-1))
+        inputs[place] = _added(tensors, _constant(tensor, data, live))
     return replace(operator, inputs=tuple(inputs))
 
 

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.attribute_values import Clamp
-from utvm_deploy.graph.attributes import Convolution, Pool, Relu
+from utvm_deploy.graph.attributes import Add, Convolution, Multiply, Pad, Pool, Relu
+from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rounding import quantize_multiplier, requantized
 
+#: ADD aligns both inputs with this many spare bits.
+_ADD_SHIFT = 20
 _INT32 = np.iinfo(np.int32)
 
 
@@ -41,9 +44,12 @@ def intervals(graph: Graph) -> dict[int, Interval]:
             found[number] = _any_value(tensor.shape[-1])
     for operator in graph.operators:
         output, source = operator.outputs[0], operator.inputs[0]
-        if output not in found or source not in found:
+        if output not in found:
             continue
-        result = _result(graph, operator, found[source])
+        if isinstance(operator.attributes, Add | Multiply):
+            result = _of_two(graph, operator, operator.attributes, found)
+        else:
+            result = _result(graph, operator, found[source]) if source in found else None
         if result is not None:
             found[output] = result
     return found
@@ -66,10 +72,74 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
         one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
         same = one.quantization == other.quantization
         return _clamped(source, attributes.clamp) if same else None
+    if isinstance(attributes, Pad):
+        if attributes.paddings[-1] != (0, 0):
+            return None
+        fill = int(fill_of(graph, operator))
+        return Interval(np.minimum(source.low, fill), np.maximum(source.high, fill))
     if operator.kind == "RESHAPE":
         one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
         return source if other.shape and one.shape[-1] == other.shape[-1] else None
     return None
+
+
+def _of_two(
+    graph: Graph, operator: Operator, attributes: Add | Multiply, found: dict[int, Interval]
+) -> Interval | None:
+    """The interval of ADD or MUL, which grow with each operand or shrink with it."""
+    result = graph.tensors[operator.outputs[0]]
+    numbers = [number for number in operator.inputs if number is not None]
+    tensors = [graph.tensors[number] for number in numbers]
+    sides = [_operand(graph, number, found) for number in numbers]
+    if len(sides) != 2 or result.quantization is None:
+        return None
+    steps = []
+    for tensor, side in zip(tensors, sides, strict=True):
+        if side is None or tensor.quantization is None:
+            return None
+        zero_point = tensor.quantization.zero_point
+        low, high = (np.broadcast_to(end - zero_point, result.shape[-1:]) for end in side)
+        steps.append((low, high))
+    scales = [tensor.quantization.scale for tensor in tensors if tensor.quantization is not None]
+    (low, high), (other_low, other_high) = steps
+    if isinstance(attributes, Multiply):
+        products = np.stack(
+            [one * other for one in (low, high) for other in (other_low, other_high)]
+        )
+        # The reference multiplies and divides these scales in float32.
+        with np.errstate(all="ignore"):
+            factor = np.float32(scales[0]) * np.float32(scales[1])
+            factor = factor / np.float32(result.quantization.scale)
+        least, most = products.min(axis=0), products.max(axis=0)
+        return _requantized(least, most, [float(factor)], result, attributes.clamp)
+    twice = 2 * max(scales)
+    aligned = [
+        [_aligned(end, scale / twice) for end in side]
+        for side, scale in zip(steps, scales, strict=True)
+    ]
+    least, most = aligned[0][0] + aligned[1][0], aligned[0][1] + aligned[1][1]
+    factor = twice / ((1 << _ADD_SHIFT) * result.quantization.scale)
+    return _requantized(least, most, [factor], result, attributes.clamp)
+
+
+def _operand(
+    graph: Graph, number: int, found: dict[int, Interval]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The least and the largest value of each channel of an activation or a constant."""
+    data = graph.tensors[number].data
+    if data is None:
+        return (found[number].low, found[number].high) if number in found else None
+    if data.dtype != np.int8:
+        return None
+    rows = data.astype(np.int64).reshape(-1, data.shape[-1] if data.shape else 1)
+    return rows.min(axis=0), rows.max(axis=0)
+
+
+def _aligned(steps: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+    """An operand of ADD in the unit that both operands share."""
+    multiplier, shift = quantize_multiplier(scale)
+    values = [requantized(int(step) << _ADD_SHIFT, multiplier, shift) for step in steps]
+    return np.array(values, np.int64)
 
 
 def _convolution(
