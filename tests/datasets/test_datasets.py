@@ -136,9 +136,17 @@ def test_folders_named_by_numbers_keep_them(tmp_path: Path) -> None:
     for name in ("2", "10"):
         (tmp_path / name).mkdir()
         BYTES[0].tofile(tmp_path / name / "a.bin")
-    data = load_dataset(tmp_path, (IMAGE,))
+    data = load_dataset(tmp_path, (IMAGE,), raw_type="int8")
     assert data.labels is not None and data.labels.tolist() == [2, 10]
     assert np.array_equal(data.batch(0, 2)[0][1, 0], BYTES[0])
+
+
+def test_bytes_without_a_sign_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    BYTES[0].tofile(tmp_path / "cat" / "a.bin")
+    data = load_dataset(tmp_path, (IMAGE,))
+    with pytest.raises(DataError, match=r"a\.bin holds 16 raw bytes .* give --raw-type int8, or"):
+        data.batch(0, 1)
 
 
 def test_mlperf_images(tmp_path: Path) -> None:

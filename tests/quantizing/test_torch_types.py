@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_calls import operator_kinds
 from utvm_deploy.quantizing.facts import Recipe
@@ -58,6 +59,14 @@ def test_the_types_are_those_that_quantize_makes(name: str) -> None:
         data, _ = finished(program_to_tflite(program, "net", ""), Recipe(scheme))
         assert tuple(one.kind for one in float_operators(load_bytes(data, "net"))) == expected
         assert (scheme.removesuffix("x8") in torch_types(name)) == (not expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_that_reach_too_far_are_named() -> None:
+    module, example = _Net(lambda x: x * 3e38).eval(), (torch.ones(1, 8),)
+    samples = [(torch.full((1, 8), value),) for value in (-0.9, 0.9)]
+    with pytest.raises(ModelError, match="tensor 'mul' of the float model reaches from"):
+        quantized_program(torch, module, samples, example, "int8")
 
 
 def test_a_file_keeps_the_kinds(tmp_path: Any) -> None:

@@ -79,7 +79,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--raw-type",
         choices=RAW_TYPES,
-        help="what .bin files hold; uint8 is for int8 inputs: 128 is subtracted; default: by size",
+        help="what .bin files hold; uint8 is for int8 inputs: 128 is subtracted; default: by size, "
+        "except that bytes for an int8 input need it",
     )
     group.add_argument(
         "--reference",

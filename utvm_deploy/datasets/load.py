@@ -39,8 +39,8 @@ def load_dataset(
     - a folder with a folder for each class, or with MLPerf Tiny's ``y_labels.csv``.
 
     ``labels`` is an .npy file with the answers instead. ``raw_type`` is the type of raw files; by
-    default their size says it. Samples are read when ``batch`` asks for them, where the format
-    allows it. Raises DataError.
+    default their size says it, except for bytes of an int8 input. Samples are read when ``batch``
+    asks for them, where the format allows it. Raises DataError.
     """
     path = Path(path)
     answers = None if labels is None else Path(labels)

@@ -84,6 +84,12 @@ def _raw(file: SampleFile, one: ModelInput, raw_type: str | None) -> Array:
         raise unreadable(file.path, error) from error
     elements = math.prod(one.shape)
     kind = raw_type or _type_by_size(len(data), elements, one)
+    if raw_type is None and kind == "int8":
+        raise DataError(
+            f"{file.path} holds {len(data):,} raw bytes for an int8 input, and nothing says "
+            "whether they are signed; give --raw-type int8, or --raw-type uint8 for pixels from 0 "
+            "to 255"
+        )
     if kind is None or len(data) != elements * np.dtype(kind).itemsize:
         wanted = f"{elements * np.dtype(kind or one.dtype).itemsize:,} bytes of {kind or one.dtype}"
         raise DataError(

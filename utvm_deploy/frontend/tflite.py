@@ -35,6 +35,7 @@ from utvm_deploy.frontend.limits import (
     MAX_TENSORS,
     Budget,
 )
+from utvm_deploy.frontend.odd_weights import warn_of_weights
 from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
@@ -76,8 +77,12 @@ _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType
 _DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "bool")
 
 
-def load_model(path: str | Path, custom: CustomImporter | None = None) -> Graph:
+def load_model(
+    path: str | Path, custom: CustomImporter | None = None, *, is_quiet: bool = False
+) -> Graph:
     """Import a fully integer int8 model, a .tflite or a format that becomes one, and check it.
+
+    Unless ``is_quiet``, weights that are not finite are logged.
 
     Raises ModelError for a file that cannot be used. Raises UnsupportedOperator for operators that
     cannot be imported, and names all of them.
@@ -88,8 +93,12 @@ def load_model(path: str | Path, custom: CustomImporter | None = None) -> Graph:
         model = loaded(data)
         for note in model.notes:
             _log.warning("%s: %s", path, note)
-        return relax_graph(model, path.stem)
-    return load_bytes(data, path.stem, str(path), custom)
+        graph = relax_graph(model, path.stem)
+    else:
+        graph = load_bytes(data, path.stem, str(path), custom)
+    if not is_quiet:
+        warn_of_weights(graph, str(path))
+    return graph
 
 
 def load_bytes(

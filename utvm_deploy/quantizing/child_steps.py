@@ -41,7 +41,7 @@ from utvm_deploy.quantizing.child_files import (
     load_arrays,
     save_arrays,
 )
-from utvm_deploy.quantizing.facts import PT2E_SAMPLES, Calibration, Range, Recipe
+from utvm_deploy.quantizing.facts import PT2E_SAMPLES, Calibration, Range, Recipe, too_wide
 from utvm_deploy.quantizing.samples import BATCH, Watch
 
 #: The formats of float models, and the child that quantizes each.
@@ -147,12 +147,16 @@ def calibrate(
         }
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
+        ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+        for name, one in ranges.items():
+            if one.is_too_wide:
+                raise ModelError(too_wide(name, one))
         kept = load_arrays(folder, "input", mapped=True)
         most = max(compared, PT2E_SAMPLES) if form == TORCH else compared
         return Calibration(
             form,
             (folder / PREPARED).read_bytes(),
-            {name: Range(*one) for name, one in facts["ranges"].items()},
+            ranges,
             tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:most]) for array in kept),
             load_arrays(folder, "output"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.names import short_name
 
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
@@ -31,12 +32,29 @@ FEW_SAMPLES = 32
 PT2E_SAMPLES = 512
 
 
+_LARGEST_FLOAT32 = 2.0**128 - 2.0**104
+
+
 @dataclass(frozen=True)
 class Range:
     """The smallest and the largest value of a tensor."""
 
     low: float
     high: float
+
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether float32 has no number for the distance of the two, of which the scale is made."""
+        return self.high - self.low > _LARGEST_FLOAT32
+
+
+def too_wide(name: str, one: Range) -> str:
+    """What to say of a tensor whose range has no scale."""
+    return (
+        f"tensor '{short_name(name)}' of the float model reaches from {one.low:g} to {one.high:g} "
+        "on the calibration data, too far for a scale in float32; give values as the model was "
+        "trained on"
+    )
 
 
 @dataclass(frozen=True, eq=False)

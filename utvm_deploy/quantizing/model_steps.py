@@ -157,7 +157,9 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         check_installed(TFLITE)
     file = model_bytes(path)
     if form == TFLITE:
-        return Source(path, form, file, float_inputs(path, load_model(path)), len(file))
+        # The quantizer refuses weights that are not finite.
+        graph = load_model(path, is_quiet=True)
+        return Source(path, form, file, float_inputs(path, graph), len(file))
     try:
         data, inputs, converted = prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:

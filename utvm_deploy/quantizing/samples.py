@@ -52,7 +52,7 @@ class Watch:
         self.outside = [0] * len(inputs)
 
     def see(self, arrays: Sequence[Array]) -> None:
-        """Take a batch into account."""
+        """Take a batch into account; DataError for values that are too far apart for a scale."""
         if self.first is None:
             self.first = tuple(array[0] for array in arrays)
         self.count += len(arrays[0])
@@ -62,7 +62,13 @@ class Watch:
             before = self.ranges[index]
             if before is not None:
                 low, high = min(low, before.low), max(high, before.high)
-            self.ranges[index] = Range(low, high)
+            seen = self.ranges[index] = Range(low, high)
+            if self.declared is None and seen.is_too_wide:
+                raise DataError(
+                    f"the data for input {self.inputs[index].name!r} reach from {low:g} to "
+                    f"{high:g}, too far for a scale in float32; give values as the model was "
+                    "trained on, or declare --input-range"
+                )
             if self.declared is not None and self.inputs[index].dtype == "float32":
                 beyond = np.less(array, self.declared.low) | np.greater(array, self.declared.high)
                 self.outside[index] += int(beyond.reshape(len(array), -1).any(axis=1).sum())

@@ -26,6 +26,7 @@ from utvm_deploy.quantizing.facts import (
     OutputError,
     Range,
     declared_range,
+    too_wide,
     write_tflite,
 )
 from utvm_deploy.quantizing.model_steps import float_operators
@@ -138,6 +139,7 @@ def quantized_program(
     for node in prepared.graph.nodes:
         if node.op == "placeholder" and declared is not None:
             _declare(torch, prepared, node, declared)
+    _check_ranges(prepared)
     return torch.export.export(convert_pt2e(prepared), example)
 
 
@@ -153,6 +155,18 @@ def _declare(torch: Any, prepared: Any, node: Any, wanted: Range) -> None:
             observer = prepared.get_submodule(user.target)
             observer.min_val = torch.tensor(wanted.low)
             observer.max_val = torch.tensor(wanted.high)
+
+
+def _check_ranges(prepared: Any) -> None:
+    """Raise ModelError for a tensor whose observed range has no scale."""
+    for node in prepared.graph.nodes:
+        observer = prepared.get_submodule(node.target) if node.op == "call_module" else None
+        low, high = (getattr(observer, name, None) for name in ("min_val", "max_val"))
+        if low is None or high is None or not low.numel():
+            continue
+        seen = Range(float(low.min()), float(high.max()))
+        if seen.is_too_wide:
+            raise ModelError(too_wide(str(node.args[0]), seen))
 
 
 def eager_outputs(torch: Any, module: Any, calibration: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.frontend.odd_weights import warn_of_weights
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, program_to_tflite
 from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
@@ -93,4 +94,6 @@ def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     from utvm_deploy.relax.from_torch import relax_of_program
     from utvm_deploy.relax.road import relax_graph
 
-    return relax_graph(relax_of_program(program), name)
+    graph = relax_graph(relax_of_program(program), name)
+    warn_of_weights(graph, name)
+    return graph
