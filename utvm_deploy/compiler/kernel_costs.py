@@ -4,19 +4,26 @@ A kernel that records know costs what was measured. Of the others, the cost is e
 kernel's facts. A kernel with scratch gathers windows of as many pixels as its scratch holds, and
 then goes through all weights. So there are about ``2 MACs / (channels * scratch)`` such passes. A
 pass reads each weight once more, and begins each pair of output channels again.
+
+Records are measured with scratch in tightly coupled RAM. Where the arena is behind a data cache,
+scratch of more than half of the cache is evicted before the next pair of channels reads it. Then
+each line of 32 MACs is a miss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.plan import Step
+from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, is_native
+from utvm_deploy.kernels.native.dsp.winograd import DspWinograd
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
@@ -29,6 +36,12 @@ OTHER_CYCLES_PER_MAC = 0.7
 CYCLES_PER_ELEMENT = 8.0
 #: Plain C takes this many times as long as assembly.
 GENERIC_FACTOR = 5.0
+#: What a line costs that is not in the cache any more, and the MACs that read one line. Counted on
+#: an emulated Cortex-M7 with 4 KB: of scratch from 3 KB on, nearly each line is a miss; up to 2 KB,
+#: hardly any.
+CYCLES_PER_MISS, MACS_PER_LINE = 26.0, 32
+#: Of kernels by Winograd's method, 40 to 61 MACs read one line.
+WINOGRAD_SHARING = 1.5
 #: Kernels without scratch keep as much in registers and on the stack.
 LEAST_SCRATCH = 192
 #: Kernels with less and less scratch that are asked for.
@@ -60,13 +73,16 @@ class KernelCosts:
         smaller: Callable[[Step, int], KernelCall],
         scratch_of: Callable[[Step], tuple[int, ...]],
         rounded: Callable[[KernelCall], KernelCall],
+        cache_bytes: int = 0,
     ) -> None:
+        """``cache_bytes`` are of the data cache between the core and the arena; 0: none."""
         self._graph = graph
         self._records = records
         self._near = near
         self._smaller = smaller
         self._scratch_of = scratch_of
         self._rounded = rounded
+        self._cache_bytes = cache_bytes
 
     def options(self, step: Step) -> tuple[Option, ...]:
         """The step as it is, then other kernels of it; those that records know come first."""
@@ -74,9 +90,21 @@ class KernelCosts:
         if isinstance(step.call.kernel, LibraryKernel):
             return (Option(step, scratch, self._unknown(step), False),)
         measured = list(self._measured(step)) if self._near.core != GENERIC else []
+        found = self._as_in_tcm(step, scratch, measured)
+        return tuple(
+            replace(one, cycles=one.cycles + self._misses_cycles(one.step, one.scratch_bytes))
+            for one in found
+        )
+
+    def _as_in_tcm(
+        self, step: Step, scratch: int, measured: Sequence[Option]
+    ) -> tuple[Option, ...]:
+        """The options, as if their scratch were in tightly coupled RAM."""
         known = {one.step.call.kernel: one.cycles for one in measured}
         fastest = min(known.values(), default=self._unknown(step))
-        base = min((one.scratch_bytes for one in measured), default=scratch)
+        # Records keep the fastest kernels, so the least scratch among them is the base.
+        least = min(measured, key=lambda one: one.scratch_bytes, default=None)
+        base = self._passes_cycles(least.step if least else step)
         highest = max(known.values(), default=fastest)
 
         def option(one: Step) -> Option:
@@ -87,8 +115,8 @@ class KernelCosts:
                 return Option(one, size, GENERIC_FACTOR * fastest, False)
             if not known and size >= scratch:
                 return Option(one, size, fastest, False)
-            # Records keep the fastest ones: what they do not know is no faster.
-            more = self._passes_cycles(one, size, max(base, 1))
+            # What records do not know is no faster.
+            more = self._passes_cycles(one) - base
             return Option(one, size, highest + max(more, 1.0), False)
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
@@ -131,17 +159,42 @@ class KernelCosts:
             yield other
             scratch = size
 
-    def _passes_cycles(self, step: Step, size: int, base: int) -> float:
-        """What smaller scratch adds to a layer's cycles."""
+    def _passes_cycles(self, step: Step) -> float:
+        """What going through the weights again and again takes of a layer's cycles."""
         inputs = step.operator.inputs
         number = inputs[1] if len(inputs) > 1 else None
         weights = None if number is None else self._graph.tensors[number].data
         channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
         if weights is None or not step.call.macs or not channels:
             return 0.0
-        windows = 2 * step.call.macs / channels
-        passes = windows / max(size, LEAST_SCRATCH) - windows / max(base, LEAST_SCRATCH)
-        return max(passes, 0.0) * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels)
+        windows = 2 * step.call.macs / channels / self._sharing(step)
+        passes = windows / max(sum(self._scratch_of(step)), LEAST_SCRATCH)
+        per_weight = CYCLES_PER_WEIGHT
+        if 0 < self._cache_bytes < 2 * weights.size:
+            per_weight += CYCLES_PER_MISS / MACS_PER_LINE  # they are not in the cache any more
+        return float(passes * (per_weight * weights.size + CYCLES_PER_CHANNEL * channels))
+
+    def _misses_cycles(self, step: Step, size: int) -> float:
+        """What a cache in front of the arena adds to a layer's cycles."""
+        if not self._cache_bytes:
+            return 0.0
+        half = self._cache_bytes / 2
+        share = min(max((size - half) / (half / 2), 0.0), 1.0)
+        lines = step.call.macs / MACS_PER_LINE / self._sharing(step)
+        return CYCLES_PER_MISS * share * lines
+
+    def _sharing(self, step: Step) -> float:
+        """How many windows of a convolution read one gathered column."""
+        attributes, kernel = step.operator.attributes, step.call.kernel
+        number = step.operator.inputs[1] if len(step.operator.inputs) > 1 else None
+        if not isinstance(attributes, Convolution) or isinstance(kernel, GatheredConv2D):
+            return 1.0
+        if step.operator.kind != "CONV_2D" or number is None:
+            return 1.0
+        if isinstance(kernel, DspWinograd):
+            return WINOGRAD_SHARING
+        width = self._graph.tensors[number].shape[2]
+        return max(width / attributes.strides[1], 1.0)
 
     def _unknown(self, step: Step) -> float:
         """Of a layer that no record knows."""

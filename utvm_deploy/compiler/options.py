@@ -60,6 +60,8 @@ MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {
 }
 #: At level ram, the model may be this much slower than the fastest plan, as a share.
 MAX_LOSS_FOR_RAM = 0.2
+#: And at level time, where a data cache is in front of the arena.
+MAX_LOSS_FOR_TIME = 0.02
 #: The model may be this much slower, as a share, where its layers can do with less of the stack.
 MAX_LEVELLING_LOSS = 0.02
 
@@ -87,6 +89,11 @@ def scratch_place(board: Board, scratch: str) -> str:
         return scratch
     stack = board.data_ram
     return STACK if stack.kind == "tcm" and stack != board.main_ram else ARENA
+
+
+def cache_of_arena(board: Board) -> int:
+    """Bytes of the data cache between the core and the RAM that an arena is in; 0: none."""
+    return 0 if board.main_ram.kind == "tcm" else board.cpu.dcache_bytes
 
 
 def max_stack_scratch(board: Board) -> int:

@@ -60,11 +60,13 @@ from utvm_deploy.compiler.options import (
     KERNELS,
     LEVELS,
     MAX_LOSS_FOR_RAM,
+    MAX_LOSS_FOR_TIME,
     OPTIMIZATION_FLAGS,
     RAM,
     SIZE,
     STACK,
     TIME,
+    cache_of_arena,
     check_option,
     scratch_place,
     scratch_stack,
@@ -133,6 +135,11 @@ def compile_model(
     check_option("level", level, LEVELS)
     limits = _limits(level, budget)
     place = scratch_place(board, _scratch_within(limits, scratch))
+    is_asked = limits.is_set
+    # Records of the user, and choices for a trial, are followed as they are.
+    is_free = not is_asked and (records, picks, decided) == (None, None, None)
+    if is_free and level == TIME and place == ARENA and cache_of_arena(board):
+        limits = Budget(loss=MAX_LOSS_FOR_TIME)
     check_option("float math", float_math, FLOAT_MATHS)
     rounded = with_fused_sums if float_math == FAST else _as_it_is
     family = GENERIC if kernels == GENERIC else core
@@ -184,7 +191,13 @@ def compile_model(
             if limits.is_set:
                 near = Setting(family, "", OPTIMIZATION_FLAGS[level], "", "", model_of(board))
                 costs = KernelCosts(
-                    graph, known.all, near, rounded_smaller, scheduler.scratch_of, rounded
+                    graph,
+                    known.all,
+                    near,
+                    rounded_smaller,
+                    scheduler.scratch_of,
+                    rounded,
+                    cache_of_arena(board),
                 )
                 with part_of("memory"):
                     fitting, made = within_budget(
@@ -222,7 +235,7 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
-    made = tradeoffs[-1] if tradeoffs else None
+    made = tradeoffs[-1] if tradeoffs and is_asked else None
     return replace(compiled, tradeoff=made)
 
 

@@ -174,12 +174,12 @@ class _Search:
     def _useful(self, index: int, options: Sequence[Option]) -> list[Option]:
         """Those that no other one beats in both cycles and bytes, the fastest first.
 
-        The step as it is, which comes first in ``options``, stays among them.
+        Of equal ones, the first in ``options`` stays: the step as it is.
         """
         kept: list[Option] = []
         for one in sorted(options, key=lambda o: (o.cycles, o.scratch_bytes)):
             need = self._need(index, one)
-            if one is options[0] or all(need < self._need(index, other) for other in kept):
+            if all(need < self._need(index, other) for other in kept):
                 kept.append(one)
         return kept
 
@@ -206,17 +206,15 @@ class _Search:
         return found
 
     def _chosen(self, limit: int, tightest: int = 0) -> tuple[int, ...]:
-        """Of each layer, its kernel as it is if that is within the limit, or else the fastest
-        option that is, or else that with the least scratch.
+        """Of each layer, the fastest option within the limit, or else that with the least scratch.
 
         The ``tightest`` layers with the least room have that with the least scratch in any case.
         """
         chosen = []
-        for step, needs, options in zip(self._steps, self._needs(), self._options, strict=True):
+        for needs, options in zip(self._needs(), self._options, strict=True):
             fits = [i for i, need in enumerate(needs) if need <= limit]
-            as_it_is = [i for i in fits if options[i].step.call.kernel == step.call.kernel]
             least = min(range(len(options)), key=lambda i: needs[i])
-            chosen.append((next(iter((*as_it_is, *fits)), least), least))
+            chosen.append((next(iter(fits), least), least))
         taken = self._needs()
         order = sorted(range(len(chosen)), key=lambda i: -taken[i][chosen[i][0]])
         narrow = set(order[:tightest])
