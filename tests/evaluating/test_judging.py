@@ -12,6 +12,7 @@ import pytest
 
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays
+from utvm_deploy.evaluating.class_order import order_note
 from utvm_deploy.evaluating.conversion import InputCount, how_taken, to_input, to_real
 from utvm_deploy.evaluating.facts import DEVICE, FLOAT, REFERENCE, Problem, Run, Settings
 from utvm_deploy.evaluating.judging import SMALLER_IS_BETTER, changes, judged, metric_names
@@ -202,6 +203,18 @@ def test_integers_that_have_no_scale() -> None:
     one = ModelInput("x", (1, 4), "int32")
     with pytest.raises(DataError, match="takes int32 without a scale"):
         to_input(np.zeros((1, 4), np.float32), one)
+
+
+def test_classes_in_another_order_are_told() -> None:
+    labels = [0, 0, 1, 1, 2, 2]
+    problem = replace(posed((1, 3), labels=labels), class_names=("cat", "dog", "owl"))
+    moved = np.array([[0, 2, 0], [0, 0, 2], [2, 0, 0]])
+    (told,) = order_note(problem, moved)
+    assert "would be 1.0000 if the classes were in another order: names are sorted" in told
+    (told,) = order_note(replace(problem, class_names=None), moved)
+    assert "another order: give labels in the order of the model's outputs" in told
+    for good in (np.diag([2, 2, 2]), np.array([[2, 0, 0], [2, 0, 0], [0, 0, 2]]), None):
+        assert not list(order_note(problem, good))
 
 
 def test_limits() -> None:

@@ -200,6 +200,9 @@ def test_a_reference_that_does_not_fit(tmp_path: Path) -> None:
     ("argv", "said"),
     [
         (["--min", "auc=0.9"], "there is no such metric for this model and its data; give one of"),
+        (["--min", "agreement=0.9"], "macro_f1, or the float model to compare with (--reference)"),
+        (["--min", "accuracy=95"], "accuracy is at most 1; give a part of 1, such as accuracy=0.9"),
+        (["--min", "top5=99"], "top5 is at most 1"),
         (["--min", "accuracy"], "is not METRIC=VALUE, such as accuracy=0.9"),
         (["--samples", "0"], "0 is not above zero"),
         (["--data", "none.npz"], "cannot read the data none.npz"),

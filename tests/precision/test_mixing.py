@@ -23,6 +23,7 @@ from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
 from utvm_deploy.precision.steps import MixedModel, sensitivities
 from utvm_deploy.profiling.layer_costs import profile
+from utvm_deploy.quantizing import model_steps
 from utvm_deploy.quantizing.facts import Calibration
 from utvm_deploy.quantizing.model_steps import calibrated, opened
 
@@ -173,6 +174,19 @@ def test_the_verb_prints_the_table_and_the_choice(
     assert facts["mixed"]["loss_unit"] == "percentage points"
     assert facts["mixed"]["loss"] <= 0.1 and facts["mixed"]["is_within"]
     assert {row["kind"] for row in facts["layers"]} >= {"CONV_2D", "SOFTMAX"}
+
+
+def test_a_bad_output_names_the_layers_that_cost_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(model_steps, "LEAST_SQNR_DB", {"int8": 90.0, "int16x8": 90.0})
+    argv = ["quantize", str(DIGITS), "--data", str(SAMPLES), "-o", str(tmp_path / "q.tflite")]
+    assert main(argv) == 0
+    assert "below 90 dB; --sensitivity shows which layers" in capsys.readouterr().out
+    assert main([*argv, "--sensitivity"]) == 0
+    told = capsys.readouterr().out
+    assert "below 90 dB; of single operators, these cost most: 8 (SOFTMAX, 48." in told
+    assert "--sensitivity" not in told
 
 
 def test_python_has_the_same(tmp_path: Path) -> None:

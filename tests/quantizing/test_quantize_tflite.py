@@ -235,10 +235,12 @@ def test_a_quantized_model_is_refused() -> None:
 
 
 def test_a_hybrid_model_is_refused(shared_models: Path) -> None:
-    with pytest.raises(ModelError, match="as in models with dynamic range quantization"):
+    with pytest.raises(ModelError, match="as in models with dynamic range quantization") as error:
         utvm_deploy.quantize(
             shared_models / "float" / "kws_ref_model_hybrid.tflite", np.zeros((40, 490), np.float32)
         )
+    assert "operators 0, 2, 4, 6 and 8 (CONV_2D): the weights are int8" in str(error.value)
+    assert str(error.value).count("start from the float model") == 1
 
 
 def test_the_command_that_installs_the_quantizer_is_told(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from utvm_deploy.cli.precision_text import (
     mixed_json,
     report_layers,
     report_mixed,
+    worst_layers,
 )
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.precision.facts import LayerSensitivity, Mixed
@@ -30,6 +31,7 @@ from utvm_deploy.quantizing.facts import (
     INT8,
     MIN_MAX,
     SCHEMES,
+    SENSITIVITY_HINT,
     QuantizedModel,
 )
 from utvm_deploy.quantizing.model_steps import quantize_model
@@ -108,6 +110,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_outputs(args.model, args.output)
     check_precision(args)
     made, rows, mixed = _quantized(args, out)
+    if rows:
+        told = worst_layers(rows, made.scheme, mixed)
+        warnings = tuple(one.replace(SENSITIVITY_HINT, told) for one in made.warnings)
+        made = replace(made, warnings=warnings)
     if not args.dry_run:
         made.save(args.output)
     max_loss = DEFAULT_MAX_LOSS if args.max_loss is None else args.max_loss

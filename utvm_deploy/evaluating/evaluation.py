@@ -14,6 +14,7 @@ from utvm_deploy.base.errors import DataError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.device import DeviceModel
+from utvm_deploy.evaluating.class_order import order_note
 from utvm_deploy.evaluating.conversion import InputCount, how_taken
 from utvm_deploy.evaluating.engines import Plan, device_run, float_run, reference_run
 from utvm_deploy.evaluating.facts import DEVICE, REFERENCE, Change, Evaluation, Run, Settings
@@ -82,7 +83,11 @@ def evaluated(
         clipped=clipped,
         judged=figures,
         changes=found,
-        notes=(*_notes(plan, found, clipped), *_not_finite(runs, plan.problem.word)),
+        notes=(
+            *_notes(plan, found, clipped),
+            *_not_finite(runs, plan.problem.word),
+            *order_note(plan.problem, figures[-1].confusion),
+        ),
     )
 
 

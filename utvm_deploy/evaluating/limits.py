@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import UsageError
+
+#: Metrics from 0 to 1, besides the topK.
+SHARES = frozenset({"accuracy", "macro_f1", "auc", "agreement", "r2"})
+_TOP = re.compile(r"top\d+")
+#: Metrics that compare with the float model.
+FLOAT_METRICS = frozenset({"agreement", "sqnr_db"})
+_NEEDS_FLOAT = ", or the float model to compare with (--reference)"
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,12 @@ def check_limits(limits: Sequence[Limit], names: Sequence[str], smaller: frozens
             raise UsageError(
                 f"{option} {limit.metric}={limit.value:g}: there is no such metric for this model "
                 f"and its data; give one of {', '.join(names)}"
+                f"{_NEEDS_FLOAT if limit.metric in FLOAT_METRICS else ''}"
+            )
+        if limit.value > 1 and (limit.metric in SHARES or _TOP.fullmatch(limit.metric)):
+            raise UsageError(
+                f"{option} {limit.metric}={limit.value:g}: {limit.metric} is at most 1; give a "
+                f"part of 1, such as {limit.metric}=0.9"
             )
         if limit.is_least == (limit.metric in smaller):
             better = "smaller" if limit.is_least else "larger"

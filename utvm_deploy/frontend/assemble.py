@@ -45,7 +45,7 @@ def assemble(
         for op in source.operators
         if importer_of(op) is None and not (custom is not None and custom.knows(op.kind))
     ]
-    problems: list[str] = []
+    problems: list[tuple[SourceOperator, str]] = []
     operators: list[Operator] = []
     tensors = source.tensors
     for op in source.operators:
@@ -54,7 +54,7 @@ def assemble(
             operators += several.operators
             tensors += several.between
         except UnsupportedOperator as exc:
-            problems.append(str(exc))
+            problems.append((op, str(exc).removeprefix(f"{op.place}: ")))
         except ModelError:
             # What an unknown operator reads and makes need not be quantized: that one is named.
             if not unknown:
@@ -69,9 +69,7 @@ def assemble(
 
 def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
     """Raise UnsupportedOperator with all of them, if there are any."""
-    problems = [
-        f"{op.place}: {suggestion(op.kind)}" for op in operators if op.kind.startswith(CUSTOM)
-    ]
+    problems = [(op, suggestion(op.kind)) for op in operators if op.kind.startswith(CUSTOM)]
     if problems:
         raise _unsupported(problems, has_unknown=True)
 
@@ -89,11 +87,19 @@ def imported(op: SourceOperator, custom: CustomImporter | None = None) -> Severa
     return Several((made,) if isinstance(made, Operator) else made, ())
 
 
-def _unsupported(problems: list[str], has_unknown: bool) -> UnsupportedOperator:
+def _unsupported(
+    problems: Sequence[tuple[SourceOperator, str]], has_unknown: bool
+) -> UnsupportedOperator:
+    """One error for operators and what is wrong with each; an equal reason appears once."""
     count = "1 operator" if len(problems) == 1 else f"{len(problems)} operators"
-    told = "; ".join(problems[:MAX_TOLD])
-    if len(problems) > MAX_TOLD:
-        told += f"; and {len(problems) - MAX_TOLD} more"
+    alike: dict[tuple[str, str], list[SourceOperator]] = {}
+    for op, why in problems:
+        alike.setdefault((op.kind, why), []).append(op)
+    groups = list(alike.items())
+    told = "; ".join(f"{_places(ops)}: {why}" for (_, why), ops in groups[:MAX_TOLD])
+    more = sum(len(ops) for _, ops in groups[MAX_TOLD:])
+    if more:
+        told += f"; and {more} more"
     if has_unknown:
         told += "; utvm inspect --supported lists what can be"
     return UnsupportedOperator(f"{count} cannot be imported: {told}")
@@ -119,3 +125,12 @@ def _positions(tensor: Tensor) -> int:
     if tensor.data is not None and tensor.dtype in ("int32", "int64"):
         return math.prod(tensor.shape)
     return sum(max(extent, 0) for extent in tensor.shape)
+
+
+def _places(ops: Sequence[SourceOperator]) -> str:
+    if len(ops) == 1:
+        return ops[0].place
+    *before, last = [str(op.index) for op in ops[:MAX_TOLD]]
+    if len(ops) > MAX_TOLD:
+        before, last = [*before, last], f"{len(ops) - MAX_TOLD} more"
+    return f"operators {', '.join(before)} and {last} ({ops[0].kind})"

@@ -42,8 +42,8 @@ def float_weights_of(
     weights = op.input(position)
     if weights.dtype in ("int8", "uint8", "int4"):
         raise op.unsupported(
-            f"weights '{weights.name}' are {weights.dtype}, but activations are float32, as in "
-            "models with dynamic range quantization; start from the float model: "
+            f"the weights are {weights.dtype}, but activations are float32, as in models with "
+            "dynamic range quantization; start from the float model: "
             f"{quantize_command()}"
         )
     floats(op, weights)

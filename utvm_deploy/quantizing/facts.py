@@ -20,6 +20,7 @@ DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
 #: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
 LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0}
+SENSITIVITY_HINT = "--sensitivity shows which layers cause it"
 #: How ranges of tensors follow from what was observed.
 MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
 CLIPPINGS = (MIN_MAX, PERCENTILE, MSE)

@@ -37,6 +37,7 @@ from utvm_deploy.quantizing.facts import (
     LEAST_SQNR_DB,
     MIN_MAX,
     SCHEMES,
+    SENSITIVITY_HINT,
     Calibration,
     FloatOperator,
     OutputError,
@@ -254,7 +255,7 @@ def _large_errors(outputs: Sequence[OutputError], scheme: str) -> Iterator[str]:
         if one.sqnr_db is not None and one.sqnr_db < least:
             yield (
                 f"output {one.name!r} has an SQNR of {one.sqnr_db:.1f} dB, below {least:g} dB; "
-                "--sensitivity shows which layers cause it"
+                f"{SENSITIVITY_HINT}"
             )
 
 
