@@ -240,6 +240,19 @@ def test_pytorch_logs_nothing_about_a_module_that_is_refused(
     assert not caplog.records and capfd.readouterr() == ("", "")
 
 
+class Spectrum(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A step with complex numbers between others."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.fft.rfft(torch.relu(x)).abs()
+
+
+def test_operators_on_complex_numbers_stay_in_eager() -> None:
+    found = explain(Spectrum(), torch.ones(1, 8))
+    assert found.board is not None and found.board.operators == ("relu",)
+    assert "abs" in found.eager
+
+
 def test_loggers_print_again_after_pytorch_was_called(caplog: pytest.LogCaptureFixture) -> None:
     with quiet_torch():
         logging.getLogger("torchao").warning("held back")

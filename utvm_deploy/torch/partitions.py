@@ -64,6 +64,8 @@ class Splitter:
             def is_node_supported(self, submodules: Any, node: Any) -> bool:
                 if node.op != "call_function" or _is_of_training(node):
                     return False
+                if any(map(_is_complex, (node, *node.all_input_nodes))):
+                    return False
                 name = operator_name(node)
                 if name not in answers:
                     answers[name] = _becomes_known(node, known)
@@ -91,6 +93,12 @@ class Splitter:
         ]
         board = partitions[0] if partitions else None
         return Explanation(board, tuple(partitions[1:]), self.eager)
+
+
+def _is_complex(node: Any) -> bool:
+    """Whether a node makes complex numbers, which no board computes with."""
+    value = node.meta.get("val")
+    return hasattr(value, "is_complex") and bool(value.is_complex())
 
 
 def _is_fused(node: Any) -> bool:
