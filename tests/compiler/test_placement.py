@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.placement import Block, Handover, Placement, live_peak, place, verify
+from utvm_deploy.compiler.placement import (
+    Block,
+    Handover,
+    Part,
+    Placement,
+    live_peak,
+    place,
+    verify,
+)
 
 STEPS = 12
 
@@ -44,6 +53,46 @@ def test_blocks_alive_together_never_overlap(given_blocks: list[Block]) -> None:
     verify(given_blocks, placement)
     assert placement == place(given_blocks)
     assert placement.arena_bytes >= live_peak(given_blocks)
+
+
+@st.composite
+def parted_blocks(draw: st.DrawFn) -> list[Block]:
+    """Blocks whose parts are needed for times of their own."""
+    made = []
+    for block in draw(blocks()):
+        borders = draw(st.sets(st.integers(0, block.size_bytes), max_size=4))
+        edges = sorted({0, block.size_bytes, *borders})
+        parts = []
+        for start, end in itertools.pairwise(edges):
+            first = draw(st.integers(block.first, block.last))
+            parts.append(Part(start, end, first, draw(st.integers(first, block.last))))
+        made.append(replace(block, parts=tuple(parts)))
+    return made
+
+
+@settings(max_examples=80, deadline=None)
+@given(parted_blocks())
+def test_parts_never_overlap_while_they_are_needed(given_blocks: list[Block]) -> None:
+    placement = place(given_blocks)
+    for step in range(-1, STEPS + 1):
+        owner = np.full(placement.arena_bytes, -1)
+        for index, (block, offset) in enumerate(zip(given_blocks, placement.offsets, strict=True)):
+            for part in block.parts:
+                if part.first <= step <= part.last:
+                    taken = owner[offset + part.start : offset + part.end]
+                    assert taken.size == part.end - part.start
+                    assert (taken == -1).all()
+                    taken[:] = index
+    verify(given_blocks, placement)
+    assert placement.arena_bytes >= live_peak(given_blocks)
+
+
+def test_a_block_begins_on_the_part_of_another_that_is_done_with() -> None:
+    image = Block("image", 64, -1, 9, 16, (Part(0, 32, -1, 4), Part(32, 64, -1, 9)))
+    result = Block("result", 32, 5, 9, 16)
+    assert place([image, result]).arena_bytes == 64
+    with pytest.raises(CompileError, match="overlap"):
+        verify([image, replace(result, first=4)], Placement((0, 0), 64))
 
 
 @settings(max_examples=80, deadline=None)

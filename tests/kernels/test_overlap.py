@@ -27,7 +27,8 @@ from utvm_deploy.compiler.lowered_kernel import lower_kernel
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.attributes import Move
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -162,6 +163,25 @@ def test_outputs_of_float32_lie_on_what_was_read(tmp_path: Path) -> None:
         overlapped(graph, position, call, function, library, images[position])
         for (position, call), function in zip(found, functions, strict=True)
     )
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", CORES)
+def test_moved_rows_lie_on_the_old_ones(core: str, tmp_path: Path) -> None:
+    shape, moved = (1, 9, 5, 7), (1, 4, 5, 7)
+    image = np.arange(9 * 35, dtype=np.uint8).astype(np.int8).reshape(shape)
+    tensors = tuple(Tensor(name, one, "int8") for name, one in (("x", shape), ("y", moved)))
+    starts = (0, 35, 96)
+    operators = tuple(Operator("MOVE", (0,), (1,), Move(start), ()) for start in starts)
+    graph = Graph("m", tensors, operators, (0,), (1,), "")
+    calls = [lower(graph, operator, core) for operator in operators]
+    functions, library = compiled(calls, core, tmp_path)
+    size = tensors[1].size_bytes
+    for position, start in enumerate(starts):
+        call, function = calls[position], functions[position]
+        got = run(library, function, call, image, size, size)
+        np.testing.assert_array_equal(got.view(np.int8), image.reshape(-1)[start : start + size])
+        overlapped(graph, position, call, function, library, image)
 
 
 @pytest.mark.tools

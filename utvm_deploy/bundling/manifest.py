@@ -123,7 +123,8 @@ def _check_facts(manifest: dict[str, Any]) -> None:
 
 
 def _buffer_of(entry: dict[str, Any]) -> Buffer:
-    facts = {**entry, "size_bytes": entry["bytes"], "source": None, "first": "", "channels": None}
+    unsaid = {"source": None, "first": "", "channels": None, "rows": None}
+    facts = {**entry, **unsaid, "size_bytes": entry["bytes"]}
     del facts["bytes"]
     return from_json(Buffer, facts)
 

@@ -31,6 +31,19 @@ class Budget:
         return any(one is not None for one in (self.ram, self.cycles, self.loss))
 
 
+class OverBudget(CompileError):
+    """No plan is within the budget.
+
+    ``least_bytes`` is the smallest arena that was found, ``fastest`` the bytes and predicted cycles
+    of the fastest plan without a budget.
+    """
+
+    def __init__(self, message: str, least_bytes: int, fastest: tuple[int, int]) -> None:
+        super().__init__(message)
+        self.least_bytes = least_bytes
+        self.fastest = fastest
+
+
 @dataclass(frozen=True)
 class Tradeoff:
     """What was chosen, next to what could have been: bytes of arena, and predicted cycles."""
@@ -42,14 +55,17 @@ class Tradeoff:
     least_bytes: int
     # The share of the cycles that was measured, from 0 to 1.
     measured: float
+    # Layers that are computed in strips of rows.
+    streamed: int = 0
 
     @property
     def text(self) -> str:
         """What the budget cost, in one sentence."""
+        strips = f" {self.streamed} layers are computed in strips of rows." if self.streamed else ""
         slower = max(self.cycles / max(self.fastest_cycles, 1) - 1, 0.0)
         return (
             f"the arena has {self.arena_bytes:,} bytes; the fastest plan has "
             f"{self.fastest_bytes:,}, the smallest {self.least_bytes:,}. This "
             f"plan is about {slower:.1%} slower than the fastest (by records for "
-            f"{self.measured:.0%} of its time, else by estimate)"
+            f"{self.measured:.0%} of its time, else by estimate).{strips}"
         )

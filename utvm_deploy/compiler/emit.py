@@ -134,6 +134,7 @@ def _buffer(program: Program, number: int) -> Buffer:
         source=tensor.source,
         first=_first(tensor),
         channels=tensor.channels,
+        rows=tensor.rows,
     )
 
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.compiler.plan import Step
-from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.compiler.plan import Step, View
+from utvm_deploy.graph.attributes import Convolution, Move
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
@@ -34,6 +34,8 @@ CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 1.0, 24.0
 CYCLES_PER_MAC = {GENERIC: 3.5}
 OTHER_CYCLES_PER_MAC = 0.7
 CYCLES_PER_ELEMENT = 8.0
+#: What a call costs that computes a strip of a layer, and a byte that MOVE copies.
+CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 300.0, 1.0
 #: Plain C takes this many times as long as assembly.
 GENERIC_FACTOR = 5.0
 #: What a line costs that is not in the cache any more, and the MACs that read one line. Counted on
@@ -62,6 +64,19 @@ class Option:
 OptionsOf = Callable[[Step], tuple[Option, ...]]
 
 
+@dataclass(frozen=True)
+class WholeLayer:
+    """What a layer costs that is not computed in strips."""
+
+    cycles: float
+    macs: int
+    bytes: int  # of the output
+
+
+#: A layer's kind and its operators in the file -> its cost, for its strips.
+WholeLayers = dict[tuple[str, tuple[int, ...]], WholeLayer]
+
+
 class KernelCosts:
     """The options of a model's steps, by records where they know them."""
 
@@ -74,6 +89,7 @@ class KernelCosts:
         scratch_of: Callable[[Step], tuple[int, ...]],
         rounded: Callable[[KernelCall], KernelCall],
         cache_bytes: int = 0,
+        whole: WholeLayers | None = None,
     ) -> None:
         """``cache_bytes`` are of the data cache between the core and the arena; 0: none."""
         self._graph = graph
@@ -83,6 +99,7 @@ class KernelCosts:
         self._scratch_of = scratch_of
         self._rounded = rounded
         self._cache_bytes = cache_bytes
+        self._whole = whole or {}
 
     def options(self, step: Step) -> tuple[Option, ...]:
         """The step as it is, then other kernels of it; those that records know come first."""
@@ -120,6 +137,18 @@ class KernelCosts:
             return Option(one, size, highest + max(more, 1.0), False)
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
+
+    def of_layers(self, sequence: Sequence[Step | View]) -> WholeLayers:
+        """What each layer costs with its fastest kernel, without misses of a cache."""
+        found: WholeLayers = {}
+        for step in (item for item in sequence if isinstance(item, Step)):
+            measured = list(self._measured(step)) if self._near.core != GENERIC else []
+            size = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
+            cycles = min((one.cycles for one in measured), default=self._unknown(step))
+            found[step.operator.kind, step.operator.sources] = WholeLayer(
+                cycles, step.call.macs, size
+            )
+        return found
 
     def plain(self, step: Step) -> Option:
         """The step in plain C, which needs no scratch for gathered pixels."""
@@ -198,6 +227,13 @@ class KernelCosts:
 
     def _unknown(self, step: Step) -> float:
         """Of a layer that no record knows."""
+        size = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
+        if isinstance(step.operator.attributes, Move):
+            return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
+        whole = self._whole.get((step.operator.kind, step.operator.sources))
+        if whole is not None and size < whole.bytes:
+            share = step.call.macs / whole.macs if whole.macs else size / whole.bytes
+            return CYCLES_PER_CALL + share * whole.cycles
         elements = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
         per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
         return per_mac * step.call.macs + CYCLES_PER_ELEMENT * elements

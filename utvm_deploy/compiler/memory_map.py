@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.model import ArenaUse
+from utvm_deploy.compiler.placement import parts_of
 from utvm_deploy.compiler.plan import ArenaPlan
 
 
@@ -22,6 +23,8 @@ def memory_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
             kind = "input" if is_early else "output"
         else:
             kind = "activation"
-        first, last = max(block.first, 0), min(block.last, steps - 1)
-        found.append(ArenaUse(block.name, kind, offset, block.size_bytes, first, last))
+        for part in parts_of(block):
+            first, last = max(part.first, 0), min(part.last, steps - 1)
+            size = part.end - part.start
+            found.append(ArenaUse(block.name, kind, offset + part.start, size, first, last))
     return tuple(sorted(found, key=lambda use: (use.first, use.offset)))

@@ -32,9 +32,15 @@ class Buffer:
     first: str = ""
     # Which channels of the file's tensor these are, if a pass dropped others.
     channels: tuple[int, ...] | None = None
+    # Which rows of the file's tensor these are, from and up to, if it is computed in strips.
+    rows: tuple[int, int] | None = None
 
     def of_file(self, array: Array) -> Array:
-        """What there is here of the file's tensor: the channels that no pass dropped."""
+        """What there is here of the file's tensor: some of its rows, if it is computed in strips,
+        and the channels that no pass dropped.
+        """
+        if self.rows is not None and array.shape[1:2] != self.shape[1:2]:
+            array = np.ascontiguousarray(array[:, slice(*self.rows)])
         if self.channels is None or array.shape[-1:] == self.shape[-1:]:
             return array
         return np.ascontiguousarray(array[..., list(self.channels)])

@@ -11,30 +11,23 @@ where a record turns out to be stale.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.backends.chain_choice import ChainRecords
 from utvm_deploy.backends.chains import with_chains
-from utvm_deploy.backends.choice import Either
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import CompileError, UnsupportedOperator, UtvmError
+from utvm_deploy.base.errors import CompileError, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
-from utvm_deploy.compiler.budgets import Budget, Tradeoff
+from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
-from utvm_deploy.compiler.choice import Choose, Picks, calls_of
+from utvm_deploy.compiler.choice import Picks
 from utvm_deploy.compiler.decision import (
     Decision,
-    Known,
-    Sequenced,
-    decide,
     known_records,
-    model_of,
-    settled,
 )
 from utvm_deploy.compiler.dump import (
     calls_text,
@@ -45,15 +38,12 @@ from utvm_deploy.compiler.dump import (
     sources_text,
 )
 from utvm_deploy.compiler.emit import emit
-from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
 from utvm_deploy.compiler.floats import refuse_float, warn_without_fpu
-from utvm_deploy.compiler.kernel_costs import KernelCosts
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
-    COMPACT_OF_LEVEL,
     EXACT,
     FAST,
     FLOAT_MATHS,
@@ -63,7 +53,6 @@ from utvm_deploy.compiler.options import (
     MAX_LOSS_FOR_TIME,
     OPTIMIZATION_FLAGS,
     RAM,
-    SIZE,
     STACK,
     TIME,
     cache_of_arena,
@@ -72,19 +61,11 @@ from utvm_deploy.compiler.options import (
     scratch_stack,
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
-from utvm_deploy.compiler.plan_search import within_budget
+from utvm_deploy.compiler.planning import Planned, Planner, lowered_steps
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.compiler.scheduling import Scheduler
-from utvm_deploy.compiler.scratch_limit import (
-    NO_SPARE,
-    SPARE_FOR_TIME,
-    ScratchOf,
-    Smaller,
-    within_memory,
-)
-from utvm_deploy.compiler.stages import Dump, Stages, part_of
-from utvm_deploy.compiler.stale import Chosen, by_current_records
-from utvm_deploy.compiler.views import with_views
+from utvm_deploy.compiler.stages import Dump, Stages
+from utvm_deploy.compiler.streaming import in_strips_if_smaller
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -92,9 +73,9 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
-from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, with_fused_sums
-from utvm_deploy.records import Records, Setting
-from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums
+from utvm_deploy.records import Records
+from utvm_deploy.records.candidate import CMSIS_NN, GENERIC
 
 
 def compile_model(
@@ -141,7 +122,6 @@ def compile_model(
     if is_free and level == TIME and place == ARENA and cache_of_arena(board):
         limits = Budget(loss=MAX_LOSS_FOR_TIME)
     check_option("float math", float_math, FLOAT_MATHS)
-    rounded = with_fused_sums if float_math == FAST else _as_it_is
     family = GENERIC if kernels == GENERIC else core
     stage = Stages(dump)
     graph = stage.run("import", lambda: _import(model, library), graph_text)
@@ -158,66 +138,27 @@ def compile_model(
         check_needs(least_needs(prefix, graph))
     stack = scratch_stack(board) if place == STACK else None
     scheduler = Scheduler(core, prefix)
-    spare = NO_SPARE if level == SIZE else SPARE_FOR_TIME
-    smaller = _smaller(graph, family, scheduler.scratch_of, COMPACT_OF_LEVEL[level])
+    planner = Planner(
+        board,
+        family,
+        level,
+        place,
+        known,
+        scheduler,
+        with_fused_sums if float_math == FAST else _as_it_is,
+        stack,
+        library,
+        picks,
+        all_codes=decided is not None,
+    )
 
-    def rounded_smaller(step: Step, most_bytes: int) -> KernelCall:
-        return rounded(smaller(step, most_bytes))
+    def planned() -> Planned:
+        if is_asked and library is None:
+            return in_strips_if_smaller(graph, limits, planner)
+        return planner.plan(graph, limits)
 
-    def with_smaller_tables(step: Step) -> KernelCall:
-        own = Candidate(step.call.family)
-        return rounded(lower(graph, step.operator, family, own, compact=COMPACT_LITTLE))
-
-    tradeoffs: list[Tradeoff] = []
-
-    def choose(known: Known) -> Chosen:
-        decision = decide(graph, board, family, known, level, place)
-        if picks is not None:
-            decision = replace(decision, picks={**decision.without, **picks})
-        lowered: list[Sequenced] = []
-        tradeoffs.clear()
-
-        def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
-            choose = calls_of(graph, family, picks, level)
-            if library is not None:
-                flag = OPTIMIZATION_FLAGS[level]
-                choose = Either(graph, library, choose, core, known.own, flag)
-            with part_of("lower"):
-                wanted = _lower(graph, family, lambda operator: rounded(choose(operator)))
-                if not board.is_host:
-                    room = room_for_tables(board)
-                    wanted = within_flash(wanted, with_smaller_tables, room)
-            lowered.append(wanted)
-            if limits.is_set:
-                near = Setting(family, "", OPTIMIZATION_FLAGS[level], "", "", model_of(board))
-                costs = KernelCosts(
-                    graph,
-                    known.all,
-                    near,
-                    rounded_smaller,
-                    scheduler.scratch_of,
-                    rounded,
-                    cache_of_arena(board),
-                )
-                with part_of("memory"):
-                    fitting, made = within_budget(
-                        graph, wanted, costs, scheduler.scratch_of, limits, board.main_ram.size
-                    )
-                tradeoffs.append(made)
-                return wanted, fitting
-            with part_of("memory"):
-                fitting = within_memory(
-                    graph, wanted, rounded_smaller, scheduler.scratch_of, spare, stack
-                )
-            return wanted, fitting
-
-        sequence, decision = settled(graph, decision, fitted)
-        return Chosen(lowered[0], sequence, decision, scheduler.schedule(sequence))
-
-    def by_records() -> Chosen:
-        return by_current_records(choose, known, core, all_codes=decided is not None)
-
-    chosen = stage.run("choose", by_records, lambda made: picks_text(made.decision.picks))
+    made = stage.run("choose", planned, lambda made: picks_text(made.chosen.decision.picks))
+    graph, chosen = made.graph, made.chosen
     stage.told("lower", lambda: calls_text(graph, chosen.wanted))
     stage.told("memory", lambda: calls_text(graph, chosen.sequence))
     stage.told("schedule", lambda: kernels_text(chosen.layers))
@@ -235,8 +176,7 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
-    made = tradeoffs[-1] if tradeoffs and is_asked else None
-    return replace(compiled, tradeoff=made)
+    return replace(compiled, tradeoff=made.tradeoff if is_asked else None)
 
 
 def least_activation_bytes(graph: Graph) -> int:
@@ -248,7 +188,7 @@ def least_activation_bytes(graph: Graph) -> int:
     simpler = _simplify(graph)
 
     def arena_bytes(core: str) -> int:
-        sequence = _lower(simpler, core, lambda operator: lower(simpler, operator, core))
+        sequence = lowered_steps(simpler, core, lambda operator: lower(simpler, operator, core))
         return plan_arena(simpler, sequence).arena_bytes
 
     # One core of each family.
@@ -334,39 +274,6 @@ def _backend_for(kernels: str, cmsis_nn: CmsisNn | None, backend: Backend | None
             "was built for the board's core (--cmsis-nn DIR)"
         )
     return cmsis_nn_backend(cmsis_nn)
-
-
-def _lower(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]:
-    """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
-    sequence = list(with_views(graph, lambda o: Step(o, choose(o), ())))
-    if not any(isinstance(item, Step) for item in sequence):
-        # Only views: something must happen between the caller's input and output.
-        last = graph.operators[-1]
-        sequence[-1] = Step(last, lower(graph, last, family), ())
-    return tuple(sequence)
-
-
-def _smaller(graph: Graph, family: str, scratch_of: ScratchOf, compact: int) -> Smaller:
-    """Calls with less scratch, of the family that a step's call has."""
-
-    def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
-        own = Candidate(step.call.family)
-        if own.family != GENERIC:
-            limits = {"most_scratch": most_bytes, "compact": compact}
-            with suppress(UnsupportedOperator):
-                return lower(graph, step.operator, family, own, **limits)
-        return lower(graph, step.operator, family)
-
-    def smaller(step: Step, most_bytes: int) -> KernelCall:
-        if isinstance(step.call.kernel, LibraryKernel):
-            return step.call
-        if 0 < step.call.heeds_compact <= compact:
-            call = within(step, most_bytes, compact)
-            if sum(scratch_of(replace(step, call=call))) <= most_bytes:
-                return call
-        return within(step, most_bytes)
-
-    return smaller
 
 
 def _with_scratch(

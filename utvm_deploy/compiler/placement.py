@@ -19,6 +19,16 @@ SEARCH_BUDGET_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
+class Part:
+    """Bytes ``start`` to ``end`` (excluded) of a block, and when they must stay untouched."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Block:
     """Bytes that must stay untouched from step ``first`` to step ``last``, both included."""
 
@@ -27,6 +37,17 @@ class Block:
     first: int
     last: int
     alignment: int
+    # Parts that are needed for less long; without any, all bytes are needed all the time.
+    parts: tuple[Part, ...] = ()
+
+    def needed(self, first: int, last: int) -> tuple[int, int]:
+        """Where the bytes begin and end that are needed in some of these steps."""
+        if not self.parts:
+            return 0, self.size_bytes
+        some = [part for part in self.parts if part.first <= last and part.last >= first]
+        if not some:
+            return 0, 0
+        return min(part.start for part in some), max(part.end for part in some)
 
 
 @dataclass(frozen=True)
@@ -68,8 +89,9 @@ def live_bytes(
     steps: Sequence[int], blocks: Sequence[Block], handovers: Sequence[Handover] = ()
 ) -> list[int]:
     """The bytes needed at each of ``steps``."""
-    sizes = [block.size_bytes for block in blocks]
-    needed = alive_bytes(_lifetimes(blocks), sizes, steps)
+    parts = [part for block in blocks for part in parts_of(block)]
+    sizes = [part.end - part.start for part in parts]
+    needed = alive_bytes([(part.first, part.last) for part in parts], sizes, steps)
     saved: dict[int, int] = {}
     for one in handovers:
         source, result = blocks[one.source], blocks[one.result]
@@ -81,6 +103,11 @@ def live_peak(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> in
     """The most bytes needed at one step: no placement can be smaller."""
     steps = sorted({block.first for block in blocks})
     return max(live_bytes(steps, blocks, handovers), default=0)
+
+
+def parts_of(block: Block) -> tuple[Part, ...]:
+    """The parts of a block; one for the whole block where it has none."""
+    return block.parts or (Part(0, block.size_bytes, block.first, block.last),)
 
 
 def _lifetimes(blocks: Sequence[Block]) -> list[tuple[int, int]]:
@@ -97,7 +124,8 @@ def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placem
         return below
     # In a chain of blocks that replace each other, each result begins before its source. If the
     # first block is at the arena's start, there is no room for that, so try from the other end.
-    mirrored = _search([_aligned(block) for block in blocks], _mirrored(blocks, handovers), peak)
+    turned = [_turned(_aligned(block)) for block in blocks]
+    mirrored = _search(turned, _mirrored(blocks, handovers), peak)
     if mirrored.arena_bytes >= below.arena_bytes:
         return below
     grain = max(block.alignment for block in blocks)
@@ -111,14 +139,17 @@ def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placem
 def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -> Placement:
     """The best of all orders, from one end."""
     by_block = {(h.source, h.result): h for h in handovers}
-    alive_together = neighbours(_lifetimes(blocks))
+    conflicts = [
+        [(j, *_conflict(blocks[i], blocks[j])) for j in others]
+        for i, others in enumerate(neighbours(_lifetimes(blocks)))
+    ]
     rounds = max(1, SEARCH_BUDGET_PAIRS // (len(blocks) ** 2 * len(_ORDERS)))
     best: Placement | None = None
     for key in _ORDERS:
         order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
         seen = set()
         for _ in range(rounds):
-            placement = _first_fit(blocks, alive_together, by_block, order)
+            placement = _first_fit(blocks, conflicts, by_block, order)
             if best is None or placement.arena_bytes < best.arena_bytes:
                 best = placement
             if best.arena_bytes <= peak:
@@ -138,6 +169,13 @@ def _aligned(block: Block) -> Block:
     """The block with a size that begins aligned when it ends aligned."""
     size = -(-block.size_bytes // block.alignment) * block.alignment
     return block if size == block.size_bytes else replace(block, size_bytes=size)
+
+
+def _turned(block: Block) -> Block:
+    """The block as it is when offsets are counted from the arena's end."""
+    size = block.size_bytes
+    parts = (replace(one, start=size - one.end, end=size - one.start) for one in block.parts)
+    return replace(block, parts=tuple(parts))
 
 
 def _mirrored(blocks: Sequence[Block], handovers: Sequence[Handover]) -> list[Handover]:
@@ -176,7 +214,8 @@ def verify(
                 placement.offsets[handover.source], placement.offsets[handover.result]
             ):
                 continue
-            if offset < start + other.size_bytes and start < end:
+            (own_low, own_high), (low, high) = _both_needed(block, other)
+            if offset + own_low < start + high and start + low < offset + own_high:
                 raise CompileError(
                     f"the arena plan lets {block.name} and {other.name} overlap; "
                     "this is a bug in the planner"
@@ -194,20 +233,20 @@ _ORDERS: tuple[Callable[[Block], tuple[int, int]], ...] = (
 
 def _first_fit(
     blocks: Sequence[Block],
-    alive_together: Sequence[Sequence[int]],
+    conflicts: Sequence[Sequence[tuple[int, int, int]]],
     handovers: Mapping[tuple[int, int], Handover],
     order: Sequence[int],
 ) -> Placement:
     """Place in the given order, each block at the lowest offset that is free while it lives."""
     offsets: dict[int, int] = {}
     for i in order:
-        size, alignment = blocks[i].size_bytes, blocks[i].alignment
+        alignment = blocks[i].alignment
         # Offsets between these two, both excluded, are not free.
         taken: list[tuple[int, int]] = []
-        for j in alive_together[i]:
+        for j, below, above in conflicts[i]:
             if j not in offsets:
                 continue
-            low, high = offsets[j] - size, offsets[j] + blocks[j].size_bytes
+            low, high = offsets[j] + below, offsets[j] + above
             if (i, j) in handovers:
                 taken += _as_source(handovers[i, j], offsets[j], low, high)
             elif (j, i) in handovers:
@@ -224,6 +263,17 @@ def _first_fit(
         tuple(offsets[i] for i in range(len(blocks))),
         max(offsets[i] + block.size_bytes for i, block in enumerate(blocks)),
     )
+
+
+def _both_needed(one: Block, other: Block) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The bytes of each of two blocks that are needed while the other one is."""
+    return one.needed(other.first, other.last), other.needed(one.first, one.last)
+
+
+def _conflict(one: Block, other: Block) -> tuple[int, int]:
+    """How far from ``other`` a block ``one`` must not begin: between these, both excluded."""
+    (own_low, own_high), (low, high) = _both_needed(one, other)
+    return low - own_high, high - own_low
 
 
 def _as_source(one: Handover, result: int, low: int, high: int) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lifetimes import neighbours
@@ -19,6 +20,7 @@ from utvm_deploy.compiler.overlap import overlap_of
 from utvm_deploy.compiler.placement import (
     Block,
     Handover,
+    Part,
     Placement,
     live_bytes,
     live_peak,
@@ -94,17 +96,36 @@ def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     return min(plan, apart, key=lambda one: one.arena_bytes)
 
 
-def bare_live(graph: Graph, sequence: Sequence[Step | View]) -> list[int]:
+class BareLive:
     """The bytes that each step needs with the kernels that it has, scratch aside.
 
     Nothing is placed: a plan may need more.
     """
-    groups = _Groups(graph, sequence)
-    groups.merge_in_place(sequence)
-    blocks = groups.blocks()
-    handovers = groups.handovers(sequence, list(blocks))
-    steps = sum(isinstance(item, Step) for item in sequence)
-    return live_bytes(range(steps), list(blocks.values()), handovers)
+
+    def __init__(self, graph: Graph, sequence: Sequence[Step | View]) -> None:
+        self._graph, self._sequence = graph, sequence
+        self._groups = _Groups(graph, sequence)
+        self._groups.merge_in_place(sequence)
+        blocks = self._groups.blocks()
+        self._blocks = list(blocks.values())
+        self._places = {root: place for place, root in enumerate(blocks)}
+        handovers = self._groups.handovers(sequence, list(blocks))
+        self._steps = [item for item in sequence if isinstance(item, Step)]
+        self.bytes = live_bytes(range(len(self._steps)), self._blocks, handovers)
+        self._apart = live_bytes(range(len(self._steps)), self._blocks)
+
+    def with_call(self, index: int, step: Step) -> int:
+        """The bytes that a step needs with another kernel."""
+        own = self._steps[index].call
+        if step.call.in_place != own.in_place:
+            steps = iter([*self._steps[:index], step, *self._steps[index + 1 :]])
+            filled = (next(steps) if isinstance(item, Step) else item for item in self._sequence)
+            return BareLive(self._graph, tuple(filled)).bytes[index]
+        handover = self._groups.handover(index, step, self._places)
+        if handover is None:
+            return self._apart[index]
+        blocks = self._blocks[handover.source], self._blocks[handover.result]
+        return self._apart[index] - handover.saved_bytes(*blocks)
 
 
 def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> ArenaPlan:
@@ -149,6 +170,8 @@ def verify_sharing(
     values: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
     first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
     last = dict(first)
+    # Tensor -> where reads of it begin and end, in bytes from its start, and the step.
+    reads: dict[int, list[tuple[int, int, int]]] = {}
     allowed: set[tuple[int, int, int]] = set()
     step = 0
     for item in sequence:
@@ -163,9 +186,13 @@ def verify_sharing(
             continue
         for tensor in item.operator.outputs:
             first[tensor] = last[tensor] = step
-        for used in item.operator.inputs:
-            for held in values.get(used, ()) if used is not None else ():
+        for used in (number for number in item.operator.inputs if number is not None):
+            for held in values.get(used, ()):
                 last[held] = step
+                start = offsets[used] - offsets[held]
+                reads.setdefault(held, []).append(
+                    (start, start + graph.tensors[used].size_bytes, step)
+                )
         allowed |= {
             (result, held, offsets[source])
             for result, source in item.call.in_place
@@ -179,6 +206,7 @@ def verify_sharing(
     for tensor in (*graph.outputs, *(left for _, left in graph.states)):
         for held in values[tensor]:
             last[held] = step
+            reads.setdefault(held, []).append((0, graph.tensors[held].size_bytes, step))
     sizes = {tensor: graph.tensors[tensor].size_bytes for tensor in first}
     tensors = list(first)
     alive_together = neighbours([(first[tensor], last[tensor]) for tensor in tensors])
@@ -189,6 +217,10 @@ def verify_sharing(
             start, other = offsets[later], offsets[earlier]
             if start >= other + sizes[earlier] or other >= start + sizes[later]:
                 continue
+            low, high = start - other, start - other + sizes[later]
+            read = [s for begin, end, s in reads.get(earlier, ()) if begin < high and low < end]
+            if max(read, default=first[earlier]) < first[later]:
+                continue  # nobody reads these bytes any more
             handed_over = last[earlier] == first[later]
             lag = lags.get((later, earlier))
             may_follow = lag is not None and _keeps(lag[0] - start, lag[1])
@@ -214,8 +246,11 @@ class _Groups:
         self._bounds: dict[int, tuple[int, int]] = {}  # of a set, from its root's start
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
+        # Tensor, step, and whether it is written: of a graph with layers in strips.
+        self._accesses: list[tuple[int, int, bool]] = []
+        self._has_strips = any(tensor.rows is not None for tensor in graph.tensors)
         for tensor in (*graph.inputs, *(found for found, _ in graph.states)):
-            self._touch(tensor, -1)
+            self._touch_all([tensor], -1, is_written=True)
         step = 0
         for item in sequence:
             if isinstance(item, View):
@@ -223,7 +258,7 @@ class _Groups:
                 self._join(item.source, item.result, item.offset)
                 continue
             self._touch_all(item.operator.inputs, step)
-            self._touch_all(item.operator.outputs, step)
+            self._touch_all(item.operator.outputs, step, is_written=True)
             step += 1
         self._touch_all(graph.outputs, step)
         for found, left in graph.states:
@@ -249,6 +284,7 @@ class _Groups:
     def blocks(self) -> dict[int, Block]:
         """One block for each set, by its root."""
         roots = dict.fromkeys(self.root(tensor) for tensor in self.members())
+        parts = self._parts()
         return {
             root: Block(
                 self._graph.tensors[root].name,
@@ -256,6 +292,7 @@ class _Groups:
                 self._first[root],
                 self._last[root],
                 BUFFER_ALIGNMENT,
+                parts.get(root, ()),
             )
             for root, (start, end) in ((i, self._bounds[i]) for i in roots)
         }
@@ -266,23 +303,26 @@ class _Groups:
         """Which blocks may replace which, by position among ``roots``."""
         places = {root: place for place, root in enumerate(roots)}
         steps = (item for item in sequence if isinstance(item, Step))
-        made: list[Handover] = []
-        for position, step in enumerate(steps):
-            overlap = overlap_of(self._graph, step.call)
-            if overlap is None:
-                continue
-            source, result = self.root(overlap.source), self.root(overlap.result)
-            if source == result or (self._last[source], self._first[result]) != (position,) * 2:
-                continue
-            inside = self.inside(overlap.result) - self.inside(overlap.source)
-            grain = math.lcm(overlap.lag.unit_bytes, BUFFER_ALIGNMENT)
-            is_exact = overlap.lag.unit_bytes > 1
-            least = max(overlap.lag.least_bytes, 0) if is_exact else overlap.lag.least_bytes
-            # Of the tensors, then of the blocks, whose tensors all begin aligned.
-            lag = -(-least // grain) * grain + inside
-            if lag % BUFFER_ALIGNMENT == 0:
-                made.append(Handover(places[source], places[result], lag, is_exact))
-        return tuple(made)
+        made = (self.handover(position, step, places) for position, step in enumerate(steps))
+        return tuple(one for one in made if one is not None)
+
+    def handover(self, position: int, step: Step, places: Mapping[int, int]) -> Handover | None:
+        """Which block may replace which in a step; ``places`` are those of the roots."""
+        overlap = overlap_of(self._graph, step.call)
+        if overlap is None:
+            return None
+        source, result = self.root(overlap.source), self.root(overlap.result)
+        if source == result or (self._last[source], self._first[result]) != (position,) * 2:
+            return None
+        inside = self.inside(overlap.result) - self.inside(overlap.source)
+        grain = math.lcm(overlap.lag.unit_bytes, BUFFER_ALIGNMENT)
+        is_exact = overlap.lag.unit_bytes > 1
+        least = max(overlap.lag.least_bytes, 0) if is_exact else overlap.lag.least_bytes
+        # Of the tensors, then of the blocks, whose tensors all begin aligned.
+        lag = -(-least // grain) * grain + inside
+        if lag % BUFFER_ALIGNMENT:
+            return None
+        return Handover(places[source], places[result], lag, is_exact)
 
     def merge_in_place(self, sequence: Iterable[Step | View]) -> bool:
         """Put outputs onto inputs that die there, wherever the kernel allows it.
@@ -340,10 +380,26 @@ class _Groups:
             tensor = self._parent[tensor]
         return place
 
-    def _touch_all(self, tensors: Iterable[int | None], step: int) -> None:
+    def _touch_all(
+        self, tensors: Iterable[int | None], step: int, *, is_written: bool = False
+    ) -> None:
         for tensor in tensors:
             if tensor is not None and self._graph.tensors[tensor].data is None:
                 self._touch(tensor, step)
+                if self._has_strips:
+                    self._accesses.append((tensor, step, is_written))
+
+    def _parts(self) -> dict[int, tuple[Part, ...]]:
+        """Root -> the parts of its block, where rows are needed for different times."""
+        if not self._has_strips:
+            return {}
+        accesses: dict[int, list[tuple[int, int, int, bool]]] = {}
+        for tensor, step, is_written in self._accesses:
+            start = self.inside(tensor)
+            end = start + self._graph.tensors[tensor].size_bytes
+            accesses.setdefault(self.root(tensor), []).append((start, end, step, is_written))
+        kept = {self.root(tensor) for pair in self._graph.states for tensor in pair}
+        return {root: _parts_of(some) for root, some in accesses.items() if root not in kept}
 
     def _touch(self, tensor: int, step: int) -> None:
         if tensor not in self._parent:
@@ -372,3 +428,21 @@ class _Groups:
         )
         self._first[one] = min(self._first[one], self._first[other])
         self._last[one] = max(self._last[one], self._last[other])
+
+
+def _parts_of(accesses: Sequence[tuple[int, int, int, bool]]) -> tuple[Part, ...]:
+    """A block's parts, from (start, end, step, is_written) of each access.
+
+    Without any if all its bytes have one lifetime.
+    """
+    borders = sorted({border for start, end, _, _ in accesses for border in (start, end)})
+    made: list[Part] = []
+    for start, end in pairwise(borders):
+        steps = [(step, new) for low, high, step, new in accesses if low <= start and end <= high]
+        if not steps:
+            continue
+        first, last = min(step for step, new in steps if new), max(step for step, _ in steps)
+        if made and (made[-1].end, made[-1].first, made[-1].last) == (start, first, last):
+            start = made.pop().start
+        made.append(Part(start, end, first, last))
+    return tuple(made) if len(made) > 1 else ()

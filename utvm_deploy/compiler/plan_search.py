@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.budgets import Budget, Tradeoff
+from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
 from utvm_deploy.compiler.overlap import overlap_of
-from utvm_deploy.compiler.plan import Step, View, bare_live, plan_arena
+from utvm_deploy.compiler.plan import BareLive, Step, View, plan_arena
 from utvm_deploy.graph.model import Graph
 
 Sequenced = tuple[Step | View, ...]
 #: Plans of limits next to the least possible one that are made to find a small arena.
 MOST_PLANS = 8
+#: More steps than most models have, strips aside.
+MANY_STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -43,20 +44,23 @@ def within_budget(
 ) -> tuple[Sequenced, Tradeoff]:
     """The sequence with the kernels of the best plan within ``budget``, and what that cost.
 
-    ``room`` are the bytes that the board has for the arena. Raises CompileError with the least that
+    ``room`` are the bytes that the board has for the arena. Raises OverBudget with the least that
     is possible if no plan is within the budget.
     """
     search = _Search(graph, sequence, costs, scratch_of)
     fastest = search.fastest_within(room) or search.smallest()
+    free = fastest.arena_bytes, round(fastest.cycles)
     if budget.ram is not None:
         found = search.fastest_within(budget.ram)
         if found is None:
             search.add_plain(budget.ram)
             found = search.fastest_within(budget.ram)
         if found is None:
-            raise CompileError(
+            raise OverBudget(
                 f"the RAM budget is {budget.ram:,} bytes, and the least possible arena has "
-                f"{search.smallest().arena_bytes:,}; give a budget of at least that"
+                f"{search.smallest().arena_bytes:,}; give a budget of at least that",
+                search.smallest().arena_bytes,
+                free,
             )
     else:
         found = fastest
@@ -65,10 +69,12 @@ def within_budget(
         most = fastest.cycles * (1 + budget.loss)
     if most is not None:
         if found.cycles > most:
-            raise CompileError(
+            raise OverBudget(
                 f"the cycle budget is {most:,}, and the fastest plan"
                 f"{' within the RAM budget' if budget.ram is not None else ''} takes "
-                f"{round(found.cycles):,} by the records; give a budget of at least that"
+                f"{round(found.cycles):,} by the records; give a budget of at least that",
+                search.smallest().arena_bytes,
+                free,
             )
         found = search.smallest_within(most, found)
     least = min(search.smallest(), found, key=lambda one: one.arena_bytes)
@@ -76,8 +82,7 @@ def within_budget(
     tradeoff = Tradeoff(
         found.arena_bytes,
         round(found.cycles),
-        fastest.arena_bytes,
-        round(fastest.cycles),
+        *free,
         least.arena_bytes,
         measured / found.cycles if found.cycles else 0.0,
     )
@@ -97,8 +102,11 @@ class _Search:
         self._graph, self._sequence = graph, sequence
         self._costs, self._scratch_of = costs, scratch_of
         self._steps = [item for item in sequence if isinstance(item, Step)]
-        self._bare = bare_live(graph, sequence)
+        self._bare = BareLive(graph, sequence)
         self._live: dict[tuple[int, object, object], int] = {}
+        self._known_needs: list[list[int]] | None = None
+        #: Plans that are made where one would do: a plan of many steps takes long.
+        self._most_plans = MOST_PLANS if len(self._steps) <= MANY_STEPS else MOST_PLANS // 3
         self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
         self._made: dict[tuple[int, ...], _Plan] = {}
 
@@ -106,6 +114,7 @@ class _Search:
         """Add plain C to the options of layers that none of their kernels lets fit."""
         for index, step in enumerate(self._steps):
             if min(self._need(index, one) for one in self._options[index]) > most_bytes:
+                self._known_needs = None
                 plain = self._costs.plain(step)
                 self._options[index] = [*self._options[index], plain]
 
@@ -122,7 +131,7 @@ class _Search:
     def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
         """The smallest plan that takes at most that many cycles; at worst ``known``."""
         limits = [limit for limit in self._limits() if self._cycles(limit) <= most_cycles]
-        plans = [known, *(self._plan(limit) for limit in limits[:MOST_PLANS])]
+        plans = [known, *(self._plan(limit) for limit in limits[: self._most_plans])]
         # What is live may fit, and yet no placement be found in which it does. Then room in the
         # tightest layers helps.
         for limit in limits[:1]:
@@ -134,7 +143,7 @@ class _Search:
     def smallest(self) -> _Plan:
         """The smallest plan that was found."""
         # The layers that are not at the peak keep their kernels.
-        plans = [self._plan(limit) for limit in self._limits()[:MOST_PLANS]]
+        plans = [self._plan(limit) for limit in self._limits()[: self._most_plans]]
         plans.append(self._plan(0))
         return min(plans, key=lambda plan: (plan.arena_bytes, plan.cycles))
 
@@ -163,12 +172,7 @@ class _Search:
         call = option.step.call
         key = (index, overlap_of(self._graph, call), call.in_place)
         if key not in self._live:
-            own = self._steps[index].call
-            if key[1:] == (overlap_of(self._graph, own), own.in_place):
-                self._live[key] = self._bare[index]
-            else:
-                steps = [*self._steps[:index], option.step, *self._steps[index + 1 :]]
-                self._live[key] = bare_live(self._graph, self._filled(steps))[index]
+            self._live[key] = self._bare.with_call(index, option.step)
         return self._live[key] + option.scratch_bytes
 
     def _useful(self, index: int, options: Sequence[Option]) -> list[Option]:
@@ -185,10 +189,12 @@ class _Search:
 
     def _needs(self) -> list[list[int]]:
         """Of each step and option."""
-        return [
-            [self._need(index, one) for one in options]
-            for index, options in enumerate(self._options)
-        ]
+        if self._known_needs is None:
+            self._known_needs = [
+                [self._need(index, one) for one in options]
+                for index, options in enumerate(self._options)
+            ]
+        return self._known_needs
 
     def _limits(self) -> list[int]:
         """Every limit at which some layer gets another kernel, from the least possible one on."""
@@ -201,7 +207,7 @@ class _Search:
         found, place, distance = [], 0, 1
         while place < len(limits):
             found.append(limits[place])
-            distance = 1 if len(found) < MOST_PLANS else 2 * distance
+            distance = 1 if len(found) < self._most_plans else 2 * distance
             place += distance
         return found
 

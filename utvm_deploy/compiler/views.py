@@ -20,8 +20,10 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import producers
 from utvm_deploy.kernels.portable.layout import loops_of
 
-#: Of more operators all become views, or none: a plan is made for each otherwise.
+#: Of more operators those of one layer become views together: a plan is made for each group.
 _MOST_TRIED = 16
+#: With more groups, all become views, or none.
+_MOST_GROUPS = 60
 
 StepOf = Callable[[Operator], Step]
 
@@ -56,12 +58,24 @@ def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
     if arena_bytes(tried) <= least:
         return sequence(tried)
     chosen: list[int] = []
-    for position in tried if len(tried) <= _MOST_TRIED else ():
-        needed = arena_bytes([*chosen, position])
+    for group in _groups(graph, tried):
+        needed = arena_bytes([*chosen, *group])
         if needed <= least:
-            chosen.append(position)
+            chosen += group
             least = needed
     return sequence(chosen)
+
+
+def _groups(graph: Graph, positions: list[int]) -> list[list[int]]:
+    """What is tried together: the strips of a layer, where there are many operators."""
+    if len(positions) <= _MOST_TRIED:
+        return [[position] for position in positions]
+    groups: dict[object, list[int]] = {}
+    for position in positions:
+        operator = graph.operators[position]
+        is_result = graph.tensors[operator.outputs[0]].rows is None
+        groups.setdefault((operator.kind, operator.sources, is_result), []).append(position)
+    return list(groups.values()) if len(groups) <= _MOST_GROUPS else []
 
 
 def _possible(graph: Graph, states: Mapping[int, View]) -> dict[int, tuple[View, ...]]:

@@ -275,6 +275,17 @@ class Reshape(OfOneType):
 
 
 @dataclass(frozen=True)
+class Move(OfOneType):
+    """MOVE: a run of the input's elements, at another address; only passes make it.
+
+    The run begins with element ``start``. The output may overlap the input where it begins before
+    the run.
+    """
+
+    start: int
+
+
+@dataclass(frozen=True)
 class Variable(OfOneType):
     """READ_VARIABLE and ASSIGN_VARIABLE: the bytes of a state, taken from it or left in it."""
 
@@ -428,6 +439,7 @@ Attributes: TypeAlias = (
     | Lstm
     | Pad
     | Reshape
+    | Move
     | Variable
     | Boolean
     | Rearrange

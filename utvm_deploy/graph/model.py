@@ -57,6 +57,8 @@ class Tensor:
     first: Array | None = None
     # Which channels of the file's tensor these are, if a pass dropped others.
     channels: tuple[int, ...] | None = None
+    # Which rows of the file's tensor these are, from and up to, if a pass computes it in strips.
+    rows: tuple[int, int] | None = None
 
     @property
     def size_bytes(self) -> int:

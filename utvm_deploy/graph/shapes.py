@@ -353,6 +353,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "REDUCE_MAX": _reduced,
     "REDUCE_MIN": _reduced,
     "REDUCE_PROD": _reduced,
+    "MOVE": _as_declared,
     "RESHAPE": _reshape,
     "RESIZE_BILINEAR": _resize,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,

@@ -1,0 +1,89 @@
+"""Level ram and RAM budgets compute layers in strips where that makes the arena smaller."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.pipeline import compile_model
+
+BOARD = "mps2_an500"
+CIFAR = data_dir("models") / "cifar10_cnn.tflite"
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small input and output, and 16 KB of activations between them."""
+    rng = np.random.default_rng(3)
+    m = ModelWriter()
+    x = m.input((1, 32, 32, 2), 0.05, 0)
+    y = m.conv2d(x, rng.integers(-99, 99, (16, 3, 3, 2), dtype=np.int8), padding="SAME")
+    m.output(m.conv2d(y, rng.integers(-99, 99, (2, 3, 3, 16), dtype=np.int8), stride=2))
+    return m.save(tmp_path_factory.mktemp("streaming") / "wide.tflite")
+
+
+def test_level_ram_computes_layers_in_strips_and_says_so() -> None:
+    small = utvm_deploy.compile(CIFAR, BOARD, optimize="ram")
+    assert small.tradeoff is not None
+    assert small.tradeoff.streamed >= 2 and small.arena_bytes <= 20_000
+    assert small.tradeoff.cycles <= 1.2 * small.tradeoff.fastest_cycles
+    assert f"{small.tradeoff.streamed} layers are computed in strips of rows" in small.tradeoff.text
+    assert any(layer.kind == "MOVE" for layer in small.layers)
+
+
+def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> None:
+    board = load_board(BOARD)
+    free = compile_model(wide, board, budget=Budget(ram=10**6))
+    tight = compile_model(wide, board, budget=Budget(ram=8 * 1024))
+    assert free.tradeoff is not None and tight.tradeoff is not None
+    assert free.tradeoff.streamed == 0 and free.arena_bytes > 16 * 1024
+    assert tight.tradeoff.streamed == 2 and tight.arena_bytes <= 8 * 1024
+    assert tight.tradeoff.fastest_bytes == free.tradeoff.fastest_bytes
+
+
+def test_the_least_arena_that_is_named_is_possible(wide: Path) -> None:
+    board = load_board(BOARD)
+    with pytest.raises(CompileError, match=r"RAM budget is 100 bytes") as caught:
+        compile_model(wide, board, budget=Budget(ram=100))
+    found = re.search(r"has ([\d,]+);", str(caught.value))
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    assert least < 8 * 1024
+    assert compile_model(wide, board, budget=Budget(ram=least)).arena_bytes <= least
+
+
+def test_an_archive_keeps_which_rows_a_tensor_has(wide: Path, tmp_path: Path) -> None:
+    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
+    write_library(compiled, tmp_path / "m.tar")
+    found = read_library(tmp_path / "m.tar")
+    rows = [buffer.rows for layer in found.layers for buffer in layer.outputs]
+    assert rows == [buffer.rows for layer in compiled.layers for buffer in layer.outputs]
+    assert (0, 1) in rows or (0, 2) in rows
+
+
+def test_rows_of_the_file_are_compared_with_strips(wide: Path) -> None:
+    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
+    whole = np.arange(32 * 32 * 16, dtype=np.int16).reshape(1, 32, 32, 16)
+    strip = next(
+        buffer
+        for layer in compiled.layers
+        for buffer in layer.outputs
+        if buffer.rows is not None and buffer.shape[-1] == 16 and buffer.rows[0] > 0
+    )
+    first, end = strip.rows or (0, 0)
+    np.testing.assert_array_equal(strip.of_file(whole), whole[:, first:end])
+
+
+def test_nothing_is_streamed_without_a_budget(wide: Path) -> None:
+    compiled = compile_model(wide, load_board(BOARD))
+    assert not any(layer.kind == "MOVE" for layer in compiled.layers)

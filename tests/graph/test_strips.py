@@ -1,0 +1,126 @@
+"""Chains of layers in strips of rows: the same bytes, no row twice, and only windows in memory."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_model import HostModel
+from tflite_writer import ModelWriter
+
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends, in_strips
+
+PACES = (Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
+
+
+def random_chain(seed: int, folder: Path) -> Graph:
+    """Convolutions, depthwise ones, pools and an ADD with its skip, of random shapes."""
+    rng = np.random.default_rng(seed)
+    m = ModelWriter()
+    channels = int(rng.choice([3, 4, 8, 16]))
+    x = m.input((1, int(rng.integers(7, 25)), int(rng.integers(3, 12)), channels), 0.05, 3)
+    for _ in range(int(rng.integers(2, 6))):
+        height = m.tensors[x].shape[1]
+        kind = rng.choice(["conv", "depthwise", "pool", "add"])
+        span = int(rng.integers(1, min(height, 5) + 1))
+        padding = str(rng.choice(["SAME", "VALID"]))
+        columns = 1 if padding == "VALID" else 3
+        stride = int(rng.integers(1, 3))
+        if kind == "conv":
+            made = int(rng.choice([4, 8, 16]))
+            weights = rng.integers(-127, 128, (made, span, columns, channels), dtype=np.int8)
+            bias = rng.integers(-500, 500, made)
+            x = m.conv2d(x, weights, bias, stride=stride, padding=padding, scale=0.4)
+            channels = made
+        elif kind == "depthwise":
+            weights = rng.integers(-127, 128, (1, span, columns, channels), dtype=np.int8)
+            bias = rng.integers(-500, 500, channels)
+            x = m.depthwise_conv2d(x, weights, bias, stride=stride, padding=padding, scale=0.4)
+        elif kind == "pool":
+            pool = m.average_pool if rng.integers(2) else m.max_pool
+            x = pool(x, (span, columns), stride=stride, padding=padding)
+        else:
+            weights = rng.integers(-127, 128, (channels, 3, 3, channels), dtype=np.int8)
+            bias = rng.integers(-500, 500, channels)
+            y = m.conv2d(x, weights, bias, padding="SAME", scale=0.4)
+            x = m.add(x, y, scale=0.5)
+    m.output(x)
+    return simplify(load_model(m.save(folder / f"{seed}.tflite")))
+
+
+def chains_of(graph: Graph) -> list[tuple[int, int]]:
+    positions = range(len(graph.operators))
+    return [(first, last) for first in positions for last in chain_ends(graph, first)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_is_made_once_and_is_there_when_it_is_read(seed: int, tmp_path: Path) -> None:
+    graph = random_chain(seed, tmp_path)
+    for first, last in chains_of(graph):
+        for rows in PACES:
+            chain = Chain(first, last, rows)
+            streamed = in_strips(graph, chain)
+            check_graph(streamed)
+            made: dict[str, list[tuple[int, int]]] = {}
+            for operator in streamed.operators:
+                tensor = streamed.tensors[operator.outputs[0]]
+                if tensor.rows and operator.kind not in ("MOVE", "SLICE", "CONCATENATION"):
+                    made.setdefault(tensor.name.split("[")[0], []).append(tensor.rows)
+            strips = Strips(graph, chain)
+            for tensor in (graph.tensors[number] for number in strips.made):
+                parts = made[tensor.name]
+                assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
+                assert parts[-1][1] <= tensor.shape[1]
+            ends = [end for _, end in made[graph.tensors[strips.result].name]]
+            assert ends[-1] == strips.height(strips.result)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bytes_are_those_of_the_whole_layers(seed: int, tmp_path: Path) -> None:
+    graph = random_chain(seed, tmp_path)
+    found = chains_of(graph)
+    if not found:
+        pytest.skip("no layer of this random model follows another one by rows")
+    rng = np.random.default_rng(seed)
+    first, last = found[int(rng.integers(len(found)))]
+    chain = Chain(first, last, PACES[seed % len(PACES)])
+    board = load_board("host")
+    (tensor,) = graph.inputs
+    image = rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8)
+    outputs = []
+    for number, one in enumerate((graph, in_strips(graph, chain))):
+        compiled = compile_model(one, board, name=f"m{number}")
+        outputs.append(HostModel(compiled, tmp_path).run([image])[0])
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def test_chains_end_where_a_row_depends_on_all_others(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 8, 8, 4), 0.05, 0)
+    weights = np.ones((4, 3, 3, 4), np.int8)
+    y = m.conv2d(x, weights, np.zeros(4, int), padding="SAME", scale=0.5)
+    y = m.conv2d(y, weights, np.zeros(4, int), padding="SAME", scale=0.5)
+    m.output(m.softmax(y))
+    graph = simplify(load_model(m.save(tmp_path / "m.tflite")))
+    assert chains_of(graph) == [(0, 1)]
+
+
+def test_a_tensor_that_others_read_stays_whole(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 8, 8, 4), 0.05, 0)
+    weights = np.ones((4, 3, 3, 4), np.int8)
+    y = m.conv2d(x, weights, np.zeros(4, int), padding="SAME", scale=0.5)
+    z = m.conv2d(y, weights, np.zeros(4, int), padding="SAME", scale=0.5)
+    m.output(y)
+    m.output(z)
+    graph = simplify(load_model(m.save(tmp_path / "m.tflite")))
+    assert chains_of(graph) == []

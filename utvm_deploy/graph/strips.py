@@ -1,0 +1,402 @@
+"""A chain of layers, computed in strips of rows: no activation inside is whole in memory.
+
+Of each activation inside the chain, only a window of rows exists at a time: those that a layer of
+the chain still reads. In each strip, an operator makes the rows that the others need next, and no
+row is made twice. Rows at the end of a window that the next strip reads again are moved to the
+beginning of the next window (MOVE). What a chain reads from outside is whole, and so is its result.
+
+The strips of an operator are operators of the same kind on smaller images. So their kernels, and
+their bytes, are those of any other layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeVar
+
+from utvm_deploy.graph.attributes import (
+    Add,
+    Concatenation,
+    Convolution,
+    Dequantize,
+    Divide,
+    Extremum,
+    LeakyRelu,
+    Move,
+    Multiply,
+    OfOne,
+    Pool,
+    Prelu,
+    Quantize,
+    Rearrange,
+    Relu,
+    SquaredDifference,
+    Subtract,
+)
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.rewrite import compacted, consumers
+
+Rows = TypeVar("Rows", int, Fraction)
+
+#: Operators each of whose rows depends on the same row of their inputs.
+_BY_ROW = (
+    Add,
+    Dequantize,
+    Divide,
+    Extremum,
+    LeakyRelu,
+    Multiply,
+    OfOne,
+    Prelu,
+    Quantize,
+    Relu,
+    SquaredDifference,
+    Subtract,
+)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operators ``first`` to ``last`` of a graph, by position, in strips of ``rows`` rows.
+
+    The strips are of the output of ``last``. All other outputs are read inside the chain only.
+    """
+
+    first: int
+    last: int
+    rows: Fraction
+
+
+@dataclass(frozen=True)
+class RowWindow:
+    """Which rows of its inputs an operator reads for a row of its output."""
+
+    span: int
+    stride: int
+    top: int  # rows of padding
+
+    def first_read(self, row: int) -> int:
+        """The first row that exists of those read for output row ``row`` and later ones."""
+        return max(row * self.stride - self.top, 0)
+
+    def end_read(self, end: Rows) -> Rows:
+        """The end of the rows that are read for output rows up to ``end``, which is excluded.
+
+        It may be beyond the rows that there are, and so may ``end``.
+        """
+        return (end - 1) * self.stride + self.span - self.top
+
+
+def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
+    """How an operator's rows depend on those of its inputs; None if strips cannot compute it."""
+    a = operator.attributes
+    output = graph.tensors[operator.outputs[0]]
+    inputs = list(_activations(graph, operator))
+    if len(operator.outputs) != 1 or not inputs or not _is_image(output):
+        return None
+    if not all(_is_image(graph.tensors[number]) for number in inputs):
+        return None
+    if isinstance(a, Convolution) and len(inputs) == 1 and operator.inputs[0] == inputs[0]:
+        weights = graph.tensors[operator.inputs[1] or 0]
+        span = (weights.shape[1] - 1) * a.dilations[0] + 1
+        return RowWindow(span, a.strides[0], a.padding[0])
+    if isinstance(a, Pool):
+        return RowWindow(a.window[0], a.strides[0], a.padding[0])
+    is_by_row = isinstance(a, _BY_ROW) or (isinstance(a, Concatenation) and a.axis == 3)
+    whole = all(
+        tensor.shape == output.shape or isinstance(a, Concatenation)
+        for tensor in (graph.tensors[number] for number in inputs)
+    )
+    constants = (graph.tensors[number] for number in operator.inputs if number is not None)
+    flat = all(_has_no_rows(tensor) for tensor in constants if tensor.data is not None)
+    return RowWindow(1, 1, 0) if is_by_row and whole and flat else None
+
+
+def chain_ends(graph: Graph, first: int) -> Iterator[int]:
+    """Positions at which a chain that begins with operator ``first`` may end, one after another."""
+    read = consumers(graph)
+    states = {number for pair in graph.states for number in pair}
+    farthest = first
+    for position in range(first, len(graph.operators)):
+        operator = graph.operators[position]
+        if row_window(graph, operator) is None:
+            return
+        inside = [number for number in operator.inputs if number is not None]
+        if states & {*inside, *operator.outputs}:
+            return
+        output = operator.outputs[0]
+        if farthest <= position > first:
+            yield position
+        if output in graph.outputs or not read.get(output):
+            return
+        farthest = max(farthest, *read[output])
+
+
+class Strips:
+    """Which rows of its tensors a chain makes and keeps in each strip."""
+
+    def __init__(self, graph: Graph, chain: Chain) -> None:
+        self.graph = graph
+        self.chain = chain
+        self.operators = graph.operators[chain.first : chain.last + 1]
+        self.windows: dict[int, RowWindow] = {}
+        for index, operator in enumerate(self.operators):
+            window = row_window(graph, operator)
+            assert window is not None, "chain_ends gives only such chains"
+            self.windows[index] = window
+        self.made = {operator.outputs[0]: i for i, operator in enumerate(self.operators)}
+
+    @property
+    def result(self) -> int:
+        """The chain's output."""
+        return self.operators[-1].outputs[0]
+
+    def height(self, tensor: int) -> int:
+        """Rows of a tensor."""
+        return self.graph.tensors[tensor].shape[1]
+
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[int, ...]]:
+        """Tensor that is made inside -> the operators of the chain that read it."""
+        found: dict[int, list[int]] = {tensor: [] for tensor in self.made}
+        for index, operator in enumerate(self.operators):
+            for number in {*operator.inputs} & self.made.keys():
+                assert number is not None
+                found[number].append(index)
+        return {tensor: tuple(indices) for tensor, indices in found.items()}
+
+    @cached_property
+    def ends(self) -> tuple[Mapping[int, int], ...]:
+        """Of each strip: tensor -> how many of its rows are there after it.
+
+        The first strips make no row of the result yet: rows enter the chain at an even pace.
+        """
+        end, found = Fraction(self.height(self.result)), list[Mapping[int, int]]()
+        while any((ends := self.ends_at(end)).values()):
+            if not found or ends != found[-1]:
+                found.append(ends)
+            end -= self.chain.rows
+        return tuple(reversed(found))
+
+    def ends_at(self, end: Fraction) -> Mapping[int, int]:
+        """How many rows of each tensor are there once ``end`` rows of the result are made."""
+        wanted = {self.result: end}
+        for operator in reversed(self.operators[:-1]):
+            tensor = operator.outputs[0]
+            wanted[tensor] = max(
+                self.windows[i].end_read(wanted[self.operators[i].outputs[0]])
+                for i in self.readers[tensor]
+            )
+        return {
+            tensor: min(max(math.floor(rows), 0), self.height(tensor))
+            for tensor, rows in wanted.items()
+        }
+
+    @property
+    def none(self) -> Mapping[int, int]:
+        """The ends before the first strip."""
+        return dict.fromkeys(self.made, 0)
+
+    def first_needed(self, tensor: int, before: Mapping[int, int]) -> int:
+        """The first row that strips still read; ``before`` are the ends before these strips."""
+        firsts = (
+            self.windows[i].first_read(before[self.operators[i].outputs[0]])
+            for i in self.readers[tensor]
+        )
+        return min(firsts)
+
+    @cached_property
+    def sources(self) -> Mapping[int, tuple[int, ...]]:
+        """Activation from outside -> the operators of the chain that read it."""
+        found: dict[int, list[int]] = {}
+        for index, operator in enumerate(self.operators):
+            for number in _activations(self.graph, operator):
+                if number not in self.made:
+                    found.setdefault(number, []).append(index)
+        return {tensor: tuple(indices) for tensor, indices in found.items()}
+
+    def live_bytes(self, consumed: Collection[int]) -> int:
+        """The most bytes of windows, result and sources in a strip.
+
+        ``consumed`` are the sources whose rows are not needed once the chain has read them.
+        """
+        most, before = 0, self.none
+        for ends in self.ends:
+            live = ends[self.result] * self._row_bytes(self.result)
+            for tensor in self.readers:
+                if tensor != self.result:
+                    first = min(self.first_needed(tensor, before), before[tensor])
+                    live += (ends[tensor] - first) * self._row_bytes(tensor)
+            for tensor in consumed:
+                firsts = (
+                    self.windows[i].first_read(before[self.operators[i].outputs[0]])
+                    for i in self.sources[tensor]
+                )
+                rows = max(self.height(tensor) - min(firsts), 0)
+                live += rows * self._row_bytes(tensor)
+            most, before = max(most, live), ends
+        return most
+
+    def _row_bytes(self, tensor: int) -> int:
+        return self.graph.tensors[tensor].size_bytes // self.height(tensor)
+
+
+def in_strips(graph: Graph, chain: Chain) -> Graph:
+    """The graph with a chain computed in strips; every output byte stays the same."""
+    strips = Strips(graph, chain)
+    writer = _Writer(graph, strips)
+    before = strips.none
+    for ends in strips.ends:
+        for index in range(len(strips.operators)):
+            writer.write(index, before, ends)
+        before = ends
+    operators = (
+        *graph.operators[: chain.first],
+        *writer.operators,
+        *writer.joined(),
+        *graph.operators[chain.last + 1 :],
+    )
+    return compacted(graph.replaced(tensors=tuple(writer.tensors), operators=operators))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows ``first`` to ``end`` (excluded) of a tensor of the chain, as a separate tensor."""
+
+    tensor: int
+    first: int
+    end: int
+
+
+class _Writer:
+    """Writes a chain's operators, strip by strip."""
+
+    def __init__(self, graph: Graph, strips: Strips) -> None:
+        self.tensors: list[Tensor] = list(graph.tensors)
+        self.operators: list[Operator] = []
+        self._graph, self._strips = graph, strips
+        self._windows: dict[int, _Rows] = {}
+        self._parts: list[_Rows] = []
+
+    def write(self, index: int, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """An operator's rows of one strip, and the window of its output that has them."""
+        operator = self._strips.operators[index]
+        output = operator.outputs[0]
+        first, end = before[output], ends[output]
+        if first == end:
+            return
+        kept = None
+        if output != self._strips.result:
+            kept = self._kept(operator, self._strips.first_needed(output, before))
+        window = self._strips.windows[index]
+        reads = [self._read(operator, number, window, first, end) for number in operator.inputs]
+        made = self._new(output, first, end)
+        attributes = operator.attributes
+        if isinstance(attributes, Convolution | Pool):
+            height = self._height(operator)
+            top, _, left, right = attributes.padding
+            over = (end - 1) * window.stride + window.span - top - height
+            top = max(top - first * window.stride, 0)
+            attributes = replace(attributes, padding=(top, max(over, 0), left, right))
+        self._add(operator, tuple(reads), made.tensor, attributes)
+        if output == self._strips.result:
+            self._parts.append(made)
+        elif kept is None:
+            self._windows[output] = made
+        else:
+            self._windows[output] = self._join(operator, output, [kept, made])
+
+    def joined(self) -> Iterator[Operator]:
+        """The operator that makes the chain's result of its strips."""
+        operator, result = self._strips.operators[-1], self._strips.result
+        parts = tuple(part.tensor for part in self._parts)
+        yield Operator("CONCATENATION", parts, (result,), Concatenation(1), operator.sources)
+
+    def _height(self, operator: Operator) -> int:
+        number = operator.inputs[0]
+        assert number is not None
+        return self._graph.tensors[number].shape[1]
+
+    def _kept(self, operator: Operator, first: int) -> _Rows | None:
+        """The rows of the last window that are read again, moved."""
+        output = operator.outputs[0]
+        old = self._windows.get(output)
+        if old is None or first >= old.end:
+            return None
+        if first <= old.first:
+            # Nothing is done with yet: the window grows.
+            first = old.first
+        kept = self._new(output, first, old.end)
+        pitch = self._row_elements(output)
+        self._add(operator, (old.tensor,), kept.tensor, Move((first - old.first) * pitch), "MOVE")
+        return kept
+
+    def _read(
+        self, operator: Operator, number: int | None, window: RowWindow, first: int, end: int
+    ) -> int | None:
+        """The rows of an input that are read for output rows ``first`` to ``end``."""
+        if number is None or self._graph.tensors[number].data is not None:
+            return number
+        there = self._windows.get(number)
+        if there is None:
+            there = _Rows(number, 0, self._graph.tensors[number].shape[1])
+        low = window.first_read(first)
+        high = min(window.end_read(end), self._graph.tensors[number].shape[1])
+        assert there.first <= low and high <= there.end, "the window has what its readers need"
+        if (low, high) == (there.first, there.end):
+            return there.tensor
+        part = self._new(number, low, high)
+        shape = self.tensors[there.tensor].shape
+        rows = tuple(range(low - there.first, high - there.first))
+        whole = tuple(tuple(range(extent)) for extent in shape[2:])
+        made = Rearrange(shape, ((0,), rows, *whole), (0, 1, 2, 3), self.tensors[part.tensor].shape)
+        self._add(operator, (there.tensor,), part.tensor, made, "SLICE")
+        return part.tensor
+
+    def _join(self, operator: Operator, tensor: int, parts: list[_Rows]) -> _Rows:
+        made = self._new(tensor, parts[0].first, parts[-1].end)
+        numbers = tuple(part.tensor for part in parts)
+        self._add(operator, numbers, made.tensor, Concatenation(1), "CONCATENATION")
+        return made
+
+    def _new(self, tensor: int, first: int, end: int) -> _Rows:
+        whole = self._graph.tensors[tensor]
+        batch, _, *rest = whole.shape
+        name = f"{whole.name}[{first}:{end}]"
+        rows = replace(whole, name=name, shape=(batch, end - first, *rest), rows=(first, end))
+        self.tensors.append(rows)
+        return _Rows(len(self.tensors) - 1, first, end)
+
+    def _row_elements(self, tensor: int) -> int:
+        _, _, width, channels = self._graph.tensors[tensor].shape
+        return width * channels
+
+    def _add(
+        self,
+        operator: Operator,
+        inputs: tuple[int | None, ...],
+        output: int,
+        attributes: object,
+        kind: str = "",
+    ) -> None:
+        made = replace(operator, inputs=inputs, outputs=(output,), attributes=attributes)  # type: ignore[arg-type]
+        self.operators.append(replace(made, kind=kind) if kind else made)
+
+
+def _activations(graph: Graph, operator: Operator) -> Iterator[int]:
+    for number in operator.inputs:
+        if number is not None and graph.tensors[number].data is None:
+            yield number
+
+
+def _is_image(tensor: Tensor) -> bool:
+    return len(tensor.shape) == 4 and tensor.shape[0] == 1
+
+
+def _has_no_rows(tensor: Tensor) -> bool:
+    """Whether a constant is the same for every row."""
+    return len(tensor.shape) < 3 or tensor.shape[-3] == 1

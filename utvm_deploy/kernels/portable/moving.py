@@ -1,0 +1,65 @@
+"""MOVE: a run of bytes to another address, which may overlap the old one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Move
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.lag import Lag
+from utvm_deploy.kernels.contract.operation import Operation
+
+
+@dataclass(frozen=True)
+class Moved:
+    """``output[i] = input[start + i]`` for ``count`` bytes, of an input of ``size`` bytes."""
+
+    size: int
+    start: int
+    count: int
+
+    scratch: ClassVar[tuple[Operand, ...]] = ()
+    why: ClassVar[str] = "copy by blocks of 16 bytes"
+
+    @property
+    def name(self) -> str:
+        return f"move_{self.start}_{self.count}_of_{self.size}"
+
+    @property
+    def parameters(self) -> tuple[Operand | str, ...]:
+        return self._source, self._output
+
+    @property
+    def lag(self) -> Lag:
+        """The output may begin where the run does, or before."""
+        return Lag(-self.start)
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (shared_text("utvm_move"),)
+
+    def drive(self, c: Driver) -> None:
+        c.call("utvm_move", self._output.at(), self._source.at(self.start), self.count)
+
+    @property
+    def _source(self) -> Operand:
+        return Operand("input", (self.size,), "int8")
+
+    @property
+    def _output(self) -> Operand:
+        return Operand("output", (self.count,), "int8")
+
+
+def lower_move(op: Operation) -> KernelCall:
+    """MOVE of any type."""
+    source, result = op.source, op.result
+    width = np.dtype(source.dtype).itemsize
+    kernel = Moved(source.size_bytes, op.attributes(Move).start * width, result.size_bytes)
+    return op.call(kernel)
+
+
+LOWERINGS = {"MOVE": lower_move}
