@@ -280,8 +280,8 @@ def written(build: Callable[[ModelWriter], None]) -> ModelWriter:
 def test_models_hold_every_operator() -> None:
     builds = (*MODELS, comparisons, masks)
     held = {op.kind for build in builds for op in written(build).operators}
-    # Relax makes CALL_TIR; a .tflite file does not hold it.
-    assert held | VARIABLES == set(LOWERINGS) - {"CALL_TIR"}
+    # Relax makes CALL_TIR, and passes make MOVE; a .tflite file does not hold them.
+    assert held | VARIABLES == set(LOWERINGS) - {"CALL_TIR", "MOVE"}
 
 
 @pytest.mark.spread(2)

@@ -25,8 +25,11 @@ class DenseRoutine(ABC):
 
     per_channel: bool  # each output has its own scale
 
-    #: As C declares them. ``DenseLayer.drive`` knows them by their names.
-    parameters: ClassVar[str]
+    @property
+    @abstractmethod
+    def parameters(self) -> str:
+        """As C declares them. ``DenseLayer.drive`` knows them by their names."""
+
     #: Part of the kernel's name for layers with one scale, and for those with one for each output.
     labels: ClassVar[tuple[str, str]]
 

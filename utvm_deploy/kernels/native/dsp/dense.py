@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -64,6 +64,10 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
         bool(choices.preload),
         choices.tail or (rest if gains else 0),
     )
+    scratch = sum(one.size_bytes for one in routine.scratch(inputs))
+    is_over = wish.is_open and wish.most_scratch is not None and scratch > wish.most_scratch
+    if is_over and inputs % routine.step == 0:
+        routine = replace(routine, is_direct=True)
     return dense_call(call, tables, routine)
 
 

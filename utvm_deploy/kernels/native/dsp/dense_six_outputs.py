@@ -1,6 +1,7 @@
 """The routine of fully connected layers: six outputs at a time, each weight is read once.
 
-The routine widens the vector to int16 first, for all outputs. A pair of outputs shares words of
+The routine widens the vector to int16 first, for all outputs. Without scratch, it widens each word
+again for each group of outputs (``is_direct``). A pair of outputs shares words of
 weights, and one SXTB16 for each word. The halfwords of a word are 256 b + a + 128, where a and b
 are weights of the two outputs. Multiplied as they are, they sum up to 256 B + A + 128 X: A and B
 are the wanted sums, X is the sum of the inputs. The high bytes, extracted, give B; A is the rest.
@@ -23,14 +24,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.code import (
     CACHE_LINE_BYTES,
     clamp,
-    function_text,
+    helper,
     load_last_bytes,
     scale_wide,
     store_limits,
@@ -43,6 +46,21 @@ PAIR = 2
 STEPS = (16, 8)
 #: The inner loop loads two words of weights beyond those that it needs.
 _SLACK_BYTES = 8
+_PARAMETERS = """
+    const int8_t *vector, int16_t *wide, const int8_t *weights, const int32_t *bias,
+    const int32_t *scaling, int32_t scaling_step, const int32_t *limits, int8_t *output,
+    int32_t inputs, int32_t padded, int32_t outputs
+"""
+_DIRECT_PARAMETERS = """
+    const int8_t *vector, const int8_t *weights, const int32_t *bias, const int32_t *scaling,
+    int32_t scaling_step, const int32_t *limits, int8_t *output, int32_t padded, int32_t outputs
+"""
+#: Where the inputs are that the routine's C reads in the order of the weights.
+_PLACE = "i / 4 * 4 + i % 2 * 2 + i % 4 / 2"
+_WIDENING = """for (int32_t k = 0; k < padded; k++) {
+    wide[k / 4 * 4 + k % 2 * 2 + k % 4 / 2] = (int16_t)(k < inputs ? vector[k] : 0);
+}
+"""
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
 _WEIGHTS = ("r3", "r12", "lr")
 
@@ -69,26 +87,35 @@ class SixOutputs(DenseRoutine):
     step: int  # inputs of a turn of the inner loop
     preload: bool  # weights are preloaded into the cache
     tail: int = 0  # outputs of the last group; 0: what does not fill six is done in pairs
+    is_direct: bool = False  # no scratch; the inputs are a multiple of ``step``
 
     labels = ("dsp", "per_channel_dsp")
-    parameters = """
-        const int8_t *vector, int16_t *wide, const int8_t *weights, const int32_t *bias,
-        const int32_t *scaling, int32_t scaling_step, const int32_t *limits, int8_t *output,
-        int32_t inputs, int32_t padded, int32_t outputs
-    """
-    why = f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once"
+
+    @property
+    def parameters(self) -> str:
+        return _DIRECT_PARAMETERS if self.is_direct else _PARAMETERS
+
+    @property
+    def why(self) -> str:
+        how = ", no scratch" if self.is_direct else ""
+        return f"DSP assembly, {OUTPUTS} outputs in registers, weights streamed once{how}"
 
     @property
     def function(self) -> str:
         channels = "_channels" if self.per_channel else ""
         tail = f"_and_{self.tail}" if self.tail else ""
-        return f"utvm_dense_{self.step}{channels}{'_preload' if self.preload else ''}{tail}"
+        how = f"{'_preload' if self.preload else ''}{'_direct' if self.is_direct else ''}"
+        return f"utvm_dense_{self.step}{channels}{how}{tail}"
 
     def text(self, core: str) -> str:
         a = Assembler(core, self.parameters)
-        _begin(a)
-        _widen(a)
-        a.sub("r1", "r2", 4)  # the inner loop's offsets count from one word before
+        if self.is_direct:
+            _begin_direct(a)
+            a.sub("r1", "r1", 4)  # the inner loop's offsets count from one word before
+        else:
+            _begin(a)
+            _widen(a)
+            a.sub("r1", "r2", 4)
         a.lsl("r4", "r4", 7)
         a.str("r4", _Slots.correction)
         a.ldr("r9", _Slots.left)
@@ -99,13 +126,17 @@ class SixOutputs(DenseRoutine):
         a.leave()
         sixes.place_clamping()
         rest.place_clamping()
-        portable = "utvm_dense_tail" if self.tail else "utvm_dense"
-        return function_text(self.function, a, portable=portable)
+        portable = helper("utvm_dense_tail" if self.tail else "utvm_dense")
+        if self.is_direct:
+            portable = replaced(portable, (_WIDENING, "", 1), ("wide[i]", f"vector[{_PLACE}]", 1))
+        return a.c_function(self.function, portable, CONDITION)
 
     def padded(self, inputs: int) -> int:
         return -(-inputs // self.step) * self.step
 
     def scratch(self, inputs: int) -> tuple[Operand, ...]:
+        if self.is_direct:
+            return ()
         return (Operand("wide", (self.padded(inputs),), "int16"),)
 
     def pack(self, layer: DenseTables) -> dict[str, Array]:
@@ -147,6 +178,33 @@ def _begin(a: Assembler) -> None:
     a.enter(frame=_Slots)
     a.store(r1=_Slots.wide, r3=_Slots.bias)
     a.load(r4=a.stack_argument("scaling"))
+    _keep_arguments(a)
+    a.load(r3=a.stack_argument("inputs"), r11=a.stack_argument("padded"))
+    a.add("r11", "r1", "r11", "lsl #1")
+
+
+def _begin_direct(a: Assembler) -> None:
+    """The same without scratch; r4 becomes the sum of the inputs, r11 their end."""
+    a.enter(frame=_Slots)
+    a.store(r0=_Slots.wide, r2=_Slots.bias)
+    a.mov("r4", "r3")
+    _keep_arguments(a)
+    a.load(r11=a.stack_argument("padded"))
+    a.add("r11", "r0", "r11")
+    a.mov("r10", 0x00010001)
+    a.mov("r4", 0)
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        for word, other in (("r5", "r6"), ("r7", "r8")):
+            a.ldr(word, post("r0", 4))
+            a.sxtb16(other, word, "ror #8")
+            a.sxtb16(word, word)
+            a.smlad("r4", word, "r10", "r4")
+            a.smlad("r4", other, "r10", "r4")
+        a.cmp("r0", "r11")
+
+
+def _keep_arguments(a: Assembler) -> None:
+    """Put what r4 points to, scales, and the arguments on the stack into slots."""
     a.store(r4=_Slots.scaling)
     a.load(r5=a.stack_argument("limits"))
     a.load(r6=a.stack_argument("output"), r7=a.stack_argument("outputs"))
@@ -157,8 +215,6 @@ def _begin(a: Assembler) -> None:
     a.strd("r4", "r5", _Slots.only_scale)
     a.strd("r6", "r7", _Slots.only_scale.word(2))
     store_limits(a, _Slots.low, _Slots.clamps)
-    a.load(r3=a.stack_argument("inputs"), r11=a.stack_argument("padded"))
-    a.add("r11", "r1", "r11", "lsl #1")
 
 
 def _widen(a: Assembler) -> None:
@@ -223,7 +279,7 @@ class _Group:
                 _multiply_six(a, form)
             else:
                 _multiply_rest(a, form, self.outputs)
-            a.add("r0", "r0", 2 * form.step)
+            a.add("r0", "r0", form.step if form.is_direct else 2 * form.step)
             a.cmp("r0", "r11")
         with a.scheduled():
             self._finish()
@@ -327,7 +383,10 @@ def _multiply_six(a: Assembler, form: SixOutputs) -> None:
     count = phases * pairs
 
     def load_inputs(phase: int) -> None:
-        a.ldr(inputs[phase % 2], at("r0", 4 * phase))
+        if not form.is_direct:
+            a.ldr(inputs[phase % 2], at("r0", 4 * phase))
+        elif phase % 2:
+            _load_both(a, inputs, 2 * (phase - 1))
 
     load_inputs(0)
     load_inputs(1)
@@ -361,10 +420,14 @@ def _multiply_rest(a: Assembler, form: SixOutputs, outputs: int) -> None:
         return register
 
     for quad in range(form.step // 4):
-        xs = []
+        xs: list[str] = []
+        if form.is_direct:
+            xs += next(inputs), next(inputs)
+            _load_both(a, (xs[0], xs[1]), 4 * quad)
         for phase in range(2):
-            xs.append(next(inputs))
-            a.ldr(xs[phase], at("r0", 8 * quad + 4 * phase))
+            if not form.is_direct:
+                xs.append(next(inputs))
+                a.ldr(xs[phase], at("r0", 8 * quad + 4 * phase))
             for pair in range(outputs // PAIR):
                 _multiply_pair(a, pair, load_weights(), xs[phase])
         if outputs % PAIR:
@@ -374,6 +437,14 @@ def _multiply_rest(a: Assembler, form: SixOutputs, outputs: int) -> None:
             a.smlad(total, even, xs[0], total)
             a.smlad(total, odd, xs[1], total)
     a.add("r1", "r1", outputs * form.step)
+
+
+def _load_both(a: Assembler, inputs: tuple[str, str], offset: int) -> None:
+    """Both phases of four inputs, widened."""
+    even, odd = inputs
+    a.ldr(odd, at("r0", offset))
+    a.sxtb16(even, odd)
+    a.sxtb16(odd, odd, "ror #8")
 
 
 def _multiply_pair(a: Assembler, pair: int, weights: str, inputs: str) -> None:
