@@ -280,8 +280,9 @@ def written(build: Callable[[ModelWriter], None]) -> ModelWriter:
 def test_models_hold_every_operator() -> None:
     builds = (*MODELS, comparisons, masks)
     held = {op.kind for build in builds for op in written(build).operators}
-    # Relax makes CALL_TIR, and passes make MOVE; a .tflite file does not hold them.
-    assert held | VARIABLES == set(LOWERINGS) - {"CALL_TIR", "MOVE"}
+    # Relax makes the first, and passes make the others; a .tflite file does not hold them.
+    made_elsewhere = {"CALL_TIR", "MOVE", "POOL_AVERAGES", "POOL_SUMS"}
+    assert held | VARIABLES == set(LOWERINGS) - made_elsewhere
 
 
 @pytest.mark.spread(2)

@@ -15,7 +15,7 @@ from utvm_deploy.compiler.budgets import Budget, OverBudget
 from utvm_deploy.compiler.planning import Planned, Planner
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends, in_strips
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends, in_strips, sums_up
 
 #: Rows that enter a chain in each strip.
 _PACES = (1, 2, 4)
@@ -97,7 +97,8 @@ def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[C
 
 def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
     """The rows of a chain's result for ``pace`` rows of its first output."""
-    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (first, last)]
+    end = last - 1 if sums_up(graph, first, last) else last
+    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (first, end)]
     shrinking = max(round(heights[0] / heights[1]), 1)
     return Fraction(pace, shrinking)
 

@@ -68,6 +68,22 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class PoolSums(OfMixedTypes):
+    """POOL_SUMS: int32 sums of each channel's pixels; only passes make it.
+
+    The first input is an image of int8. The second, if there is one, are the sums of rows above.
+    """
+
+
+@dataclass(frozen=True)
+class PoolAverages(OfMixedTypes):
+    """POOL_AVERAGES: what AVERAGE_POOL_2D makes of the sums of ``count`` pixels."""
+
+    count: int
+    clamp: Clamp
+
+
+@dataclass(frozen=True)
 class Add:
     """ADD of two tensors, with broadcasting."""
 
@@ -412,6 +428,8 @@ Attributes: TypeAlias = (
     | Convolution3D
     | FullyConnected
     | Pool
+    | PoolSums
+    | PoolAverages
     | Add
     | Subtract
     | Multiply

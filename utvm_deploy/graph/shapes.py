@@ -354,6 +354,8 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "REDUCE_MIN": _reduced,
     "REDUCE_PROD": _reduced,
     "MOVE": _as_declared,
+    "POOL_AVERAGES": _as_declared,
+    "POOL_SUMS": _as_declared,
     "RESHAPE": _reshape,
     "RESIZE_BILINEAR": _resize,
     "RESIZE_NEAREST_NEIGHBOR": _rearrange,

@@ -30,6 +30,8 @@ from utvm_deploy.graph.attributes import (
     Multiply,
     OfOne,
     Pool,
+    PoolAverages,
+    PoolSums,
     Prelu,
     Quantize,
     Rearrange,
@@ -136,13 +138,32 @@ def chain_ends(graph: Graph, first: int) -> Iterator[int]:
         farthest = max(farthest, *read[output])
 
 
+def sums_up(graph: Graph, first: int, last: int) -> bool:
+    """Whether the last operator of a chain averages all rows of the one before, for int8."""
+    operator = graph.operators[last]
+    a, (source, *_) = operator.attributes, operator.inputs
+    if not isinstance(a, Pool) or operator.kind != "AVERAGE_POOL_2D" or source is None:
+        return False
+    image, output = graph.tensors[source], graph.tensors[operator.outputs[0]]
+    is_whole = all(
+        window >= extent for window, extent in zip(a.window, image.shape[1:3], strict=True)
+    )
+    read = [i for i in range(first, last) if source in graph.operators[i].inputs]
+    is_last = source == graph.operators[last - 1].outputs[0]
+    is_alone = output.shape[1:3] == (1, 1) and image.dtype == "int8"
+    return is_whole and is_last and is_alone and not read
+
+
 class Strips:
     """Which rows of its tensors a chain makes and keeps in each strip."""
 
     def __init__(self, graph: Graph, chain: Chain) -> None:
         self.graph = graph
         self.chain = chain
-        self.operators = graph.operators[chain.first : chain.last + 1]
+        operators = graph.operators[chain.first : chain.last + 1]
+        #: The average over an image that ends the chain; its rows are summed up, and not kept.
+        self.pool = operators[-1] if sums_up(graph, chain.first, chain.last) else None
+        self.operators = operators[:-1] if self.pool else operators
         self.windows: dict[int, RowWindow] = {}
         for index, operator in enumerate(self.operators):
             window = row_window(graph, operator)
@@ -152,7 +173,7 @@ class Strips:
 
     @property
     def result(self) -> int:
-        """The chain's output."""
+        """What the strips make: the chain's output, or the image that it averages."""
         return self.operators[-1].outputs[0]
 
     def height(self, tensor: int) -> int:
@@ -226,7 +247,8 @@ class Strips:
         """
         most, before = 0, self.none
         for ends in self.ends:
-            live = ends[self.result] * self._row_bytes(self.result)
+            done = 0 if self.pool is None else before[self.result]
+            live = (ends[self.result] - done) * self._row_bytes(self.result)
             for tensor in self.readers:
                 if tensor != self.result:
                     first = min(self.first_needed(tensor, before), before[tensor])
@@ -281,6 +303,7 @@ class _Writer:
         self._graph, self._strips = graph, strips
         self._windows: dict[int, _Rows] = {}
         self._parts: list[_Rows] = []
+        self._sums: int | None = None
 
     def write(self, index: int, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
         """An operator's rows of one strip, and the window of its output that has them."""
@@ -303,7 +326,9 @@ class _Writer:
             top = max(top - first * window.stride, 0)
             attributes = replace(attributes, padding=(top, max(over, 0), left, right))
         self._add(operator, tuple(reads), made.tensor, attributes)
-        if output == self._strips.result:
+        if output == self._strips.result and self._strips.pool is not None:
+            self._sum_up(self._strips.pool, made)
+        elif output == self._strips.result:
             self._parts.append(made)
         elif kept is None:
             self._windows[output] = made
@@ -311,10 +336,27 @@ class _Writer:
             self._windows[output] = self._join(operator, output, [kept, made])
 
     def joined(self) -> Iterator[Operator]:
-        """The operator that makes the chain's result of its strips."""
+        """The operator that makes the chain's output of its strips."""
+        pool = self._strips.pool
+        if pool is not None:
+            a, (source, *_) = pool.attributes, pool.inputs
+            assert isinstance(a, Pool) and source is not None and self._sums is not None
+            _, height, width, _ = self._graph.tensors[source].shape
+            averages = PoolAverages(height * width, a.clamp)
+            yield replace(pool, kind="POOL_AVERAGES", inputs=(self._sums,), attributes=averages)
+            return
         operator, result = self._strips.operators[-1], self._strips.result
         parts = tuple(part.tensor for part in self._parts)
         yield Operator("CONCATENATION", parts, (result,), Concatenation(1), operator.sources)
+
+    def _sum_up(self, pool: Operator, rows: _Rows) -> None:
+        """Add the rows of a strip to the sums of an average."""
+        channels = self.tensors[rows.tensor].shape[-1]
+        name = f"{self._graph.tensors[pool.outputs[0]].name}[sums of {rows.end} rows]"
+        self.tensors.append(Tensor(name, (1, 1, 1, channels), "int32"))
+        before = () if self._sums is None else (self._sums,)
+        self._sums = len(self.tensors) - 1
+        self._add(pool, (rows.tensor, *before), self._sums, PoolSums(), "POOL_SUMS")
 
     def _height(self, operator: Operator) -> int:
         number = operator.inputs[0]
