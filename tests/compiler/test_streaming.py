@@ -15,6 +15,7 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.pipeline import compile_model
 
 BOARD = "mps2_an500"
@@ -87,3 +88,14 @@ def test_rows_of_the_file_are_compared_with_strips(wide: Path) -> None:
 def test_nothing_is_streamed_without_a_budget(wide: Path) -> None:
     compiled = compile_model(wide, load_board(BOARD))
     assert not any(layer.kind == "MOVE" for layer in compiled.layers)
+
+
+def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wide: Path) -> None:
+    def check(needs: MemoryNeeds) -> None:
+        if needs.arena_bytes > 8 * 1024:
+            raise CompileError(f"{needs.arena_bytes} bytes do not fit")
+
+    board = load_board(BOARD)
+    with pytest.raises(CompileError, match="do not fit"):
+        compile_model(wide, board, check_needs=check)
+    assert compile_model(wide, board, check_needs=check, level="ram").arena_bytes <= 8 * 1024

@@ -134,8 +134,9 @@ def compile_model(
     if library is not None:
         chains = ChainRecords(library, core, known.own, OPTIMIZATION_FLAGS[level])
     graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), chains), graph_text)
-    if check_needs is not None:
-        check_needs(least_needs(prefix, graph))
+    may_stream = is_asked and library is None
+    if check_needs is not None and not may_stream:
+        check_needs(least_needs(prefix, graph))  # strips may take less
     stack = scratch_stack(board) if place == STACK else None
     scheduler = Scheduler(core, prefix)
     planner = Planner(
@@ -153,7 +154,7 @@ def compile_model(
     )
 
     def planned() -> Planned:
-        if is_asked and library is None:
+        if may_stream:
             return in_strips_if_smaller(graph, limits, planner)
         return planner.plan(graph, limits)
 
