@@ -18,7 +18,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler import decision, pipeline
+from utvm_deploy.compiler import decision, planning
 from utvm_deploy.compiler.decision import (
     Decision,
     Known,
@@ -133,7 +133,7 @@ def test_choosing_again_ends(compiled_with: Compiled, monkeypatch: pytest.Monkey
         decided.append(known)
         return decision.decide(graph, board, family, known, *rest)
 
-    monkeypatch.setattr(pipeline, "decide", counted)
+    monkeypatch.setattr(planning, "decide", counted)
     compiled, found = compiled_with(lambda record: replace(record, code=OTHER))
     assert 1 < len(decided) <= MOST_CHOICES + 1
     assert not by_record(compiled) and len(known_layers(found)) > 1
