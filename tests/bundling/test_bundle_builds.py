@@ -104,6 +104,7 @@ def test_float_inputs_and_outputs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.tools
 def test_a_tolerance_of_float_outputs(tmp_path: Path) -> None:
     """Outputs may differ by a part of the largest magnitude; NaN is always wrong."""
     made = make_float_case(tmp_path, "host")
