@@ -40,6 +40,8 @@ def other_framework(path: Path) -> str | None:
             return _TENSORFLOW if (path / _SAVED_MODEL).is_file() else None
         if path.name == _SAVED_MODEL:
             return _TENSORFLOW
+        if not path.is_file():
+            return None  # to open a pipe may take forever
         with path.open("rb") as file:
             first = file.read(len(_HDF5))
         if first == _HDF5:
