@@ -16,7 +16,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends, in_strips
+from utvm_deploy.graph.strip_writer import in_strips
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends
 
 PACES = (Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
 
@@ -107,27 +108,24 @@ def test_the_bytes_are_those_of_the_whole_layers(seed: int, tmp_path: Path) -> N
     np.testing.assert_array_equal(outputs[0], outputs[1])
 
 
-def test_chains_end_where_a_row_depends_on_all_others(tmp_path: Path) -> None:
+def two_convolutions() -> tuple[ModelWriter, int, int]:
     m = ModelWriter()
-    x = m.input((1, 8, 8, 4), 0.05, 0)
     weights = np.ones((4, 3, 3, 4), np.int8)
+    x = m.input((1, 8, 8, 4), 0.05, 0)
     y = m.conv2d(x, weights, np.zeros(4, int), padding="SAME", scale=0.5)
-    y = m.conv2d(y, weights, np.zeros(4, int), padding="SAME", scale=0.5)
-    m.output(m.softmax(y))
-    graph = simplify(load_model(m.save(tmp_path / "m.tflite")))
-    assert chains_of(graph) == [(0, 1)]
+    return m, y, m.conv2d(y, weights, np.zeros(4, int), padding="SAME", scale=0.5)
+
+
+def test_chains_end_where_a_row_depends_on_all_others(tmp_path: Path) -> None:
+    m, _, z = two_convolutions()
+    m.output(m.softmax(z))
+    assert chains_of(simplify(load_model(m.save(tmp_path / "m.tflite")))) == [(0, 1)]
 
 
 def test_a_tensor_that_others_read_stays_whole(tmp_path: Path) -> None:
-    m = ModelWriter()
-    x = m.input((1, 8, 8, 4), 0.05, 0)
-    weights = np.ones((4, 3, 3, 4), np.int8)
-    y = m.conv2d(x, weights, np.zeros(4, int), padding="SAME", scale=0.5)
-    z = m.conv2d(y, weights, np.zeros(4, int), padding="SAME", scale=0.5)
-    m.output(y)
-    m.output(z)
-    graph = simplify(load_model(m.save(tmp_path / "m.tflite")))
-    assert chains_of(graph) == []
+    m, y, z = two_convolutions()
+    m.output(y, z)
+    assert chains_of(simplify(load_model(m.save(tmp_path / "m.tflite")))) == []
 
 
 @pytest.mark.tools

@@ -43,6 +43,16 @@ class OverBudget(CompileError):
         self.least_bytes = least_bytes
         self.fastest = fastest
 
+    @classmethod
+    def of_ram(cls, ram: int, least_bytes: int, fastest: tuple[int, int]) -> OverBudget:
+        """No arena is within a RAM budget."""
+        return cls(
+            f"the RAM budget is {ram:,} bytes, and the least possible arena has "
+            f"{least_bytes:,}; give a budget of at least that",
+            least_bytes,
+            fastest,
+        )
+
 
 @dataclass(frozen=True)
 class Tradeoff:

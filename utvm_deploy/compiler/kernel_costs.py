@@ -12,11 +12,12 @@ each line of 32 MACs is a miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.compiler.plan import Step, View
+from utvm_deploy.compiler.plan import Step
 from utvm_deploy.graph.attributes import Convolution, Move
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
@@ -80,7 +81,8 @@ class WholeLayer:
 
 
 #: A layer's kind and its operators in the file -> its cost, for its strips.
-WholeLayers = dict[tuple[str, tuple[int, ...]], WholeLayer]
+WholeLayers: TypeAlias = Mapping[tuple[str, tuple[int, ...]], WholeLayer]
+NO_LAYERS: WholeLayers = {}
 
 
 class KernelCosts:
@@ -95,7 +97,7 @@ class KernelCosts:
         scratch_of: Callable[[Step], tuple[int, ...]],
         rounded: Callable[[KernelCall], KernelCall],
         cache_bytes: int = 0,
-        whole: WholeLayers | None = None,
+        whole: WholeLayers = NO_LAYERS,
     ) -> None:
         """``cache_bytes`` are of the data cache between the core and the arena; 0: none."""
         self._graph = graph
@@ -105,15 +107,14 @@ class KernelCosts:
         self._scratch_of = scratch_of
         self._rounded = rounded
         self._cache_bytes = cache_bytes
-        self._whole = whole or {}
+        self._whole = whole
 
     def options(self, step: Step) -> tuple[Option, ...]:
         """The step as it is, then other kernels of it; those that records know come first."""
         scratch = sum(self._scratch_of(step))
         if isinstance(step.call.kernel, LibraryKernel):
             return (Option(step, scratch, self._unknown(step), False),)
-        measured = list(self._measured(step)) if self._near.core != GENERIC else []
-        found = self._as_in_tcm(step, scratch, measured)
+        found = self._as_in_tcm(step, scratch, list(self._measured(step)))
         return tuple(
             replace(one, cycles=one.cycles + self._misses_cycles(one.step, one.scratch_bytes))
             for one in found
@@ -146,16 +147,14 @@ class KernelCosts:
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
 
-    def of_layers(self, sequence: Sequence[Step | View]) -> WholeLayers:
+    def of_layers(self, steps: Sequence[Step]) -> WholeLayers:
         """What each layer costs with its fastest kernel, without misses of a cache."""
-        found: WholeLayers = {}
-        for step in (item for item in sequence if isinstance(item, Step)):
-            measured = list(self._measured(step)) if self._near.core != GENERIC else []
-            size = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
-            cycles = min((one.cycles for one in measured), default=self._unknown(step))
-            found[step.operator.kind, step.operator.sources] = WholeLayer(
-                cycles, step.call.macs, size
-            )
+        found = {}
+        for step in steps:
+            measured = (one.cycles for one in self._measured(step))
+            cycles = min(measured, default=self._unknown(step))
+            key = step.operator.kind, step.operator.sources
+            found[key] = WholeLayer(cycles, step.call.macs, self._output_bytes(step))
         return found
 
     def plain(self, step: Step) -> Option:
@@ -167,6 +166,8 @@ class KernelCosts:
         return Option(other, sum(self._scratch_of(other)), GENERIC_FACTOR * fastest, False)
 
     def _measured(self, step: Step) -> Iterator[Option]:
+        if self._near.core == GENERIC:
+            return
         key = identity_of(self._graph, step.operator).key
         ranked, origin = self._records.ranked(self._near.core, key, self._near)
         for record in ranked:
@@ -235,7 +236,7 @@ class KernelCosts:
 
     def _unknown(self, step: Step) -> float:
         """Of a layer that no record knows."""
-        size = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
+        size = self._output_bytes(step)
         if isinstance(step.operator.attributes, Move):
             return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
         whole = self._whole.get((step.operator.kind, step.operator.sources))
@@ -244,6 +245,8 @@ class KernelCosts:
             channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
             again = CYCLES_PER_CHANNEL_OF_STRIP.get(step.operator.kind, 0.0) * channels
             return CYCLES_PER_CALL + again + share * whole.cycles
-        elements = sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
         per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
-        return per_mac * step.call.macs + CYCLES_PER_ELEMENT * elements
+        return per_mac * step.call.macs + CYCLES_PER_ELEMENT * size
+
+    def _output_bytes(self, step: Step) -> int:
+        return sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)

@@ -1,9 +1,7 @@
 """The kernels of a model within a budget: the fastest plan that fits, or the smallest in time.
 
 For a limit of bytes, each layer takes its fastest kernel whose scratch fits next to what is live.
-So the time falls as the limit grows, and one search over the limits answers all questions. Chains
-of layers that are computed in strips can join here later: as further options, which change what is
-live.
+So the time falls as the limit grows, and one search over the limits answers all questions.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from utvm_deploy.graph.model import Graph
 Sequenced = tuple[Step | View, ...]
 #: Plans of limits next to the least possible one that are made to find a small arena.
 MOST_PLANS = 8
-#: More steps than most models have, strips aside.
+#: Sequences with more steps than this, such as those with strips, get a third of these plans.
 MANY_STEPS = 64
 
 
@@ -56,12 +54,7 @@ def within_budget(
             search.add_plain(budget.ram)
             found = search.fastest_within(budget.ram)
         if found is None:
-            raise OverBudget(
-                f"the RAM budget is {budget.ram:,} bytes, and the least possible arena has "
-                f"{search.smallest().arena_bytes:,}; give a budget of at least that",
-                search.smallest().arena_bytes,
-                free,
-            )
+            raise OverBudget.of_ram(budget.ram, search.smallest().arena_bytes, free)
     else:
         found = fastest
     most: float | None = budget.cycles
@@ -105,7 +98,7 @@ class _Search:
         self._bare = BareLive(graph, sequence)
         self._live: dict[tuple[int, object, object], int] = {}
         self._known_needs: list[list[int]] | None = None
-        #: Plans that are made where one would do: a plan of many steps takes long.
+        # Fewer where each takes long.
         self._most_plans = MOST_PLANS if len(self._steps) <= MANY_STEPS else MOST_PLANS // 3
         self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
         self._made: dict[tuple[int, ...], _Plan] = {}

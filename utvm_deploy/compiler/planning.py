@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from utvm_deploy.backends.choice import Either
 from utvm_deploy.backends.interface import Backend
@@ -14,7 +14,7 @@ from utvm_deploy.compiler.budgets import Budget, Tradeoff
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.decision import Known, Sequenced, decide, model_of, settled
 from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
-from utvm_deploy.compiler.kernel_costs import KernelCosts, WholeLayers
+from utvm_deploy.compiler.kernel_costs import NO_LAYERS, KernelCosts, WholeLayers
 from utvm_deploy.compiler.options import (
     COMPACT_OF_LEVEL,
     OPTIMIZATION_FLAGS,
@@ -46,6 +46,15 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class WholeGraph:
+    """What the layers of a graph without strips need and cost."""
+
+    # Position of each operator with code -> the bytes that it needs, scratch aside.
+    live_bytes: Mapping[int, int]
+    layers: WholeLayers
+
+
+@dataclass(frozen=True)
 class Planner:
     """Chooses the kernels of graphs for one board, with one set of options."""
 
@@ -63,40 +72,57 @@ class Planner:
     picks: Picks | None = None
     #: Whether the decision has the codes of kernels without records, too.
     all_codes: bool = False
-    #: What the layers of the whole graph cost, for those that are computed in strips.
-    _whole: WholeLayers = field(default_factory=dict)
 
-    def plan(self, graph: Graph, limits: Budget) -> Planned:
+    def plan(self, graph: Graph, limits: Budget, layers: WholeLayers = NO_LAYERS) -> Planned:
         """The kernels of a graph within ``limits``.
 
-        Raises OverBudget if there are none, and CompileError if a layer has no kernel.
+        ``layers`` are those of the graph without strips, if it has some. Raises OverBudget if there
+        are no such kernels, and CompileError if a layer has no kernel.
         """
         core = self.board.cpu.kernel_core
         tradeoffs: list[Tradeoff] = []
 
         def choose(known: Known) -> Chosen:
             tradeoffs.clear()
-            return self._choose(graph, limits, known, tradeoffs)
+            return self._choose(graph, limits, layers, known, tradeoffs)
 
         chosen = by_current_records(choose, self.known, core, all_codes=self.all_codes)
         return Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None)
 
-    def live_bytes(self, graph: Graph) -> dict[int, int]:
-        """Position of each operator with code -> the bytes that it needs, scratch aside."""
+    def whole(self, graph: Graph) -> WholeGraph:
+        """What the layers of a graph need and cost that has no strips."""
         sequence = lowered_steps(graph, self.family, lambda one: lower(graph, one, self.family))
         positions = {id(operator): i for i, operator in enumerate(graph.operators)}
         steps = [item for item in sequence if isinstance(item, Step)]
-        needed = BareLive(graph, sequence).bytes
-        return {positions[id(s.operator)]: size for s, size in zip(steps, needed, strict=True)}
+        needed = zip(steps, BareLive(graph, sequence).bytes, strict=True)
+        layers = self._costs(graph, self.known, NO_LAYERS).of_layers(steps)
+        return WholeGraph({positions[id(s.operator)]: size for s, size in needed}, layers)
+
+    def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
+        flag = OPTIMIZATION_FLAGS[self.level]
+        return KernelCosts(
+            graph,
+            known.all,
+            Setting(self.family, "", flag, "", "", model_of(self.board)),
+            self._smaller(graph),
+            self.scheduler.scratch_of,
+            self.rounded,
+            cache_of_arena(self.board),
+            layers,
+        )
 
     def _choose(
-        self, graph: Graph, limits: Budget, known: Known, tradeoffs: list[Tradeoff]
+        self,
+        graph: Graph,
+        limits: Budget,
+        layers: WholeLayers,
+        known: Known,
+        tradeoffs: list[Tradeoff],
     ) -> Chosen:
         decision = decide(graph, self.board, self.family, known, self.level, self.place)
         if self.picks is not None:
             decision = replace(decision, picks={**decision.without, **self.picks})
         scratch_of = self.scheduler.scratch_of
-        smaller = self._smaller(graph)
         lowered: list[Sequenced] = []
 
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
@@ -105,22 +131,10 @@ class Planner:
             with part_of("memory"):
                 if not limits.is_set:
                     spare = NO_SPARE if self.level == SIZE else SPARE_FOR_TIME
+                    smaller = self._smaller(graph)
                     fitting = within_memory(graph, wanted, smaller, scratch_of, spare, self.stack)
                     return wanted, fitting
-                flag = OPTIMIZATION_FLAGS[self.level]
-                near = Setting(self.family, "", flag, "", "", model_of(self.board))
-                costs = KernelCosts(
-                    graph,
-                    known.all,
-                    near,
-                    smaller,
-                    scratch_of,
-                    self.rounded,
-                    cache_of_arena(self.board),
-                    self._whole,
-                )
-                if not self._whole:
-                    self._whole.update(costs.of_layers(wanted))
+                costs = self._costs(graph, known, layers)
                 room = self.board.main_ram.size
                 fitting, made = within_budget(graph, wanted, costs, scratch_of, limits, room)
             tradeoffs.append(made)

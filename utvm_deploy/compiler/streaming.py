@@ -7,15 +7,16 @@ scratch included, is known once kernels are chosen. So there are several suggest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from utvm_deploy.compiler.budgets import Budget, OverBudget
+from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.planning import Planned, Planner
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends, in_strips, sums_up
+from utvm_deploy.graph.strip_writer import in_strips
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
 
 #: Rows that enter a chain in each strip.
 _PACES = (1, 2, 4)
@@ -39,6 +40,11 @@ class Suggestion:
 
     chains: tuple[Chain, ...]
     live_bytes: int
+
+    @property
+    def layers(self) -> int:
+        """How many layers are in its chains."""
+        return sum(chain.last - chain.first + 1 for chain in self.chains)
 
     def applied(self, graph: Graph) -> Graph:
         """The graph with its chains in strips."""
@@ -109,52 +115,39 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
     A RAM budget asks for the fastest plan, other limits for the smallest arena. Raises OverBudget
     if there is no plan.
     """
-    whole: Planned | None = None
-    refused: OverBudget | None = None
+    found, refused = list[tuple[Planned, Tradeoff]](), list[OverBudget]()
     try:
-        whole = planner.plan(graph, limits)
-        assert whole.tradeoff is not None
-        fastest = whole.tradeoff.fastest_bytes, whole.tradeoff.fastest_cycles
-        if limits.ram and whole.tradeoff.cycles <= fastest[1] * (1 + _LITTLE_LOSS):
-            return whole
+        planned, made = _with_tradeoff(planner.plan(graph, limits))
+        fastest = made.fastest_bytes, made.fastest_cycles
+        if limits.ram and made.cycles <= fastest[1] * (1 + _LITTLE_LOSS):
+            return planned
+        found.append((planned, made))
     except OverBudget as error:
-        refused, fastest = error, error.fastest
+        refused.append(error)
+        fastest = error.fastest
     most = limits.cycles
     if most is None and limits.loss is not None and not limits.ram:
         most = round(fastest[1] * (1 + limits.loss))
-    found = [] if whole is None else [whole]
-    least = [error.least_bytes for error in (refused,) if error is not None]
-    suggested = suggestions(graph, planner.live_bytes(graph))
-    for suggestion in _worth_planning(suggested, limits, fastest[0]):
-        streamed = suggestion.applied(graph)
+    whole = planner.whole(graph)
+    for suggestion in _worth_planning(suggestions(graph, whole.live_bytes), limits, fastest[0]):
+        streamed, budget = suggestion.applied(graph), Budget(limits.ram, most)
         try:
-            planned = planner.plan(streamed, Budget(limits.ram, most))
+            planned, made = _with_tradeoff(planner.plan(streamed, budget, whole.layers))
         except OverBudget as error:
-            least.append(error.least_bytes)
+            refused.append(error)
             continue
-        assert planned.tradeoff is not None
-        layers = sum(chain.last - chain.first + 1 for chain in suggestion.chains)
-        made = replace(
-            planned.tradeoff,
-            fastest_bytes=fastest[0],
-            fastest_cycles=fastest[1],
-            streamed=layers,
-        )
-        found.append(replace(planned, tradeoff=made))
+        made = replace(made, fastest_bytes=fastest[0], fastest_cycles=fastest[1])
+        found.append((planned, replace(made, streamed=suggestion.layers)))
+    least = min([made.least_bytes for _, made in found] + [one.least_bytes for one in refused])
     if not found:
-        assert refused is not None
-        if limits.ram is None or min(least) >= refused.least_bytes:
-            raise refused
-        raise OverBudget(
-            f"the RAM budget is {limits.ram:,} bytes, and the least possible arena has "
-            f"{min(least):,}; give a budget of at least that",
-            min(least),
-            fastest,
-        )
-    best = min(found, key=lambda one: _merit(one, limits))
-    assert best.tradeoff is not None
-    smallest = min(one.tradeoff.least_bytes for one in found if one.tradeoff is not None)
-    return replace(best, tradeoff=replace(best.tradeoff, least_bytes=min([smallest, *least])))
+        raise refused[0] if limits.ram is None else OverBudget.of_ram(limits.ram, least, fastest)
+    best, made = min(found, key=lambda one: _merit(one[1], limits))
+    return replace(best, tradeoff=replace(made, least_bytes=least))
+
+
+def _with_tradeoff(planned: Planned) -> tuple[Planned, Tradeoff]:
+    assert planned.tradeoff is not None, "a plan within limits has one"
+    return planned, planned.tradeoff
 
 
 def _worth_planning(
@@ -164,20 +157,19 @@ def _worth_planning(
     if limits.ram is not None:
         fitting = [one for one in found if one.live_bytes <= limits.ram]
         # Those that just fit have the largest strips, and so the fewest calls.
-        return [*fitting[::-1][: _MOST_PLANNED - 1], *(fitting or found)[:1]]
+        some = [*fitting[::-1][: _MOST_PLANNED - 1], *(fitting or found)[:1]]
+        return list(dict.fromkeys(some))
     return [one for one in found if one.live_bytes < fastest_bytes][:_MOST_PLANNED]
 
 
-def _merit(planned: Planned, limits: Budget) -> tuple[int, int]:
-    made = planned.tradeoff
-    assert made is not None
+def _merit(made: Tradeoff, limits: Budget) -> tuple[int, int]:
     if limits.ram is not None and limits.cycles is None:
         return made.cycles, made.arena_bytes
     return made.arena_bytes, made.cycles
 
 
 class _Live:
-    """How many bytes are live at each operator of a graph, by its tensors alone."""
+    """How many bytes are live at the operators of a graph, in chains and outside of them."""
 
     def __init__(self, graph: Graph, whole: Mapping[int, int]) -> None:
         self._graph = graph
@@ -215,9 +207,7 @@ class _Live:
             self._of_chain[chain] = crossing + strips.live_bytes(consumed)
         return self._of_chain[chain]
 
-    def _bytes(
-        self, first: int, last: int, besides: set[int] | frozenset[int] = frozenset()
-    ) -> int:
+    def _bytes(self, first: int, last: int, besides: Collection[int]) -> int:
         return sum(
             self._graph.tensors[tensor].size_bytes
             for tensor, made in self._first.items()

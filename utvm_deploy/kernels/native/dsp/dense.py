@@ -10,7 +10,8 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
 from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
-from utvm_deploy.kernels.native.dsp.dense_six_outputs import OUTPUTS, PAIR, STEPS, SixOutputs
+from utvm_deploy.kernels.native.dsp.dense_six_code import OUTPUTS, PAIR
+from utvm_deploy.kernels.native.dsp.dense_six_outputs import STEPS, SixOutputs
 from utvm_deploy.kernels.native.layer_tables import dense_tables
 
 # With more outputs than these, a last group gains less than 1 %.

@@ -1,0 +1,183 @@
+"""Writes a chain of layers as operators on a few rows at a time.
+
+The strips of an operator are operators of the same kind on smaller images. So their kernels, and
+their bytes, are those of any other layer. Rows at the end of a window that the next strip reads
+again are moved to the beginning of the next window (MOVE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from utvm_deploy.graph.attributes import (
+    Attributes,
+    Concatenation,
+    Convolution,
+    Move,
+    Pool,
+    PoolAverages,
+    PoolSums,
+    Rearrange,
+)
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.rewrite import compacted
+from utvm_deploy.graph.strips import Chain, RowWindow, Strips
+
+
+def in_strips(graph: Graph, chain: Chain) -> Graph:
+    """The graph with a chain computed in strips; every output byte stays the same."""
+    strips = Strips(graph, chain)
+    writer = _Writer(graph, strips)
+    before = strips.none
+    for ends in strips.ends:
+        for index in range(len(strips.operators)):
+            writer.write(index, before, ends)
+        before = ends
+    operators = (
+        *graph.operators[: chain.first],
+        *writer.operators,
+        *writer.joined(),
+        *graph.operators[chain.last + 1 :],
+    )
+    return compacted(graph.replaced(tensors=tuple(writer.tensors), operators=operators))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows ``first`` to ``end`` (excluded) of a tensor of the chain, as a separate tensor."""
+
+    tensor: int
+    first: int
+    end: int
+
+
+class _Writer:
+    """Writes a chain's operators, strip by strip."""
+
+    def __init__(self, graph: Graph, strips: Strips) -> None:
+        self.tensors: list[Tensor] = list(graph.tensors)
+        self.operators: list[Operator] = []
+        self._graph, self._strips = graph, strips
+        self._windows: dict[int, _Rows] = {}
+        self._parts: list[_Rows] = []
+        self._sums: int | None = None
+
+    def write(self, index: int, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """An operator's rows of one strip, and the window of its output that has them."""
+        operator = self._strips.operators[index]
+        output = operator.outputs[0]
+        first, end = before[output], ends[output]
+        if first == end:
+            return
+        kept = None
+        if output != self._strips.result:
+            kept = self._kept(operator, self._strips.first_needed(output, before))
+        window = self._strips.windows[index]
+        reads = [self._read(operator, number, window, first, end) for number in operator.inputs]
+        made = self._new(output, first, end)
+        attributes = operator.attributes
+        if isinstance(attributes, Convolution | Pool):
+            height = self._height(operator)
+            top, _, left, right = attributes.padding
+            over = (end - 1) * window.stride + window.span - top - height
+            top = max(top - first * window.stride, 0)
+            attributes = replace(attributes, padding=(top, max(over, 0), left, right))
+        self._add(operator, tuple(reads), made.tensor, attributes)
+        if output == self._strips.result and self._strips.pool is not None:
+            self._sum_up(self._strips.pool, made)
+        elif output == self._strips.result:
+            self._parts.append(made)
+        elif kept is None:
+            self._windows[output] = made
+        else:
+            self._windows[output] = self._join(operator, output, [kept, made])
+
+    def joined(self) -> Iterator[Operator]:
+        """The operator that makes the chain's output of its strips."""
+        pool = self._strips.pool
+        if pool is not None:
+            a, (source, *_) = pool.attributes, pool.inputs
+            assert isinstance(a, Pool) and source is not None and self._sums is not None
+            _, height, width, _ = self._graph.tensors[source].shape
+            averages = PoolAverages(height * width, a.clamp)
+            yield replace(pool, kind="POOL_AVERAGES", inputs=(self._sums,), attributes=averages)
+            return
+        operator, result = self._strips.operators[-1], self._strips.result
+        parts = tuple(part.tensor for part in self._parts)
+        yield Operator("CONCATENATION", parts, (result,), Concatenation(1), operator.sources)
+
+    def _sum_up(self, pool: Operator, rows: _Rows) -> None:
+        """Add the rows of a strip to the sums of an average."""
+        channels = self.tensors[rows.tensor].shape[-1]
+        name = f"{self._graph.tensors[pool.outputs[0]].name}[sums of {rows.end} rows]"
+        self.tensors.append(Tensor(name, (1, 1, 1, channels), "int32"))
+        before = () if self._sums is None else (self._sums,)
+        self._sums = len(self.tensors) - 1
+        self._add(pool, (rows.tensor, *before), self._sums, PoolSums(), "POOL_SUMS")
+
+    def _height(self, operator: Operator) -> int:
+        number = operator.inputs[0]
+        assert number is not None
+        return self._graph.tensors[number].shape[1]
+
+    def _kept(self, operator: Operator, first: int) -> _Rows | None:
+        """The rows of the last window that are read again, moved."""
+        output = operator.outputs[0]
+        old = self._windows.get(output)
+        if old is None or first >= old.end:
+            return None
+        first = max(first, old.first)
+        kept = self._new(output, first, old.end)
+        _, _, width, channels = self._graph.tensors[output].shape
+        start = (first - old.first) * width * channels
+        self._add(operator, (old.tensor,), kept.tensor, Move(start), "MOVE")
+        return kept
+
+    def _read(
+        self, operator: Operator, number: int | None, window: RowWindow, first: int, end: int
+    ) -> int | None:
+        """The rows of an input that are read for output rows ``first`` to ``end``."""
+        if number is None or self._graph.tensors[number].data is not None:
+            return number
+        there = self._windows.get(number)
+        if there is None:
+            there = _Rows(number, 0, self._graph.tensors[number].shape[1])
+        low = window.first_read(first)
+        high = min(window.end_read(end), self._graph.tensors[number].shape[1])
+        assert there.first <= low and high <= there.end, "the window has what its readers need"
+        if (low, high) == (there.first, there.end):
+            return there.tensor
+        part = self._new(number, low, high)
+        shape = self.tensors[there.tensor].shape
+        rows = tuple(range(low - there.first, high - there.first))
+        whole = tuple(tuple(range(extent)) for extent in shape[2:])
+        made = Rearrange(shape, ((0,), rows, *whole), (0, 1, 2, 3), self.tensors[part.tensor].shape)
+        self._add(operator, (there.tensor,), part.tensor, made, "SLICE")
+        return part.tensor
+
+    def _join(self, operator: Operator, tensor: int, parts: list[_Rows]) -> _Rows:
+        made = self._new(tensor, parts[0].first, parts[-1].end)
+        numbers = tuple(part.tensor for part in parts)
+        self._add(operator, numbers, made.tensor, Concatenation(1), "CONCATENATION")
+        return made
+
+    def _new(self, tensor: int, first: int, end: int) -> _Rows:
+        whole = self._graph.tensors[tensor]
+        batch, _, *rest = whole.shape
+        name = f"{whole.name}[{first}:{end}]"
+        rows = replace(whole, name=name, shape=(batch, end - first, *rest), rows=(first, end))
+        self.tensors.append(rows)
+        return _Rows(len(self.tensors) - 1, first, end)
+
+    def _add(
+        self,
+        operator: Operator,
+        inputs: tuple[int | None, ...],
+        output: int,
+        attributes: Attributes,
+        kind: str | None = None,
+    ) -> None:
+        """Add an operator that computes a part of ``operator``, or moves rows of its output."""
+        made = replace(operator, inputs=inputs, outputs=(output,), attributes=attributes)
+        self.operators.append(replace(made, kind=kind) if kind else made)
