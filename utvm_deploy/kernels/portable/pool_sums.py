@@ -11,6 +11,8 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.operation import Operation
 
+_TEXTS = tuple(map(shared_text, ("utvm_word", "utvm_mean", "utvm_pool_sums")))
+
 
 @dataclass(frozen=True)
 class PoolSum:
@@ -21,7 +23,7 @@ class PoolSum:
     is_first: bool
 
     scratch: ClassVar[tuple[Operand, ...]] = ()
-    why: ClassVar[str] = "C, four channels at a time"
+    why: ClassVar[str] = "C, sums of bytes by words"
 
     @property
     def name(self) -> str:
@@ -34,13 +36,14 @@ class PoolSum:
         return (source, sums) if self.is_first else (source, before, sums)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return (shared_text("utvm_pool_sums"),)
+        return _TEXTS
 
     def drive(self, c: Driver) -> None:
-        function = "utvm_first_pool_sums" if self.is_first else "utvm_pool_sums"
-        source, before, sums = self._operands
-        used = (source, sums) if self.is_first else (source, before, sums)
-        c.call(function, *(one.at() for one in used), self.pixels, self.channels)
+        source, before, sums = (one.at() for one in self._operands)
+        if self.is_first:
+            c.call("utvm_sum_block", source, self.pixels, self.channels, self.channels, sums)
+        else:
+            c.call("utvm_pool_sums", source, before, sums, self.pixels, self.channels)
 
     @property
     def _operands(self) -> tuple[Operand, Operand, Operand]:
@@ -68,7 +71,7 @@ class PoolAverage:
         return self._sums, "low", "high", self._output
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return (shared_text("utvm_pool_sums"),)
+        return _TEXTS
 
     def drive(self, c: Driver) -> None:
         places = self._sums.at(), self._output.at()
