@@ -5,8 +5,8 @@
 Writes utvm_deploy/kernels/data/CORE.jsonl: of every kernel the fastest few and the default. The
 same command with the same ``--keep`` continues an interrupted run. It repeats only trials of
 kernels whose code or cycle model has changed. Ctrl-C and the end of ``--minutes`` write the records
-that exist by then. ``--only PREFIX`` tunes the kernels whose names begin so; the records of all
-others stay as they are.
+that exist by then. ``--only PREFIX`` tunes the kernels whose names begin so, and may be given
+several times. The records of all others stay as they are.
 """
 
 from __future__ import annotations
@@ -92,13 +92,19 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--keep", type=Path, help="file with every trial; default: a temporary one")
-    parser.add_argument("--only", default="", metavar="PREFIX", help="of the kernels' names")
+    parser.add_argument(
+        "--only",
+        metavar="PREFIX",
+        action="append",
+        help="of the kernels' names; may be given several times",
+    )
     parser.add_argument("--output", type=Path, help="default: where the package looks for them")
     options = parser.parse_args()
     board = load_board(options.board)
     graphs = [simplify(load_model(path)) for path in options.models]
     works = tuple(_evenly(workload([*graphs, *zoo()], board.cpu.kernel_core)))
-    works = tuple(work for work in works if work.kernel.name.startswith(options.only))
+    prefixes = tuple(options.only or [""])
+    works = tuple(work for work in works if work.kernel.name.startswith(prefixes))
     print(f"{len(works)} kernels for {board.cpu.kernel_core} on {board.name}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "records.jsonl"

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
-from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.values import INT8, Values
+from utvm_deploy.kernels.native.dsp import threes, tile
+from utvm_deploy.kernels.native.dsp.values import INT8, INT8_PAIRED, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -26,6 +27,7 @@ PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
 # Cycles.
 _QUAD, _UNALIGNED_QUAD = 2.6, 2.6
 _BYTE = 4.5
+_THREE = 5.0  # of a pixel of three channels
 _PUT_PIXEL = 8.0  # of a phase, in addition to one for each channel
 _BORDER_VALUE = 0.6
 
@@ -113,7 +115,7 @@ class DspColumns(ColumnConv2D):
             quad += _UNALIGNED_QUAD if self.input_channels % self.unit else 0
             pixel = self.quads * quad + (4 if self.column != self.input_channels else 0)
             if self.is_packed:
-                pixel = self.input_channels * _BYTE
+                pixel = _THREE if self._is_of_threes else self.input_channels * _BYTE
             cycles += times * (60 + one.rows * w.kernel[0] * (40 + inside * pixel))
             if self.phases:
                 put = one.width * (_PUT_PIXEL + self.output_channels)
@@ -122,6 +124,13 @@ class DspColumns(ColumnConv2D):
             passes += times
         weights = self.groups * pairs * 2 * self.depth
         return w.batch * (cycles + tile.cache_cycles(passes // self.groups, weights))
+
+    def by_column(self, weights: Array) -> Array:
+        return threes.by_column(weights) if self._is_of_threes else super().by_column(weights)
+
+    @property
+    def _is_of_threes(self) -> bool:
+        return self.values == INT8_PAIRED
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
@@ -145,6 +154,8 @@ def columns_kernel(
     """The kernel with these choices for channels of a group; None if there is none."""
     rows, pixels = min(choices.rows or 1, window.output_height), choices.pixels or PIXELS[-1]
     sizes = inputs, outputs, rows, pixels
+    if choices.packed and values == INT8 and inputs == threes.CHANNELS:
+        values = INT8_PAIRED
     kernel = DspColumns(window, *sizes, choices.packed, groups, values=values)
     if kernel.is_packed and kernel.column == replace(kernel, is_packed=False).column:
         return None

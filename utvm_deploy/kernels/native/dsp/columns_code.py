@@ -11,7 +11,7 @@ tables are those of ``tile.py``:
              behind them
 
 Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, the quads of
-``utvm_fill_columns`` are words of two values.
+``utvm_fill_columns`` are words of two values. ``threes.py`` has another order for three channels.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp import threes, tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.values import INT8, Values
+from utvm_deploy.kernels.native.dsp.values import INT8, INT8_PAIRED, Values
 
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
@@ -252,12 +252,16 @@ def _store(a: Assembler, form: ColumnsForm, pixels: int) -> None:
 
 def fill_function(values: Values) -> str:
     """The C function that fills columns."""
+    if values == INT8_PAIRED:
+        return threes.FILL_FUNCTION
     return "utvm_fill_columns" if values.size == 1 else "utvm_wide_fill_columns"
 
 
 @lru_cache(maxsize=8)
 def fill_text(core: str, values: Values) -> str:
     """The C text of ``fill_function`` and what it calls, ordered for a core."""
+    if values == INT8_PAIRED:
+        return threes.fill_text(core)
     if values.size > 1:
         return f"{_copy_text(core)}\n{_wide_fill_text()}"
     a = Assembler(core, _WIDEN_PARAMETERS)

@@ -142,6 +142,16 @@ class Values:
 
 
 @dataclass(frozen=True)
+class PairedValues(Values):
+    """Values of int8 whose columns are in the order of their words: k = 2 w + l (word, lane)."""
+
+    unit: ClassVar[int] = 2
+
+    def _by_word(self, weights: Array) -> Array:
+        return _in_order(weights)
+
+
+@dataclass(frozen=True)
 class WideValues(Values):
     """Values of int16, which are multiplied as they are. Sums fit 32 bits, scaled ones, too.
 
@@ -168,9 +178,7 @@ class WideValues(Values):
         )
 
     def _by_word(self, weights: Array) -> Array:
-        pairs, channels, depth = weights.shape
-        ordered: Array = weights.reshape(pairs, channels, depth // 2, 2).transpose(0, 2, 3, 1)
-        return ordered
+        return _in_order(weights)
 
     def load_limits(self, a: Assembler) -> None:
         a.ldrd("r8", "r9", at("r3"))
@@ -303,9 +311,16 @@ class LongValues(WideValues):
                 a.ssat(one, 16, one)
 
 
+def _in_order(weights: Array) -> Array:
+    """[pair, channel of it, value] -> [pair, word, lane, channel]."""
+    pairs, channels, depth = weights.shape
+    ordered: Array = weights.reshape(pairs, channels, depth // 2, 2).transpose(0, 2, 3, 1)
+    return ordered
+
+
 def _scaled(pixel: int, channel: int) -> Slot:
     """The 64 bits of a pixel and a channel."""
     return _LongSlots.scaled.word(2 * (CHANNELS * pixel + channel))
 
 
-INT8, INT16, INT16_LONG = Values(), WideValues(), LongValues()
+INT8, INT8_PAIRED, INT16, INT16_LONG = Values(), PairedValues(), WideValues(), LongValues()
