@@ -82,6 +82,7 @@ def compile(
     cycle_budget: int | None = None,
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
+    input_rows: bool = False,
 ) -> CompiledModel:
     """Compile a model for a board; ``name`` prefixes every C symbol.
 
@@ -103,7 +104,8 @@ def compile(
     ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best record.
     ``check_needs`` is called early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
-    model that computes in float32 is refused. Raises ModelError if the file
+    model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
+    row (``NAME_push_rows``), and the arena never has all of it. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
     """
     import contextlib
@@ -138,6 +140,7 @@ def compile(
             check_needs=check_needs,
             allow_float=allow_float,
             budget=Budget(ram_budget, cycle_budget),
+            input_rows=input_rows,
         )
 
 

@@ -8,12 +8,12 @@ static uint8_t arena[@UPPER@_ARENA_BYTES] __attribute__((aligned(@UPPER@_ARENA_A
 
 void setup() {
     Serial.begin(115200);
-}
+@RESET_ROWS@}
 
 void loop() {
 @FILL_INPUTS@
     unsigned long start = micros();
-    @NAME@_run(arena);
+@RUN_ARENA@
     unsigned long spent = micros() - start;
 
     const @OUTPUT_TYPE@ *output = @NAME@_output_0(arena);

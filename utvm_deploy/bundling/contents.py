@@ -11,6 +11,7 @@ from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.layout import Layout
+from utvm_deploy.bundling.running import run_values
 from utvm_deploy.bundling.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.model import Buffer, CompiledModel
@@ -149,9 +150,10 @@ def _values(
         "SOURCE_DIR": layout.source_dir,
         "SELFTEST_DIR": layout.selftest_dir,
         "USAGE": layout.usage,
-        "FILL_INPUTS": _fill_inputs(compiled),
+        **run_values(compiled),
         "FILL_ARENA": _fill_arena(compiled),
         "RESET": _before_first_run(compiled),
+        "RESET_ROWS": f"    {compiled.name}_reset(arena);\n" if compiled.input_rows else "",
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
         "CORTEX_M": "",
@@ -181,7 +183,7 @@ def _before_first_run(compiled: CompiledModel) -> str:
             "    return 1;",
             "}",
         ]
-    if compiled.states:
+    if compiled.states or compiled.input_rows is not None:
         lines.append(f"{compiled.name}_reset(arena);")
     return "".join(f"    {line}\n" for line in lines)
 
@@ -218,6 +220,8 @@ def _fill_arena(compiled: CompiledModel) -> str:
         return ""  # done before the first sample
     loop = _dirty_arena(compiled)
     if not compiled.states:
+        if compiled.input_rows is not None:
+            loop.append(f"{compiled.name}_reset(arena);")
         return "\n".join(f"    {line}" for line in loop)
     lines = [*loop, f"{compiled.name}_reset(arena);"]
     return "\n".join(["    if (sample == 0u) {", *(f"        {line}" for line in lines), "    }"])
@@ -329,7 +333,7 @@ def _cortex_m_text(compiled: CompiledModel, board: Board, layout: Layout) -> str
 
 def _io_table(compiled: CompiledModel) -> str:
     rows = ["| | type | shape | scale | zero point |", "|---|---|---|---|---|"]
-    for direction, buffers in (("input", compiled.inputs), ("output", compiled.outputs)):
+    for direction, buffers in (("input", compiled.taken), ("output", compiled.outputs)):
         for index, buffer in enumerate(buffers):
             shape = " x ".join(map(str, buffer.shape))
             scale = "" if buffer.scale is None else float_literal(buffer.scale)[:-1]
@@ -337,20 +341,6 @@ def _io_table(compiled: CompiledModel) -> str:
             kind = c_type(buffer.dtype)
             rows.append(f"| {direction} {index} | {kind} | {shape} | {scale} | {zero_point} |")
     return "\n".join(rows)
-
-
-def _fill_inputs(compiled: CompiledModel) -> str:
-    lines = []
-    for index, buffer in enumerate(compiled.inputs):
-        macro = f"{compiled.name.upper()}_INPUT_{index}"
-        zero = f"{macro}_ZERO_POINT" if buffer.zero_point is not None else "0.0f"
-        lines += [
-            f"    {c_type(buffer.dtype)} *input_{index} = {compiled.name}_input_{index}(arena);",
-            f"    for (uint32_t i = 0; i < {macro}_ELEMENTS; i++) {{",
-            f"        input_{index}[i] = {zero};",
-            "    }",
-        ]
-    return "\n".join(lines)
 
 
 def _real_output(compiled: CompiledModel, output: Buffer) -> str:

@@ -16,7 +16,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError, CompileError
 from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.compiler.library_facts import check_buffers, check_sizes, one_line
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.model import Buffer, CompiledModel, InputRows
 from utvm_deploy.compiler.record import from_json
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
@@ -48,7 +48,8 @@ def manifest_text(
         "arena_alignment": compiled.arena_alignment,
         "weights_bytes": compiled.weights_bytes,
         "macs": compiled.macs,
-        "inputs": [_buffer(buffer) for buffer in compiled.inputs],
+        "inputs": [_buffer(buffer) for buffer in compiled.taken],
+        "input_rows": None if compiled.input_rows is None else _rows(compiled.input_rows),
         "outputs": [_buffer(buffer) for buffer in compiled.outputs],
         "layers": [
             {
@@ -116,7 +117,7 @@ def _check_facts(manifest: dict[str, Any]) -> None:
     inputs, outputs = (
         tuple(_buffer_of(one) for one in manifest[key]) for key in ("inputs", "outputs")
     )
-    check_buffers(inputs, outputs, sizes[0])
+    check_buffers(inputs, outputs, sizes[0], _rows_of(manifest.get("input_rows"), inputs))
     for path, entry in manifest["files"].items():
         if type(entry["bytes"]) is not int or not isinstance(entry["sha256"], str):
             raise ValueError(f"the file {path!r} has no size and digest")
@@ -127,6 +128,21 @@ def _buffer_of(entry: dict[str, Any]) -> Buffer:
     facts = {**entry, **unsaid, "size_bytes": entry["bytes"]}
     del facts["bytes"]
     return from_json(Buffer, facts)
+
+
+def _rows(rows: InputRows) -> dict[str, int]:
+    return {"count": rows.count, "bytes": rows.row_bytes, "state_offset": rows.state_offset}
+
+
+def _rows_of(entry: dict[str, Any] | None, inputs: tuple[Buffer, ...]) -> InputRows | None:
+    """The rows that are pushed of the only input; older bundles do not mention any."""
+    if entry is None:
+        return None
+    numbers = [entry[key] for key in ("count", "bytes", "state_offset")]
+    if any(type(number) is not int for number in numbers) or len(inputs) != 1:
+        raise ValueError("the rows of the input are not numbers, or there is another input")
+    count, row_bytes, state_offset = numbers
+    return InputRows(inputs[0], count, row_bytes, state_offset, strips=())
 
 
 def check_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -46,15 +46,16 @@ def _parts(
     yield "struct tensor {\n    uint32_t offset;\n    uint32_t bytes;\n"
     yield "    uint32_t element_bytes;\n};\n"
     for direction, buffers, samples in (
-        ("input", compiled.inputs, inputs),
+        ("input", compiled.taken, inputs),
         ("output", compiled.outputs, expected),
     ):
         count = f"{upper}_{direction.upper()}_COUNT"
-        yield f"\nstatic const struct tensor {direction}_tensors[{count}] = {{\n"
-        for buffer in buffers:
-            item = np.dtype(buffer.dtype).itemsize
-            yield f"    {{{buffer.offset}u, {buffer.size_bytes}u, {item}u}},\n"
-        yield "};\n"
+        if direction == "output" or compiled.input_rows is None:  # else it has no place
+            yield f"\nstatic const struct tensor {direction}_tensors[{count}] = {{\n"
+            for buffer in buffers:
+                item = np.dtype(buffer.dtype).itemsize
+                yield f"    {{{buffer.offset}u, {buffer.size_bytes}u, {item}u}},\n"
+            yield "};\n"
         rows = []
         for number, sample in enumerate(samples):
             if len(sample) != len(buffers):

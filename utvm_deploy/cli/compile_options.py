@@ -62,6 +62,16 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
     add_no_float(group)
 
 
+def add_input_rows(parser: Any) -> None:
+    """--input-rows."""
+    parser.add_argument(
+        "--input-rows",
+        action="store_true",
+        help="the model takes its input row by row, as a camera gives it, by NAME_push_rows(arena, "
+        "rows, n); the input is never whole in RAM",
+    )
+
+
 def add_no_float(parser: Any) -> None:
     """--no-float."""
     parser.add_argument(
@@ -106,6 +116,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "float_math": args.float_math,
         "ram_budget": args.ram_budget,
         "cycle_budget": args.cycle_budget,
+        "input_rows": getattr(args, "input_rows", False),
     }
 
 

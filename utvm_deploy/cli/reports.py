@@ -33,7 +33,8 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "stack_bytes": compiled.stack_bytes,
         "optimize": compiled.optimize,
         "float_math": compiled.float_math,
-        "inputs": [buffer_summary(buffer) for buffer in compiled.inputs],
+        "input_rows": _rows_summary(compiled),
+        "inputs": [buffer_summary(buffer) for buffer in compiled.taken],
         "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
         "layers": [
             {
@@ -64,6 +65,12 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "tradeoff": None if compiled.tradeoff is None else asdict(compiled.tradeoff),
         "seconds": dict(compiled.seconds),
     }
+
+
+def _rows_summary(compiled: CompiledModel) -> dict[str, int] | None:
+    """The rows of an input that is pushed."""
+    rows = compiled.input_rows
+    return None if rows is None else {"count": rows.count, "bytes": rows.row_bytes}
 
 
 def buffer_summary(buffer: Buffer) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.plan import Step
-from utvm_deploy.graph.attributes import Convolution, Move
+from utvm_deploy.graph.attributes import Convolution, InputRows, Move
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
@@ -237,7 +237,7 @@ class KernelCosts:
     def _unknown(self, step: Step) -> float:
         """Of a layer that no record knows."""
         size = self._output_bytes(step)
-        if isinstance(step.operator.attributes, Move):
+        if isinstance(step.operator.attributes, Move | InputRows):
             return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
         whole = self._whole.get((step.operator.kind, step.operator.sources))
         if whole is not None and size < whole.bytes:

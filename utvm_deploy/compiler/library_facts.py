@@ -13,8 +13,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, Span
+from utvm_deploy.compiler.model import (
+    Buffer,
+    CompiledModel,
+    InputRows,
+    Layer,
+    Span,
+)
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
+from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, ExternalLibrary, is_window
 
@@ -53,7 +60,7 @@ def check_facts(compiled: CompiledModel) -> None:
     if compiled.float_math not in FLOAT_MATHS:
         known = ", ".join(FLOAT_MATHS)
         raise ValueError(f"float_math {_short(compiled.float_math)} is none of {known}")
-    check_buffers(compiled.inputs, compiled.outputs, compiled.arena_bytes)
+    check_buffers(compiled.taken, compiled.outputs, compiled.arena_bytes, compiled.input_rows)
     for state in compiled.states:
         _check_buffer("state", state, compiled.arena_bytes)
     for index, layer in enumerate(compiled.layers):
@@ -76,13 +83,37 @@ def check_sizes(arena_bytes: int, arena_alignment: int, weights_bytes: int) -> N
         raise ValueError(f"arena_alignment {arena_alignment} is not a power of two")
 
 
-def check_buffers(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...], arena: int) -> None:
-    """A model's inputs and outputs, in an arena of this number of bytes."""
+def check_buffers(
+    inputs: tuple[Buffer, ...],
+    outputs: tuple[Buffer, ...],
+    arena: int,
+    rows: InputRows | None = None,
+) -> None:
+    """A model's inputs and outputs, in an arena of this number of bytes.
+
+    The input of which ``rows`` are pushed is not there.
+    """
     for what, buffers in (("input", inputs), ("output", outputs)):
         if not buffers:
             raise ValueError(f"the model has no {what}")
         for buffer in buffers:
-            _check_buffer(what, buffer, arena)
+            is_outside = rows is not None and what == "input"
+            _check_buffer(what, buffer, MAX_BYTES if is_outside else arena)
+    if rows is not None:
+        _check_rows(rows, arena)
+
+
+def _check_rows(rows: InputRows, arena: int) -> None:
+    if rows.count < 1 or rows.count * rows.row_bytes != rows.buffer.size_bytes:
+        raise ValueError(f"{_short(rows.count)} rows are not the input")
+    _inside("the number of rows", Span(rows.state_offset, ROW_STATE_BYTES), arena)
+    first = 0
+    for strip in rows.strips:
+        _within("the end of a strip", strip.end, rows.count, least=first + 1)
+        size = (strip.end - first) * rows.row_bytes
+        _inside("rows of the input", Span(strip.offset, size), arena)
+        _within("layer of a strip", strip.layer, MAX_BYTES)
+        first = strip.end
 
 
 def _check_buffer(what: str, buffer: Buffer, arena_bytes: int) -> None:

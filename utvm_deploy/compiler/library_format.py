@@ -31,7 +31,7 @@ from utvm_deploy.compiler.record import from_json, to_json
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
 #: Version of the "utvm" section.
-SECTION_VERSION = 7
+SECTION_VERSION = 8
 #: No model that fits a microcontroller comes near this with all of its texts.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 
@@ -164,14 +164,14 @@ def _epoch() -> int:
 
 
 def _metadata(compiled: CompiledModel, members: Mapping[str, str]) -> dict[str, Any]:
-    io_bytes = sum(b.size_bytes for b in (*compiled.inputs, *compiled.outputs))
+    io_bytes = sum(b.size_bytes for b in (*compiled.taken, *compiled.outputs))
     main = {
         "device": _CPU_DEVICE,
         # The arena, which holds inputs and outputs too.
         "workspace_size_bytes": compiled.arena_bytes,
         "constants_size_bytes": compiled.weights_bytes,
         "io_size_bytes": io_bytes,
-        "inputs": _io(compiled.inputs),
+        "inputs": _io(compiled.taken),
         "outputs": _io(compiled.outputs),
     }
     scratch = {layer.kernel: layer.scratch_bytes for layer in compiled.layers}

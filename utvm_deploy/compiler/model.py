@@ -63,6 +63,26 @@ class Span:
 
 
 @dataclass(frozen=True)
+class PushedStrip:
+    """Rows of the input that layers wait for."""
+
+    end: int  # so many rows were pushed, from the first one on
+    offset: int  # where the first row that no earlier strip has goes in the arena
+    layer: int  # the layer INPUT_ROWS that stands for them; layers behind it can run then
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """An input that comes row by row; ``NAME_push_rows(arena, rows, n)`` takes rows of it."""
+
+    buffer: Buffer  # the whole input; its offset has no meaning: the arena never has it
+    count: int
+    row_bytes: int
+    state_offset: int  # in the arena: uint32_t, the rows pushed so far
+    strips: tuple[PushedStrip, ...]
+
+
+@dataclass(frozen=True)
 class ArenaUse:
     """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
 
@@ -138,6 +158,13 @@ class CompiledModel:
     float_math: str = EXACT
     # What a budget, or level "ram", cost; None without, and if read from an archive.
     tradeoff: Tradeoff | None = field(default=None, compare=False)
+    # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
+    input_rows: InputRows | None = None
+
+    @property
+    def taken(self) -> tuple[Buffer, ...]:
+        """What a run takes: the inputs in the arena, or the one that is pushed row by row."""
+        return self.inputs if self.input_rows is None else (self.input_rows.buffer,)
 
     @property
     def optimization_flag(self) -> str:

@@ -69,6 +69,7 @@ from utvm_deploy.compiler.streaming import in_strips_if_smaller
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
+from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import simplify
@@ -96,6 +97,7 @@ def compile_model(
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
     budget: Budget | None = None,
+    input_rows: bool = False,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -110,11 +112,19 @@ def compile_model(
     gets the memory that the model needs as soon as it is known, first before kernels are made, and
     may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
     ``budget`` limits the arena or the cycles; scratch is in the arena then, as at level "ram".
+    With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
     check_option("level", level, LEVELS)
     limits = _limits(level, budget)
+    if input_rows and not limits.is_set:
+        limits = Budget(board.main_ram.size)  # the fastest plan that fits the board
+    if input_rows and library is not None:
+        raise CompileError(
+            f"layers of {library.name} cannot be computed row by row; leave input rows out, or "
+            "compile with our kernels"
+        )
     place = scratch_place(board, _scratch_within(limits, scratch))
     is_asked = limits.is_set
     # Records of the user, and choices for a trial, are followed as they are.
@@ -134,6 +144,9 @@ def compile_model(
     if library is not None:
         chains = ChainRecords(library, core, known.own, OPTIMIZATION_FLAGS[level])
     graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), chains), graph_text)
+    if input_rows:
+        graph = with_input_rows(graph)
+        check_graph(graph)
     may_stream = is_asked and library is None
     if check_needs is not None and not may_stream:
         check_needs(least_needs(prefix, graph))  # strips may take less

@@ -27,6 +27,7 @@ from utvm_deploy.compiler.placement import (
     place,
     verify,
 )
+from utvm_deploy.compiler.row_state import with_row_state
 from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -68,7 +69,7 @@ class ArenaPlan:
 
     tensors: Mapping[int, int]  # position in Graph.tensors -> offset
     scratch: tuple[tuple[int, ...], ...]  # of each step
-    arena_bytes: int
+    arena_bytes: int  # with the state of pushed rows
     # The most bytes needed at once: no plan for these kernels can be smaller.
     live_bytes: int
     blocks: tuple[Block, ...]
@@ -149,7 +150,7 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> Are
     return ArenaPlan(
         tensors=tensors,
         scratch=tuple(tuple(next(scratch) for _ in step.scratch_bytes) for step in steps),
-        arena_bytes=placement.arena_bytes,
+        arena_bytes=with_row_state(graph, placement.arena_bytes),
         live_bytes=live_peak(blocks, handovers),
         blocks=blocks,
         handovers=handovers,
@@ -168,7 +169,8 @@ def verify_sharing(
     lags: dict[tuple[int, int], tuple[int, Lag]] = {}
     # A view holds no value, but those of its source or of its parts.
     values: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
-    first = {tensor: -1 for tensor in (*graph.inputs, *(found for found, _ in graph.states))}
+    there = (*graph.inputs, *(found for found, _ in graph.states))
+    first = {tensor: -1 for tensor in there if graph.tensors[tensor].has_place}
     last = dict(first)
     # Tensor -> where reads of it begin and end, in bytes from its start, and the step.
     reads: dict[int, list[tuple[int, int, int]]] = {}
@@ -384,7 +386,7 @@ class _Groups:
         self, tensors: Iterable[int | None], step: int, *, is_written: bool = False
     ) -> None:
         for tensor in tensors:
-            if tensor is not None and self._graph.tensors[tensor].data is None:
+            if tensor is not None and self._graph.tensors[tensor].has_place:
                 self._touch(tensor, step)
                 if self._has_strips:
                     self._accesses.append((tensor, step, is_written))

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.planning import Planned, Planner
+from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
 from utvm_deploy.graph.strip_writer import in_strips
@@ -43,7 +44,7 @@ class Suggestion:
 
     @property
     def layers(self) -> int:
-        """How many layers are in its chains."""
+        """How many layers are in its chains, and the rows of an input that comes in rows."""
         return sum(chain.last - chain.first + 1 for chain in self.chains)
 
     def applied(self, graph: Graph) -> Graph:
@@ -61,7 +62,7 @@ def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
     """
     live = _Live(graph, whole)
     found = list[Suggestion]()
-    for chains in _chosen(graph, live):
+    for chains in _with_input(graph, live) if comes_in_rows(graph) else _chosen(graph, live):
         for pace in _PACES:
             paced = tuple(
                 replace(one, rows=_rows(graph, one.first, one.last, pace)) for one in chains
@@ -70,9 +71,18 @@ def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
     return sorted(found, key=lambda one: (one.live_bytes, len(one.chains)))
 
 
-def _chosen(graph: Graph, live: _Live) -> Iterator[tuple[Chain, ...]]:
+def _with_input(graph: Graph, live: _Live) -> Iterator[tuple[Chain, ...]]:
+    """Chains that begin with the rows of the input, and those that fit them."""
+    for last in chain_ends(graph, 0):
+        first = (Chain(0, last, _rows(graph, 0, last, 1)),)
+        yield first
+        yield from _chosen(graph, live, first)
+
+
+def _chosen(
+    graph: Graph, live: _Live, chains: tuple[Chain, ...] = ()
+) -> Iterator[tuple[Chain, ...]]:
     """One chain more each time, around the layer that needs most; with the smallest strips."""
-    chains: tuple[Chain, ...] = ()
     while len(chains) < _MOST_CHAINS:
         at, most = live.outside(chains)
         if most < _HIGH * live.peak(chains):
@@ -104,7 +114,9 @@ def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[C
 def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
     """The rows of a chain's result for ``pace`` rows of its first output."""
     end = last - 1 if sums_up(graph, first, last) else last
-    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (first, end)]
+    # Rows of the input are not computed: the pace is that of the first layer that is.
+    begin = min(first + 1, end) if comes_in_rows(graph) and first == 0 else first
+    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (begin, end)]
     shrinking = max(round(heights[0] / heights[1]), 1)
     return Fraction(pace, shrinking)
 
@@ -119,9 +131,11 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
     try:
         planned, made = _with_tradeoff(planner.plan(graph, limits))
         fastest = made.fastest_bytes, made.fastest_cycles
-        if limits.ram and made.cycles <= fastest[1] * (1 + _LITTLE_LOSS):
-            return planned
-        found.append((planned, made))
+        # Without strips, the whole input is in the arena.
+        if not comes_in_rows(graph):
+            if limits.ram and made.cycles <= fastest[1] * (1 + _LITTLE_LOSS):
+                return planned
+            found.append((planned, made))
     except OverBudget as error:
         refused.append(error)
         fastest = error.fastest
@@ -138,6 +152,9 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
             continue
         made = replace(made, fastest_bytes=fastest[0], fastest_cycles=fastest[1])
         found.append((planned, replace(made, streamed=suggestion.layers)))
+    if not found and comes_in_rows(graph) and limits.loss is not None:
+        # Strips cost more than the level allows: the fastest of them.
+        return in_strips_if_smaller(graph, Budget(planner.board.main_ram.size), planner)
     least = min([made.least_bytes for _, made in found] + [one.least_bytes for one in refused])
     if not found:
         raise refused[0] if limits.ram is None else OverBudget.of_ram(limits.ram, least, fastest)
@@ -174,7 +191,8 @@ class _Live:
     def __init__(self, graph: Graph, whole: Mapping[int, int]) -> None:
         self._graph = graph
         self._whole = whole
-        self._first = dict.fromkeys(graph.inputs, -1) | producers(graph)
+        inputs = [one for one in graph.inputs if not graph.tensors[one].is_outside]
+        self._first = dict.fromkeys(inputs, -1) | producers(graph)
         read = consumers(graph)
         self._last = {tensor: max(read.get(tensor, [made])) for tensor, made in self._first.items()}
         self._last |= dict.fromkeys(graph.outputs, len(graph.operators))

@@ -302,6 +302,14 @@ class Move(OfOneType):
 
 
 @dataclass(frozen=True)
+class InputRows(OfOneType):
+    """INPUT_ROWS: rows of the model's input, as the caller pushes them; only passes make it.
+
+    The input is never whole in memory (``Tensor.is_outside``), and no code reads it.
+    """
+
+
+@dataclass(frozen=True)
 class Variable(OfOneType):
     """READ_VARIABLE and ASSIGN_VARIABLE: the bytes of a state, taken from it or left in it."""
 
@@ -458,6 +466,7 @@ Attributes: TypeAlias = (
     | Pad
     | Reshape
     | Move
+    | InputRows
     | Variable
     | Boolean
     | Rearrange

@@ -59,6 +59,13 @@ class Tensor:
     channels: tuple[int, ...] | None = None
     # Which rows of the file's tensor these are, from and up to, if a pass computes it in strips.
     rows: tuple[int, int] | None = None
+    # Whether the arena never has it: a model input whose rows the caller pushes.
+    is_outside: bool = False
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the arena has it: no constant, and no input that comes row by row."""
+        return self.data is None and not self.is_outside
 
     @property
     def size_bytes(self) -> int:

@@ -330,6 +330,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "GATHER_ND": _rearrange,
     "GREATER": _broadcast,
     "GREATER_EQUAL": _broadcast,
+    "INPUT_ROWS": _as_declared,
     "L2_POOL_2D": _pool,
     "LESS": _broadcast,
     "LESS_EQUAL": _broadcast,

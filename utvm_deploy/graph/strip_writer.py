@@ -138,7 +138,7 @@ class _Writer:
         self, operator: Operator, number: int | None, window: RowWindow, first: int, end: int
     ) -> int | None:
         """The rows of an input that are read for output rows ``first`` to ``end``."""
-        if number is None or self._graph.tensors[number].data is not None:
+        if number is None or not self._graph.tensors[number].has_place:
             return number
         there = self._windows.get(number)
         if there is None:

@@ -22,6 +22,7 @@ from utvm_deploy.graph.attributes import (
     Dequantize,
     Divide,
     Extremum,
+    InputRows,
     LeakyRelu,
     Multiply,
     OfOne,
@@ -91,6 +92,8 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
     a = operator.attributes
     output = graph.tensors[operator.outputs[0]]
     inputs = list(_activations(graph, operator))
+    if isinstance(a, InputRows) and _is_image(output):
+        return RowWindow(1, 1, 0)
     if len(operator.outputs) != 1 or not inputs or not _is_image(output):
         return None
     if not all(_is_image(graph.tensors[number]) for number in inputs):
@@ -264,7 +267,7 @@ class Strips:
 
 def _activations(graph: Graph, operator: Operator) -> Iterator[int]:
     for number in operator.inputs:
-        if number is not None and graph.tensors[number].data is None:
+        if number is not None and graph.tensors[number].has_place:
             yield number
 
 

@@ -80,9 +80,9 @@ def with_assembly(
 
 
 def with_table(functions: Mapping[str, StackFunction], prefix: str) -> dict[str, StackFunction]:
-    """The functions, where ``PREFIX_run`` and ``PREFIX_run_layer`` call the layers by a table."""
+    """The functions, where those that run the model call the layers by a table."""
     layers = tuple(name for name in functions if re.fullmatch(r"layer_\d+", plain_name(name)))
-    callers = (f"{prefix}_run", f"{prefix}_run_layer")
+    callers = (f"{prefix}_run", f"{prefix}_push_rows", f"{prefix}_run_layer")
     return {
         name: replace(
             one, calls=tuple(c for c in (*one.calls, *layers) if c != INDIRECT or not layers)
@@ -135,11 +135,13 @@ def plain_name(name: str) -> str:
 def stack_use(folder: Path, assembly: Iterable[str], prefix: str) -> StackUse:
     """Of ``PREFIX_run``, from the ``*.ci`` files that GCC wrote into ``folder``.
 
+    A model whose input is pushed row by row has ``PREFIX_push_rows`` instead.
     ``assembly`` are the sources whose naked functions the compiler took.
     """
     texts = (path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.ci")))
     functions = with_table(with_assembly(call_graph(texts), assembly), prefix)
-    return deepest(functions, f"{prefix}_run")
+    roots = (f"{prefix}_run", f"{prefix}_push_rows")
+    return deepest(functions, next((one for one in roots if one in functions), roots[0]))
 
 
 def _pushed_bytes(text: str) -> int:

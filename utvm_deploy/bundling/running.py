@@ -1,0 +1,99 @@
+"""C of a bundle's example and self-test that gives the model its inputs and runs it."""
+
+from __future__ import annotations
+
+from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.model import CompiledModel, InputRows
+
+_COPY_INPUTS = """\
+    for (uint32_t input = 0u; input < @UPPER@_INPUT_COUNT; input++) {
+        const uint8_t *from = sample_inputs[sample][input];
+        uint8_t *to = arena + input_tensors[input].offset;
+        for (uint32_t i = 0u; i < input_tensors[input].bytes; i++) {
+            to[i] = from[i];
+        }
+    }
+    @NAME@_run(arena);"""
+
+_PUSH_ROWS = """\
+    // One row at a time, or three, or all; the result must be the same.
+    static const uint32_t counts[] = {1u, 3u, @UPPER@_INPUT_ROWS};
+    const uint32_t most = counts[sample % 3u];
+    const uint8_t *rows = sample_inputs[sample][0];
+    int32_t missing = (int32_t)@UPPER@_INPUT_ROWS;
+    while (missing > 0) {
+        const uint32_t n = most < (uint32_t)missing ? most : (uint32_t)missing;
+        missing = @NAME@_push_rows(arena, (const @INPUT_TYPE@ *)(const void *)rows, n);
+        rows += n * @UPPER@_INPUT_ROW_BYTES;
+    }"""
+
+_ROWS_README = """
+## Rows of the input
+
+The input is never whole in the arena. `@NAME@_push_rows(arena, rows, n)` takes the next `n` of its
+{count} rows, of {row_bytes} bytes each, and runs the layers that waited for them. It returns how
+many rows are missing: 0 when the outputs are there. It returns -1, and writes nothing, if `n` is 0
+or more than are missing. Call `@NAME@_reset(arena)` once before the first row. A row that the model
+waits for takes longer than one that it only keeps.
+"""
+
+
+def run_values(compiled: CompiledModel) -> dict[str, str]:
+    """What the templates say of inputs and of a run, by placeholder."""
+    rows = compiled.input_rows
+    if rows is None:
+        fill = _fill_inputs(compiled)
+        return {
+            "RUN": f"{fill}\n    {compiled.name}_run(arena);",
+            "FILL_INPUTS": fill,
+            "RUN_ARENA": f"    {compiled.name}_run(arena);",
+            "RUN_SAMPLE": _COPY_INPUTS,
+            "INPUT_TYPE": "",
+            "RUN_FUNCTION": f"{compiled.name}_run()",
+            "ARENA_HOLDS": "inputs and outputs included",
+            "ROWS_TEXT": "",
+        }
+    row, push = _zero_row(compiled, rows), _push_zeros(compiled)
+    return {
+        "RUN": f"{row}\n{push}",
+        "FILL_INPUTS": row,
+        "RUN_ARENA": push,
+        "RUN_SAMPLE": _PUSH_ROWS,
+        "INPUT_TYPE": c_type(rows.buffer.dtype),
+        "RUN_FUNCTION": f"{compiled.name}_push_rows()",
+        "ARENA_HOLDS": "outputs and windows of the input's rows included",
+        "ROWS_TEXT": _ROWS_README.format(count=rows.count, row_bytes=rows.row_bytes),
+    }
+
+
+def _fill_inputs(compiled: CompiledModel) -> str:
+    lines = []
+    for index, buffer in enumerate(compiled.inputs):
+        macro = f"{compiled.name.upper()}_INPUT_{index}"
+        zero = f"{macro}_ZERO_POINT" if buffer.zero_point is not None else "0.0f"
+        lines += [
+            f"    {c_type(buffer.dtype)} *input_{index} = {compiled.name}_input_{index}(arena);",
+            f"    for (uint32_t i = 0; i < {macro}_ELEMENTS; i++) {{",
+            f"        input_{index}[i] = {zero};",
+            "    }",
+        ]
+    return "\n".join(lines)
+
+
+def _zero_row(compiled: CompiledModel, rows: InputRows) -> str:
+    upper, kind = compiled.name.upper(), c_type(rows.buffer.dtype)
+    zero = f"{upper}_INPUT_0_ZERO_POINT" if rows.buffer.zero_point is not None else "0"
+    return "\n".join(
+        [
+            "    // A camera or a microphone writes a new row here each time.",
+            f"    static {kind} row[{upper}_INPUT_ROW_BYTES / sizeof({kind})];",
+            f"    for (uint32_t i = 0; i < {upper}_INPUT_ROW_BYTES / sizeof({kind}); i++) {{",
+            f"        row[i] = {zero};",
+            "    }",
+        ]
+    )
+
+
+def _push_zeros(compiled: CompiledModel) -> str:
+    lines = [f"while ({compiled.name}_push_rows(arena, row, 1) > 0) {{", "}"]
+    return "\n".join(f"    {line}" for line in lines)
