@@ -105,7 +105,7 @@ def compile(
     ``check_needs`` is called early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
     model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
-    row (``NAME_push_rows``), and the arena never has all of it. Raises ModelError if the file
+    row (``NAME_push_rows``), and the arena never has the whole input. Raises ModelError if the file
     cannot be imported and CompileError if it cannot be compiled.
     """
     import contextlib

@@ -66,7 +66,7 @@ class Span:
 class PushedStrip:
     """Rows of the input that layers wait for."""
 
-    end: int  # so many rows were pushed, from the first one on
+    end: int  # rows that were pushed then, from the first one on
     offset: int  # where the first row that no earlier strip has goes in the arena
     layer: int  # the layer INPUT_ROWS that stands for them; layers behind it can run then
 
