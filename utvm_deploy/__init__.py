@@ -115,12 +115,19 @@ def compile(
     from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.pipeline import compile_model
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
+    from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.project import load_backend
     from utvm_deploy.records import read_records
+    from utvm_deploy.torch.in_memory import check_object
 
     is_file = isinstance(model, str | Path)
+    if isinstance(model, MixedModel):
+        model = model.quantized
+    if not is_file:
+        check_object(model)
     shapes = shapes_of_inputs(inputs or {}) if is_file else {}
-    source = Path(model) if is_file else _graph(model, inputs, name or "model")
+    given = Path(model) if isinstance(model, str | Path) else None
+    source = _graph(model, inputs, name or "model") if given is None else given
     target = board if isinstance(board, Board) else load_board(board)
     backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
     # The command line gives shapes around this call.
@@ -159,7 +166,6 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
     import logging
 
     from utvm_deploy.frontend.given_shapes import shapes_of_inputs
-    from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.relax.road import relax_graph, relax_model
     from utvm_deploy.torch.in_memory import (
         graph_of_quantized,
@@ -169,8 +175,6 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
         is_quantized_model,
     )
 
-    if isinstance(module, MixedModel):
-        module = module.quantized
     if is_quantized_model(module):
         return graph_of_quantized(module, name)
     if is_module(module) or is_program(module):
@@ -258,6 +262,11 @@ def quantize(
     for option, value in chosen_by.items():
         if value is not None and scheme != "mixed":
             raise UsageError(f"{option} goes with scheme='mixed', and the scheme is {scheme!r}")
+    if board is not None and scheme != "mixed":
+        raise UsageError(
+            f"a file of scheme {scheme!r} is the same for all boards; leave out board, or give "
+            "scheme='mixed'"
+        )
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
     if is_module(model) and (scheme == "mixed" or clipping != "min-max"):
@@ -308,7 +317,7 @@ def quantize(
 
 def evaluate(
     model: str | Path,
-    data: Data,
+    data: Data | None = None,
     board: Board | str | Path | Device | None = None,
     *,
     reference: str | Path | None = None,
@@ -334,7 +343,7 @@ def evaluate(
     of the output number ``output`` say. ``top_k`` and ``threshold`` are for classification: how
     many of the best classes count, and which single score is class 1. ``options`` are those of
     ``compile``; without a board, ``inputs`` alone has a meaning. Raises DataError for data that do
-    not fit the model.
+    not fit the model, and UsageError for arguments that are not of these kinds.
     """
     import contextlib
     from pathlib import Path
@@ -343,12 +352,13 @@ def evaluate(
     from utvm_deploy.base.errors import UsageError
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.device import INSTRUCTIONS, Device
-    from utvm_deploy.evaluating.evaluation import evaluated, make_plan
+    from utvm_deploy.evaluating.evaluation import checked_data, evaluated, make_plan
     from utvm_deploy.evaluating.facts import Settings
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.project import load_backend
 
     told = progress or no_progress
+    data = checked_data(model, data, samples)
     if board is None or isinstance(board, Device):
         device = board
     else:

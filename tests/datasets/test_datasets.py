@@ -339,3 +339,27 @@ def test_underscores_are_no_part_of_numbers(tmp_path: Path) -> None:
     path.write_text("a,target\n1_0,0\n")
     with pytest.raises(DataError, match="'1_0', which is not a number"):
         load_dataset(path, (ModelInput("x", (1, 1), "float32"),))
+
+
+def test_data_that_are_sorted_by_class_begin_with_all_classes() -> None:
+    labels = np.repeat([4, 7, 9], [5, 3, 4])
+    values = np.arange(12, dtype=np.float32)[:, None, None, None]
+    values = np.broadcast_to(values, (12, *FLOATS.shape[1:]))
+    given = dataset_of_arrays({"inputs": values, "labels": labels}, (FLOATS,))
+    found = given.in_turns(6)
+    assert found.labels is not None and found.positions is not None
+    assert found.labels.tolist() == [4, 7, 9, 4, 7, 9, 4, 7, 9, 4, 9, 4]
+    assert found.positions.tolist() == [0, 5, 8, 1, 6, 9, 2, 7, 10, 3, 11, 4]
+    (read,) = found.batch(2, 5)
+    assert read.reshape(3, -1)[:, 0].tolist() == [8, 1, 6]
+    assert found.in_turns(6) is found and given.in_turns(9) is given
+
+
+def test_labels_of_a_file_in_place_of_the_folders(tmp_path: Path) -> None:
+    for number, name in enumerate(("cat", "dog")):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        np.save(tmp_path / "set" / name / "0.npy", REALS[number])
+    np.save(tmp_path / "mine.npy", np.array([1, 1]))
+    found = load_dataset(tmp_path / "set", (FLOATS,), labels=tmp_path / "mine.npy")
+    assert found.labels is not None and found.labels.tolist() == [1, 1]
+    assert found.origin == "of the folder set, with mine.npy instead of its classes"

@@ -279,3 +279,30 @@ def test_answers_that_are_not_finite_are_noted(
     told = capsys.readouterr().out
     assert "classification, 1 sample of data.npz" in told
     assert "reference answers NaN or infinity to 1 of 1 samples; check" in told
+
+
+@pytest.mark.parametrize("other", ["int8", "int16x8"])
+def test_a_quantized_model_to_compare_with_is_not_called_float(
+    capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    path = MODELS / f"digits_{other}.tflite"
+    found = evaluated(capsys, DIGITS, "--data", DATA, "--reference", path, "--samples", 5)
+    assert [run["engine"] for run in found["runs"]] == [other, "reference"]
+    assert found["runs"][1]["metrics"]["agreement"] >= 0.8
+    assert main(["eval", str(DIGITS), "--data", str(DATA), "--reference", str(path)]) == 0
+    assert f"{other} -> reference: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((42, DATA), "an object of type int cannot be evaluated; give the path of a model file"),
+        ((DIGITS,), "no data cannot be evaluated; give the path of a dataset"),
+        ((DIGITS, [1, 2]), "data of type list cannot be evaluated"),
+        ((DIGITS, DATA, None, 0), "samples is 0; give how many are run, at least 1"),
+    ],
+)
+def test_arguments_of_other_kinds(arguments: Any, told: str) -> None:
+    *first, samples = arguments if len(arguments) == 4 else (*arguments, None)
+    with pytest.raises(UsageError, match=told):
+        utvm_deploy.evaluate(*first, samples=samples)

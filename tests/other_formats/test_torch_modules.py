@@ -70,6 +70,29 @@ def check_module(name: str, scheme: str, device: Device, folder: Path) -> float:
     return ratio
 
 
+def test_explain_asks_for_what_is_missing() -> None:
+    module = torch.nn.Linear(4, 2)
+    with pytest.raises(UsageError, match="give an example, too, such as"):
+        explain(module)
+    with pytest.raises(UsageError, match="an object of type int is not an nn"):
+        explain(42, torch.zeros(1, 4))
+    with pytest.raises(UsageError, match="'int4' is not a scheme; the schemes: float, int8"):
+        explain(module, torch.zeros(1, 4), scheme="int4")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (42, "an object of type int"),
+        (None, "an object of type NoneType"),
+        (torch.nn.Linear, "the class Linear"),
+    ],
+)
+def test_objects_that_cannot_be_compiled(given: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=f"{told} cannot be compiled; give the path of a model"):
+        utvm_deploy.compile(given, "host")
+
+
 @pytest.mark.tools
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FEW)

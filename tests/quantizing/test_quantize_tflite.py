@@ -285,6 +285,7 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["-o", "out.tflite", "--input-range", "1,0"], "not a range from a lower to a higher"),
         (["-o", "out.tflite", "--input-range", "-1,-2"], "not a range from a lower to a higher"),
         (["-o", "out.tflite", "--scheme", "int4"], "invalid choice: 'int4'"),
+        (["-o", "out.tflite", "--board", "host"], "is the same for all boards; leave out --board"),
     ],
 )
 def test_a_wrong_command_line(
@@ -301,3 +302,13 @@ def test_a_quantized_file_computes_the_same_bytes_here(
     quantize_with_recipe(digits, Recipe(scheme)).save(tmp_path / "digits.tflite")
     argv = ["verify", str(tmp_path / "digits.tflite"), "--board", "host", "--samples", "2"]
     assert main(argv) == 0
+
+
+def test_a_bad_sample_has_its_number_in_the_data_that_were_given(tmp_path: Path) -> None:
+    m = FloatWriter()
+    m.output(m.node("EXP", [m.input((1, 2))], (1, 2), ("ExpOptions", {})))
+    values = np.zeros((80, 2), np.float32)
+    values[79] = 1000
+    data = {"inputs": values, "labels": np.repeat([0, 1], 40)}
+    with pytest.raises(ModelError, match="becomes infinite on sample 79; remove"):
+        utvm_deploy.quantize(m.save(tmp_path / "net.tflite"), data)

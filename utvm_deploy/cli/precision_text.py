@@ -60,6 +60,11 @@ def check_precision(args: argparse.Namespace) -> None:
         raise UsageError(f"--scheme mixed takes ranges and weights as they are; leave {odd} out")
     if budgets_of(args).are_set and args.board is None:
         raise UsageError("a budget is measured on a board; give --board, too")
+    if args.board is not None and args.scheme != MIXED and not args.sensitivity:
+        raise UsageError(
+            f"a file of scheme {args.scheme} is the same for all boards; leave out --board, or add "
+            f"--sensitivity or --scheme {MIXED}, which measure layers on it"
+        )
 
 
 def budgets_of(args: argparse.Namespace) -> Budgets:

@@ -60,6 +60,22 @@ class Dataset:
         """
         return self.read(start, min(stop, self.count))
 
+    def in_turns(self, count: int) -> Dataset:
+        """The samples with those of the classes in turns, if the first ``count`` lack a class.
+
+        Data are often sorted by class. Without labels, and with all classes in the first samples,
+        the dataset is as it was.
+        """
+        if self.labels is None or not self.count:
+            return self
+        classes = len(np.unique(self.labels))
+        if len(np.unique(self.labels[:count])) >= min(classes, count, self.count):
+            return self
+        by_class = np.argsort(self.labels, kind="stable")
+        ordered = self.labels[by_class]
+        turns = np.arange(self.count) - np.searchsorted(ordered, ordered)
+        return self._of(by_class[np.argsort(turns, kind="stable")])
+
     def spread(self, count: int) -> Dataset:
         """``count`` samples, or recordings, at equal distances: sorted data keep all classes."""
         marks = np.arange(self.count) if self.groups is None else self.groups
@@ -67,7 +83,10 @@ class Dataset:
         if count >= len(recordings):
             return self
         places = np.arange(count) * len(recordings) // count
-        kept = np.flatnonzero(np.isin(marks, recordings[places]))
+        return self._of(np.flatnonzero(np.isin(marks, recordings[places])))
+
+    def _of(self, kept: NDArray[np.int64]) -> Dataset:
+        """The samples at these places, in this order."""
 
         def read(start: int, stop: int) -> tuple[Array, ...]:
             one_by_one = [self.read(place, place + 1) for place in kept[start:stop].tolist()]

@@ -54,7 +54,11 @@ def load_dataset(
             return found
         given = load_answers(answers, len(found))
         return replace(
-            found, labels=given.labels, targets=given.targets, class_names=given.class_names
+            found,
+            origin=f"{found.origin}, with {answers.name} instead of its classes",
+            labels=given.labels,
+            targets=given.targets,
+            class_names=given.class_names,
         )
     load = _LOADERS.get(path.suffix.lower())
     if load is None:

@@ -35,6 +35,10 @@ _MACS_PER_S = 20_000_000
 _READ_SAMPLES = 32
 
 
+#: Operators in quantized files of formats that are not read here: ONNX and PyTorch.
+_QUANTIZED_MARKS = (b"QuantizeLinear", b"quantized_decomposed")
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """All that is known before anything runs."""
@@ -59,14 +63,23 @@ def reference_run(plan: Plan, progress: Progress, count: InputCount) -> Run:
 
 
 def float_run(plan: Plan, progress: Progress) -> Run:
-    """The model of ``plan.reference``, in the runtime of its format."""
+    """The model of ``plan.reference``, in the runtime of its format; its engine says what it is."""
     assert plan.reference is not None
     # The shapes that the user gave are for the other file, if this format has fixed ones.
     shapes = shapes_given() if plan.reference.suffix.lower() in CONVERTERS else {}
     with given_shapes(shapes):
         graph = _graph_of(plan.reference)
         _check_same_shapes(plan, graph)
-        return _on_host(plan, plan.reference, graph, progress, InputCount(), FLOAT)
+        engine = _what_it_is(plan.reference, graph)
+        return _on_host(plan, plan.reference, graph, progress, InputCount(), engine)
+
+
+def _what_it_is(path: Path, graph: Graph | None) -> str:
+    """FLOAT, or what the model to compare with is quantized to."""
+    if graph is None:
+        return "quantized" if any(one in path.read_bytes() for one in _QUANTIZED_MARKS) else FLOAT
+    dtypes = {one.dtype for one in graph.tensors if one.quantization and one.data is None}
+    return "+".join("int16x8" if one == "int16" else one for one in sorted(dtypes)) or FLOAT
 
 
 def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> Run:
@@ -102,7 +115,7 @@ def _on_host(
 ) -> Run:
     """``graph`` is None for a file that we cannot import: its numbers are float32."""
     inputs = plan.inputs
-    if engine == FLOAT:
+    if engine != REFERENCE:
         inputs = _inputs_of_float(plan, graph)
     runner = _Collector(plan, None if graph is None else _output(graph, plan.output))
     size = sum(math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in inputs)
@@ -114,7 +127,7 @@ def _on_host(
         progress(f"running {path.name} on this computer: sample", start, len(plan.data))
         batch = plan.data.batch(start, start + at_once)
         begun = time.monotonic()
-        real = _as_given(plan, batch, inputs) if engine == FLOAT else batch
+        real = _as_given(plan, batch, inputs) if engine != REFERENCE else batch
         arrays = count.taken(real, inputs)
         samples = [[array[place] for array in arrays] for place in range(len(batch[0]))]
         runtime, outputs = _computed(plan, path, samples)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.base.errors import DataError
+from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.device import DeviceModel
@@ -27,6 +27,24 @@ Data = str | Path | Mapping[str, Any] | Dataset
 
 #: More of the inputs' values clipped than this: their scale is probably not the model's.
 _CLIPPED_SHARE = 0.01
+
+
+def checked_data(model: Any, data: Any, samples: Any) -> Data:
+    """The data that a caller gave; UsageError for arguments that ``make_plan`` cannot take."""
+    if not isinstance(model, str | Path):
+        raise UsageError(
+            f"an object of type {type(model).__name__} cannot be evaluated; give the path of a "
+            "model file, such as one that save() of what quantize() gave has written"
+        )
+    if data is None or not isinstance(data, str | Path | Mapping | Dataset):
+        given = "no data" if data is None else f"data of type {type(data).__name__}"
+        raise UsageError(
+            f"{given} cannot be evaluated; give the path of a dataset, or arrays such as "
+            "{'inputs': x, 'labels': y}"
+        )
+    if samples is not None and (not isinstance(samples, int) or samples < 1):
+        raise UsageError(f"samples is {samples!r}; give how many are run, at least 1")
+    return data
 
 
 def make_plan(

@@ -69,7 +69,8 @@ class Problem:
 class Run:
     """The values of one engine for all items."""
 
-    engine: str  # FLOAT, REFERENCE or DEVICE
+    # REFERENCE, DEVICE, or what the model to compare with is: FLOAT, or its quantized types.
+    engine: str
     runtime: str  # what computed: a library with its version, or a board
     model: str
     values: Values
@@ -146,7 +147,10 @@ class Evaluation:
         return self.judged[-1].metrics
 
     def of(self, engine: str) -> Judged:
-        """The figures of "float", "reference" or "device"; KeyError if it did not run."""
+        """The figures of "float", "reference" or "device"; KeyError if it did not run.
+
+        A quantized model of ``reference=`` is not "float", but "int8" and so on.
+        """
         for one in self.judged:
             if one.run.engine == engine:
                 return one

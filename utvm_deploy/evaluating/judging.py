@@ -12,7 +12,8 @@ from utvm_deploy.evaluating import metrics
 from utvm_deploy.evaluating.facts import (
     ANOMALY,
     CLASSIFICATION,
-    FLOAT,
+    DEVICE,
+    REFERENCE,
     REGRESSION,
     Change,
     Changed,
@@ -58,7 +59,7 @@ def _auc_name(problem: Problem) -> list[str]:
 
 def judged(problem: Problem, runs: Sequence[Run]) -> tuple[Judged, ...]:
     """Each run with its figures."""
-    floats = next((run for run in runs if run.engine == FLOAT), None)
+    floats = next((run for run in runs if run.engine not in (REFERENCE, DEVICE)), None)
     return tuple(_judged(problem, run, floats) for run in runs)
 
 

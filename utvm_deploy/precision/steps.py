@@ -17,8 +17,13 @@ from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelP
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import layer_sensitivities
-from utvm_deploy.quantizing.child_steps import COMPARED_SAMPLES
-from utvm_deploy.quantizing.facts import SCHEMES, Calibration, QuantizedModel, Recipe
+from utvm_deploy.quantizing.facts import (
+    COMPARED_SAMPLES,
+    SCHEMES,
+    Calibration,
+    QuantizedModel,
+    Recipe,
+)
 from utvm_deploy.quantizing.model_steps import Source, calibrated, opened, quantize_with_recipe
 from utvm_deploy.quantizing.samples import dataset_for
 

@@ -41,7 +41,14 @@ from utvm_deploy.quantizing.child_files import (
     load_arrays,
     save_arrays,
 )
-from utvm_deploy.quantizing.facts import PT2E_SAMPLES, Calibration, Range, Recipe, too_wide
+from utvm_deploy.quantizing.facts import (
+    COMPARED_SAMPLES,
+    PT2E_SAMPLES,
+    Calibration,
+    Range,
+    Recipe,
+    too_wide,
+)
 from utvm_deploy.quantizing.samples import BATCH, Watch
 
 #: The formats of float models, and the child that quantizes each.
@@ -64,8 +71,6 @@ _INSTALL = {
 }
 Inputs: TypeAlias = tuple[ModelInput, ...]
 
-#: The first samples, on which outputs are compared. The reference kernels are slow.
-COMPARED_SAMPLES = 32
 _START_TIMEOUT_S = 120.0
 # A sample, and a file, on a loaded machine.
 _SAMPLE_TIMEOUT_S = 10.0
@@ -144,6 +149,8 @@ def calibrate(
             "kept": compared,
             "equalize": equalize,
             "declared": None if declared is None else (declared.low, declared.high),
+            # For messages: where each sample is in the user's data.
+            "positions": None if samples.positions is None else samples.positions.tolist(),
         }
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / FACTS).read_text("utf-8"))

@@ -29,6 +29,8 @@ AUTO = "auto"
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
+#: The first samples, on which outputs are compared. The reference kernels are slow.
+COMPARED_SAMPLES = 32
 #: PT2E observes the samples for each scheme, so they are kept; at most this many.
 PT2E_SAMPLES = 512
 
@@ -141,7 +143,12 @@ def declared_range(given: tuple[float, float] | None) -> Range | None:
     """The range of inputs that a caller declares; UsageError unless it goes upwards."""
     if given is None:
         return None
-    low, high = given
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"input_range is {given!r}; give its lower and its higher number, such as (-1, 1)"
+        ) from error
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise UsageError(f"{low:g}, {high:g} is not a range from a lower to a higher number")
     return Range(low, high)

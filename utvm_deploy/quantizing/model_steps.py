@@ -19,7 +19,6 @@ from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing.child_steps import (
-    COMPARED_SAMPLES,
     ONNX,
     TFLITE,
     TORCH,
@@ -33,6 +32,7 @@ from utvm_deploy.quantizing.child_steps import (
 from utvm_deploy.quantizing.facts import (
     AUTO,
     CLIPPINGS,
+    COMPARED_SAMPLES,
     INT8,
     LEAST_SQNR_DB,
     MIN_MAX,

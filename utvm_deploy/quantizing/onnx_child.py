@@ -53,7 +53,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     data = (folder / MODEL).read_bytes()
     (folder / PREPARED).write_bytes(data)
     inputs = load_arrays(folder, "input", mapped=True)
-    ranges, outputs, names = onnx_runtime.observe(data, inputs, job["kept"], tell)
+    ranges, outputs, names = onnx_runtime.observe(data, inputs, job["kept"], tell, job["positions"])
     if job["declared"] is not None:
         ends = [value.name for value in onnx_file.inputs_of(onnx_file.checked_model(data))]
         ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}

@@ -36,9 +36,16 @@ def prepared(data: bytes, folder: Path) -> bytes:
 
 
 def observe(
-    data: bytes, inputs: Sequence[Array], kept: int, progress: Callable[[int, int], None]
+    data: bytes,
+    inputs: Sequence[Array],
+    kept: int,
+    progress: Callable[[int, int], None],
+    positions: Sequence[int] | None = None,
 ) -> tuple[dict[str, Range], tuple[Array, ...], list[str]]:
-    """The range of each float tensor, the outputs of the first samples, and the outputs' names."""
+    """The range of each float tensor, the outputs of the first samples, and the outputs' names.
+
+    ``positions`` are the numbers of the samples in the user's data, for messages.
+    """
     every, names = onnx_file.with_all_outputs(data)
     session, given = _session(every)
     ends = [value.name for value in _session(data)[0].get_outputs()]
@@ -56,7 +63,7 @@ def observe(
             outputs.append([values[name] for name in ends])
         for name, array in values.items():
             if array.size and array.dtype == np.float32:
-                _widen(ranges, name, array, sample)
+                _widen(ranges, name, array, positions[sample] if positions else sample)
         progress(sample + 1, count)
     return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
 

@@ -11,7 +11,7 @@ import numpy as np
 from utvm_deploy.base.errors import DataError
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.graph.model import Array
-from utvm_deploy.quantizing.facts import FEW_SAMPLES, Range
+from utvm_deploy.quantizing.facts import COMPARED_SAMPLES, FEW_SAMPLES, Range
 
 #: Samples that are read at once.
 BATCH = 64
@@ -20,9 +20,14 @@ BATCH = 64
 def dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
     """What the user gave as data: a path, a dataset, or arrays whose first axis counts samples.
 
-    Several inputs need a mapping of their names to arrays, or a tuple in their order. Raises
-    DataError if the data do not fit the inputs.
+    Several inputs need a mapping of their names to arrays, or a tuple in their order. The first
+    samples, on which models are compared, are of all classes. Raises DataError if the data do not
+    fit the inputs.
     """
+    return _dataset_for(data, inputs).in_turns(COMPARED_SAMPLES)
+
+
+def _dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):

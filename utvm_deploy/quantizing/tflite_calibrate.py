@@ -19,10 +19,12 @@ def observe(
     inputs: Sequence[Array],
     kept: int,
     progress: Callable[[int, int], None],
+    positions: Sequence[int] | None = None,
 ) -> tuple[dict[str, Range], tuple[Array, ...]]:
     """The range of each float tensor by its name, and the outputs of the first ``kept`` samples.
 
-    ``inputs`` has one array per input; its first axis counts the samples. Raises ModelError if a
+    ``inputs`` has one array per input; its first axis counts the samples. ``positions`` are their
+    numbers in the user's data, for messages. Raises ModelError if a
     tensor becomes infinite or NaN.
     """
     interpreter = _interpreter(data, preserves=True)
@@ -38,9 +40,10 @@ def observe(
         for name, array in _tensors(interpreter, details):
             low, high = float(array.min()), float(array.max())
             if not (np.isfinite(low) and np.isfinite(high)):
+                place = positions[sample] if positions else sample
                 raise ModelError(
                     f"tensor '{short_name(name)}' of the float model becomes {_what(low, high)} "
-                    f"on sample {sample}; remove the sample, or repair the model"
+                    f"on sample {place}; remove the sample, or repair the model"
                 )
             lows[name] = min(low, lows.get(name, low))
             highs[name] = max(high, highs.get(name, high))

@@ -42,7 +42,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         data, pairs = equalized(data)
     (folder / PREPARED).write_bytes(data)
     inputs = load_arrays(folder, "input", mapped=True)
-    seen, outputs = observe(data, inputs, job["kept"], tell)
+    seen, outputs = observe(data, inputs, job["kept"], tell, job["positions"])
     model = schema.read_model(data)
     ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
     if job["declared"] is not None:

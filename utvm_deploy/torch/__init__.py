@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 
-def explain(model: Any, example: Any, *, scheme: str = "float") -> Explanation:
+def explain(model: Any, example: Any = None, *, scheme: str = "float") -> Explanation:
     """Which operators of a module would run on a board, as text by ``print``.
 
     ``example`` holds inputs of the module, or is its only one. ``scheme`` is "float", "int8" or
-    "int16x8". Raises ModelError if PyTorch cannot export the module.
+    "int16x8". Raises ModelError if PyTorch cannot export the module, and UsageError for other
+    arguments.
     """
     from utvm_deploy.frontend.torch_export import load_torch
-    from utvm_deploy.torch.in_memory import exported
+    from utvm_deploy.torch.in_memory import check_module_and_example, exported
+    from utvm_deploy.torch.options import check_scheme
     from utvm_deploy.torch.partitions import explanation
 
     load_torch()
+    check_module_and_example(model, example)
+    check_scheme(scheme)
     inputs = example if isinstance(example, tuple | list) else (example,)
     return explanation(exported(model, inputs).module(check_guards=False), scheme)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.frontend.odd_weights import warn_of_weights
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, program_to_tflite
@@ -31,6 +31,36 @@ def is_program(value: Any) -> bool:
 def is_quantized_model(value: Any) -> bool:
     """Whether a value is what ``utvm_deploy.quantize`` made."""
     return isinstance(value, QuantizedModel | QuantizedModule)
+
+
+def check_object(value: Any) -> None:
+    """UsageError for an object that is of no kind that can be compiled."""
+    kind = type(value)
+    is_tvms = kind.__module__.partition(".")[0] == "tvm"
+    if is_tvms or is_quantized_model(value) or is_module(value) or is_program(value):
+        return
+    what = (
+        f"the class {value.__name__}"
+        if isinstance(value, type)
+        else f"an object of type {kind.__name__}"
+    )
+    raise UsageError(
+        f"{what} cannot be compiled; give the path of a model file, an nn.Module, an "
+        "ExportedProgram, a tvm.IRModule, or what quantize() gave"
+    )
+
+
+def check_module_and_example(module: Any, example: Any) -> None:
+    """UsageError for what is not a module, or is given without an example of its inputs."""
+    if not is_module(module):
+        raise UsageError(
+            f"an object of type {type(module).__name__} is not an nn.Module; give a module"
+        )
+    if example is None:
+        raise UsageError(
+            "a module does not say the shapes of its inputs; give an example, too, such as "
+            "torch.zeros(1, 3, 32, 32)"
+        )
 
 
 def graph_of_quantized(model: QuantizedModel | QuantizedModule, name: str) -> Graph:

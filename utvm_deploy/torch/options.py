@@ -37,12 +37,17 @@ def checked_options(given: Mapping[str, Any] | None) -> Options:
     if board is None:
         raise UsageError('give the board: torch.compile(..., options={"board": "host"})')
     scheme, calibrate = options.get("scheme", FLOAT), options.get("calibrate", 32)
-    if scheme not in (FLOAT, *SCHEMES):
-        raise UsageError(f"{scheme!r} is not a scheme; the schemes: {', '.join((FLOAT, *SCHEMES))}")
+    check_scheme(scheme)
     if not isinstance(calibrate, int) or calibrate < 1:
         raise UsageError(f"calibrate is {calibrate!r}; give the number of calls, at least 1")
     found = board if isinstance(board, Board) else load_board(board)
     return Options(found, device, scheme, calibrate)
+
+
+def check_scheme(scheme: Any) -> None:
+    """UsageError for what is not a scheme of the backend."""
+    if scheme not in (FLOAT, *SCHEMES):
+        raise UsageError(f"{scheme!r} is not a scheme; the schemes: {', '.join((FLOAT, *SCHEMES))}")
 
 
 class Place:
