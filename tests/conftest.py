@@ -15,13 +15,15 @@ from pathlib import Path
 import pytest
 import spread
 import without_tools
-from fork_server import ForkServer
+from fork_server import ForkServer, ForkServers
 
 import utvm_deploy
 from utvm_deploy.base.toml_table import read_toml
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
-from utvm_deploy.oracle import reference
+from utvm_deploy.frontend import formats
+from utvm_deploy.oracle import origin, reference
+from utvm_deploy.quantizing import child_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
@@ -33,6 +35,10 @@ SMALL_BOARDS = ("microbit",)
 KERNEL_TESTS = ROOT / "tests" / "kernels"
 #: Where the oracle is started as users start it.
 ORACLE_TESTS = ROOT / "tests" / "oracle"
+#: Folders whose tests convert and quantize often.
+FORKING_FOLDERS = frozenset(
+    ("cli", "evaluating", "models", "other_formats", "precision", "quantizing")
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,8 +112,28 @@ def no_tools_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def oracle_server() -> Iterator[ForkServer]:
     """LiteRT, loaded once for all tests of this process."""
-    with ForkServer(reference) as server:
+    with ForkServer("oracle") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def fork_servers() -> Iterator[ForkServers]:
+    """The packages that convert and quantize models, loaded once for all tests of this process."""
+    with ForkServers() as servers:
+        yield servers
+
+
+@pytest.fixture(autouse=True)
+def forked_children(
+    fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """In some folders, what converts, quantizes or runs a model of another format is forked.
+
+    A module that starts such children as users do has a fixture of this name that does nothing.
+    """
+    if request.path.parent.name in FORKING_FOLDERS:
+        for module in (formats, origin, child_steps):
+            monkeypatch.setattr(module, "process", fork_servers.stand_in())
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,10 @@ def is_tool(argv: Sequence[str]) -> bool:
     program, *arguments = argv
     if _TOOL.fullmatch(Path(program).name):
         return True
-    return any(word.startswith("utvm_deploy") or "oracle" in word for word in arguments)
+    programs = ("oracle", "fork_server")
+    return any(
+        word.startswith("utvm_deploy") or any(one in word for one in programs) for word in arguments
+    )
 
 
 class Gate:

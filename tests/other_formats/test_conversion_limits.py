@@ -36,6 +36,11 @@ sys.exit(formats.main(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 
 
+@pytest.fixture(autouse=True)
+def forked_children() -> None:
+    """The children here are started as users start them."""
+
+
 def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelError:
     """What becomes of an import whose reader does ``work``."""
     run = process.run

@@ -46,13 +46,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def children(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The command lines of the children that were started."""
     started: list[list[str]] = []
-    run = process.run
+    run = formats.process.run
 
     def told(argv: list[str], **options: object) -> process.Completed:
         started.append(argv)
         return run(argv, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(process, "run", told)
+    monkeypatch.setattr(formats.process, "run", told)
     return started
 
 

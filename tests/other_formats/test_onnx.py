@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import onnx
 import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from fork_server import ForkServer
 from onnx import TensorProto, helper
 from onnx_writer import OnnxWriter
 from onnxruntime.quantization import QuantFormat
@@ -20,7 +19,6 @@ from onnxruntime.quantization import QuantFormat
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import formats
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.onnx_model import onnx_to_model
 from utvm_deploy.frontend.tflite import load_model
@@ -28,20 +26,6 @@ from utvm_deploy.oracle.origin import difference
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.verifying.on_board import verify
-
-
-@pytest.fixture(scope="module")
-def converter() -> Iterator[ForkServer]:
-    """The package onnx, loaded once for all conversions."""
-    with ForkServer(formats) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def forked_converter(converter: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each conversion is forked; test_conversion_limits.py starts it as users do."""
-    monkeypatch.setattr(formats, "process", converter.stand_in())
-
 
 IMAGE = (1, 6, 9, 8)
 ROW = (1, 24)

@@ -12,11 +12,11 @@ from fork_server import EndedRun
 from other_formats.onnx_writer import OnnxWriter
 
 import utvm_deploy
-from utvm_deploy.base import process
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.base.process import Completed
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.quantizing import child_steps
 from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
 from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
@@ -177,9 +177,9 @@ def test_a_resize_that_the_preparation_fails_on_is_quantized(tmp_path: Path) -> 
 
 def test_a_crash_of_a_library_is_a_sentence(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_argv: object, **_more: object) -> EndedRun:
-        return EndedRun(Completed((), -signal.SIGABRT, "WARNING: of something else", ""))
+        return EndedRun(Completed((), -signal.SIGABRT, "", "WARNING: of something else"))
 
-    monkeypatch.setattr(process, "start", crash)
+    monkeypatch.setattr(child_steps.process, "start", crash)
     with pytest.raises(ModelError, match="was ended by SIGABRT in the prepare step") as caught:
         utvm_deploy.quantize(path, SAMPLES)
     assert "WARNING" not in str(caught.value)

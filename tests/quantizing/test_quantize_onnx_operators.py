@@ -15,7 +15,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quantizing.facts import LEAST_SQNR_DB as LEAST_DB
 from utvm_deploy.quantizing.facts import QuantizedModel
 
-pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("forked_quantizer")]
+pytestmark = pytest.mark.tools
 
 SAMPLES = np.random.default_rng(3).normal(size=(40, 3, 8, 8)).astype(np.float32)
 

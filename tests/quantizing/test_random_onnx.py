@@ -70,14 +70,12 @@ def check(seeds: range, folder: Path) -> None:
 
 
 @pytest.mark.tools
-@pytest.mark.usefixtures("forked_quantizer")
 def test_random_networks_equal_the_reference(tmp_path: Path) -> None:
     check(range(20), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.tools
-@pytest.mark.usefixtures("forked_quantizer")
 def test_five_hundred_random_networks_equal_the_reference(tmp_path: Path) -> None:
     check(range(500), tmp_path)
 

@@ -64,6 +64,7 @@ def test_the_types_are_those_that_quantize_makes(name: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_that_reach_too_far_are_named() -> None:
     module, example = _Net(lambda x: x * 3e38).eval(), (torch.ones(1, 8),)
+    torch.nn.init.ones_(module.layer.weight)
     samples = [(torch.full((1, 8), value),) for value in (-0.9, 0.9)]
     with pytest.raises(ModelError, match="tensor 'mul' of the float model reaches from"):
         quantized_program(torch, module, samples, example, "int8")

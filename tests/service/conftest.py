@@ -10,7 +10,7 @@ from app_server import App, app_running
 from fork_server import ForkServer
 from server_process import Server, serving
 
-from utvm_deploy.service import upload_check, uploads
+from utvm_deploy.service import uploads
 from utvm_deploy.service.settings import Settings
 
 
@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, image_cache: Path) -> Itera
 @pytest.fixture(scope="session")
 def reader() -> Iterator[ForkServer]:
     """A process that has everything loaded which reads uploaded files."""
-    with ForkServer(upload_check) as started:
+    with ForkServer("uploads") as started:
         started.start()
         yield started
 

@@ -165,7 +165,9 @@ def _step(graph: Graph, output: int) -> float | None:
     return None if quantization is None else quantization.scale
 
 
-def _child(model: str, directory: Path) -> None:
+def main(model: str, folder: str) -> int:
+    """In the child: run all samples and leave the results in the folder; the exit status."""
+    directory = Path(folder)
     with np.load(directory / _INPUTS, allow_pickle=False) as file:
         given: dict[int, list[Array]] = {}
         for key in sorted(file.files, key=lambda key: [int(n) for n in key.split("_")]):
@@ -175,6 +177,7 @@ def _child(model: str, directory: Path) -> None:
         f"{s}_{i}": array for s, sample in given.items() for i, array in enumerate(run(sample))
     }
     np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+    return 0
 
 
 def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
@@ -211,4 +214,4 @@ def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], Path(sys.argv[2]))
+    sys.exit(main(*sys.argv[1:]))

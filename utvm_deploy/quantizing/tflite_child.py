@@ -122,5 +122,10 @@ def _take_any_scales(model: Any) -> None:
             operator.builtinOptions.potScaleInt16 = False
 
 
+def main(step: str, folder: str) -> int:
+    """Do one step in a folder; the exit status."""
+    return run_step({"calibrate": calibrate, "quantize": quantize}, step, folder)
+
+
 if __name__ == "__main__":
-    sys.exit(run_step({"calibrate": calibrate, "quantize": quantize}, *sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

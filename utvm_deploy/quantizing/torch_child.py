@@ -179,6 +179,11 @@ def _samples(folder: Path, most: int | None = None) -> list[Any]:
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 
 
-if __name__ == "__main__":
+def main(step: str, folder: str) -> int:
+    """Do one step in a folder; the exit status."""
     steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
-    sys.exit(run_step(steps, *sys.argv[1:]))
+    return run_step(steps, step, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
