@@ -64,8 +64,39 @@ def test_operators_of_an_onnx_file_are_those_of_the_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """TVM fuses them: the table has others."""
+    path = onnx_file(tmp_path, "Sin")
+    found = inspected(capsys, path)
+    assert "Sin" not in found["kinds"]
+    assert found["quantizable"]["types"]["Relu"] == ["int8", "int16"]
+    assert (found["quantizable"]["operators"], found["quantizable"]["int8"]) == (3, 2)
+    assert found["quantizable"]["float_int8"] == ["Sin"]
+    assert found["quantizable"]["refused"] is None
+    assert main(["inspect", str(path)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["Relu", "1", "int8,", "int16"] in rows and ["Sin", "1", "stays", "float32"] in rows
+
+
+@pytest.mark.tools
+def test_what_quantize_refuses_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = onnx_file(tmp_path, "Erf")
+    told = inspected(capsys, path)["quantizable"]["refused"]
+    assert told is not None and "(Erf), which makes 'c': there is no such operator here" in told
+    assert main(["inspect", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert f"! utvm quantize refuses the model: {told}\n" in said
+    assert "become integers" not in said
+    assert ["Erf", "1", "refused"] in [line.split() for line in said.splitlines()]
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    argv = ["quantize", str(path), "--data", str(tmp_path / "x.npy")]
+    assert main([*argv, "-o", str(tmp_path / "out.tflite")]) == 1
+    # The quantizers between them count as operators there.
+    assert told.partition("(Erf)")[2] in capsys.readouterr().err
+
+
+def onnx_file(folder: Path, last: str) -> Path:
+    """A float network of three operators."""
     weights = np.random.default_rng(0).normal(0, 1, (4, 4)).astype(np.float32)
-    steps = [("MatMul", ["x", "w"], "a"), ("Relu", ["a"], "b"), ("Sin", ["b"], "c")]
+    steps = [("MatMul", ["x", "w"], "a"), ("Relu", ["a"], "b"), (last, ["b"], "c")]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xc"]
     graph = helper.make_graph(
         [helper.make_node(kind, inputs, [output]) for kind, inputs, output in steps],
@@ -75,9 +106,6 @@ def test_operators_of_an_onnx_file_are_those_of_the_file(
         [numpy_helper.from_array(weights, "w")],
     )
     opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "net.onnx")
-    found = inspected(capsys, tmp_path / "net.onnx")
-    assert "Sin" not in found["kinds"]
-    assert found["quantizable"]["types"]["Relu"] == ["int8", "int16"]
-    assert (found["quantizable"]["operators"], found["quantizable"]["int8"]) == (3, 2)
-    assert found["quantizable"]["float_int8"] == ["Sin"]
+    path = folder / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from utvm_deploy.inspecting.facts import (
 from utvm_deploy.inspecting.pass_effects import GraphSizes, PassEffects, pass_effects
 from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
 from utvm_deploy.inspecting.supported import supported_operators
+from utvm_deploy.quantizing.model_steps import refusal_of
 
 #: Formats of files whose operators can be listed.
 FORMATS = ("tflite", "onnx", "torch")
@@ -133,7 +134,11 @@ def _quantizable(path: Path, graph: Graph) -> Quantizable | None:
     ending = path.suffix.lower()
     if ending == ".relax":
         return None
-    return quantizable(graph, kinds_in(path), "torch" if ending == ".pt2" else "onnx")
+    found = quantizable(graph, kinds_in(path), "torch" if ending == ".pt2" else "onnx")
+    if found is None or not found.is_of_other_format or all(found.types.values()):
+        return found
+    # Operators without integers are written in float32, but not all of them can be.
+    return replace(found, refused=refusal_of(path))
 
 
 def _supported(form: str, out: Output) -> int:
@@ -155,8 +160,9 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
         _report_problems(found, out)
         return
     has_islands = _has_islands(found)
-    of_kind = {} if found.quantizable is None else found.quantizable.types
-    can_tell = any(operator.kind in of_kind for operator in found.operators)
+    plans = found.quantizable
+    is_of_other_format = plans is not None and plans.is_of_other_format
+    can_tell = plans is not None and not is_of_other_format
     out.table(
         [
             *("#", "operator", "detail", "output"),
@@ -170,7 +176,7 @@ def _report(found: Inspection, least: int | None, out: Output) -> None:
                 operator.kind,
                 operator.detail,
                 "x".join(str(extent) for extent in operator.outputs[0].shape),
-                _plan(operator, of_kind) if can_tell else _quantization(operator.outputs[0]),
+                _plan(operator, plans) if can_tell else _quantization(operator.outputs[0]),
                 *((operator.float_island, operator.float_operations) if has_islands else ()),
                 operator.macs or None,
                 operator.weights_bytes or None,
@@ -224,15 +230,23 @@ def _has_islands(found: Inspection) -> bool:
     return any(o.float_island is None for o in found.operators) and bool(found.float_islands)
 
 
-def _plan(operator: OperatorFacts, of_kind: Mapping[str, tuple[str, ...]]) -> str:
+def _plan(operator: OperatorFacts, plans: Quantizable | None) -> str:
     """What `utvm quantize` can make of an operator; empty if it computes on integers."""
-    if operator.kind not in of_kind:
+    if plans is None or operator.kind not in plans.types:
         return ""
-    return ", ".join(of_kind[operator.kind]) or "stays float32"
+    return plans.plan(operator.kind)
 
 
 def _report_quantizable(found: Quantizable, out: Output) -> None:
     """How many operators of a float model can be quantized, and which cannot."""
+    if found.is_of_other_format:
+        out.table(
+            ["operator of the file", ">number", "quantizable to"],
+            [(kind, count, found.plan(kind)) for kind, count in found.counts.items()],
+        )
+    if found.refused is not None:
+        out.line(f"! utvm quantize refuses the model: {found.refused}")
+        return
     for scheme, count, floats in (
         ("int8", found.int8, found.float_int8),
         ("int16x8", found.int16, found.float_int16),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ class Quantizable:
     """How many of a float model's operators can be quantized, and which cannot.
 
     They are those of the file, which are not always those of the table: TVM fuses and splits.
+    ``refused`` says why `utvm quantize` does not take the file, if that is known.
     """
 
     operators: int
@@ -29,6 +31,16 @@ class Quantizable:
     int16: int
     float_int8: tuple[str, ...]  # kinds that stay float32 if the others become int8
     float_int16: tuple[str, ...]
+    counts: dict[str, int]  # of each kind: how many operators
+    is_of_other_format: bool  # the kinds are those of an .onnx or a .pt2 file
+    refused: str | None = None
+
+    def plan(self, kind: str) -> str:
+        """The types that operators of one kind can get, or why none."""
+        types = ", ".join(self.types[kind])
+        if types:
+            return types
+        return "refused" if self.refused and f"({kind})" in self.refused else "stays float32"
 
 
 def quantizable(graph: Graph, kinds: Sequence[str] = (), form: str = "onnx") -> Quantizable | None:
@@ -43,14 +55,17 @@ def quantizable(graph: Graph, kinds: Sequence[str] = (), form: str = "onnx") -> 
     if not floats:
         return None
     if kinds:
-        return _counted(kinds, torch_types if form == "torch" else onnx_types)
+        types = torch_types if form == "torch" else onnx_types
+        return _counted(kinds, types, is_of_other_format=True)
     # Only a division by a constant becomes an operator on integers.
     by_computed = any(
         one.kind == "DIV" and graph.tensors[one.inputs[1] or 0].data is None
         for one in graph.operators
     )
     return _counted(
-        floats, lambda kind: () if kind == "DIV" and by_computed else quantized_types(kind)
+        floats,
+        lambda kind: () if kind == "DIV" and by_computed else quantized_types(kind),
+        is_of_other_format=False,
     )
 
 
@@ -61,7 +76,9 @@ def onnx_types(kind: str) -> tuple[str, ...]:
     return tuple(dtype for dtype in types_of(kind) if dtype in _TYPES) if kind in KNOWN else ()
 
 
-def _counted(kinds: Sequence[str], types: Callable[[str], tuple[str, ...]]) -> Quantizable:
+def _counted(
+    kinds: Sequence[str], types: Callable[[str], tuple[str, ...]], *, is_of_other_format: bool
+) -> Quantizable:
     of = {kind: types(kind) for kind in kinds}
     return Quantizable(
         operators=len(kinds),
@@ -70,4 +87,6 @@ def _counted(kinds: Sequence[str], types: Callable[[str], tuple[str, ...]]) -> Q
         int16=sum("int16" in of[kind] for kind in kinds),
         float_int8=tuple(kind for kind in of if "int8" not in of[kind]),
         float_int16=tuple(kind for kind in of if "int16" not in of[kind]),
+        counts=dict(Counter(kinds)),
+        is_of_other_format=is_of_other_format,
     )

@@ -170,6 +170,23 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     return Source(path, form, data, inputs, len(file))
 
 
+def refusal_of(path: Path) -> str | None:
+    """Why a float .onnx or .pt2 file cannot be quantized; None if it can be, as far as is known.
+
+    Nothing is known where the packages are missing that quantize it.
+    """
+    form = path.suffix.lower().removeprefix(".")
+    try:
+        check_installed(form)
+    except ModelError:
+        return None
+    try:
+        prepare(form, model_bytes(path), is_converted=True)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
 def calibrated(
     source: Source,
     data: Any,
