@@ -23,7 +23,7 @@ from utvm_deploy.cli.arguments import (
     positive,
 )
 from utvm_deploy.cli.bundle_outputs import Outputs, as_library, with_steps
-from utvm_deploy.cli.compile_options import add_compile_options, add_input_rows, custom_of
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.profile_verb import profile_summary
 from utvm_deploy.cli.reports import memory_line
@@ -57,7 +57,6 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_name(parser)
     # Somebody else's firmware, whose stacks had better not be asked for more than they have.
     add_compile_options(parser, scratch=ARENA)
-    add_input_rows(parser)
     parser.add_argument("-o", "--output", metavar="DIR|X.zip", type=Path)
     parser.add_argument(
         "--format", choices=sorted(FORMATS), default="cmake", help="default: %(default)s"
@@ -161,9 +160,6 @@ def _latency(
 ) -> Mapping[str, Any] | None:
     """A profile, if the board runs on this computer; writing a bundle flashes no board."""
     if args.no_latency:
-        return None
-    if compiled.input_rows is not None:
-        out.line("no latency report: rows come when the caller pushes them")
         return None
     if not board.runs_here:
         out.line(f"no latency report: {board.name} does not run on this computer")

@@ -59,6 +59,7 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
     add_budgets(group)
+    add_input_rows(group)
     add_no_float(group)
 
 
@@ -116,7 +117,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "float_math": args.float_math,
         "ram_budget": args.ram_budget,
         "cycle_budget": args.cycle_budget,
-        "input_rows": getattr(args, "input_rows", False),
+        "input_rows": args.input_rows,
     }
 
 
@@ -186,6 +187,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--ram-budget", args.ram_budget is not None),
             ("--flash-budget", args.flash_budget is not None),
             ("--cycle-budget", args.cycle_budget is not None),
+            ("--input-rows", args.input_rows),
         )
         if is_given
     ]

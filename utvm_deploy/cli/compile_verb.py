@@ -15,7 +15,7 @@ from utvm_deploy.cli.arguments import (
     board_of,
     check_outputs,
 )
-from utvm_deploy.cli.compile_options import add_compile_options, add_input_rows
+from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import compiled_summary, memory_line
 from utvm_deploy.cli.steps import compile_step
@@ -35,7 +35,6 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_name(parser)
     # C for anybody's firmware, whose stacks had better not be asked for more than they have.
     add_compile_options(parser, scratch=ARENA)
-    add_input_rows(parser)
     parser.add_argument(
         "-o",
         "--output",

@@ -167,6 +167,11 @@ class CompiledModel:
         return self.inputs if self.input_rows is None else (self.input_rows.buffer,)
 
     @property
+    def run_function(self) -> str:
+        """The C function that runs the model."""
+        return f"{self.name}_run" if self.input_rows is None else f"{self.name}_push_rows"
+
+    @property
     def optimization_flag(self) -> str:
         """The C compiler's option for that, such as "-O3"."""
         return OPTIMIZATION_FLAGS[self.optimize]

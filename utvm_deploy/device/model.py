@@ -12,7 +12,9 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
+from utvm_deploy.device.memory import Block
 from utvm_deploy.device.module import Module
+from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
@@ -52,12 +54,14 @@ class DeviceModel:
         self.compiled = compiled
         self._module = module
         self._session = device.session
-        self._run = self._address(f"{compiled.name}_run")
+        self._run = self._address(compiled.run_function)
         self._run_layer = self._address(f"{compiled.name}_run_layer")
         self._arena_block = self._session.allocate(
             compiled.arena_bytes, f"the arena of {compiled.name}", compiled.arena_alignment
         )
         self._arena_block.is_shown = True
+        rows = compiled.input_rows
+        self._pushed = None if rows is None else PushedRows(self, rows)
         # One CRC-32 for each layer output, written by the device.
         self._checksums_wanted = sum(len(layer.outputs) for layer in compiled.layers)
         self._checksums: int | None = None
@@ -82,16 +86,21 @@ class DeviceModel:
     def run(self, inputs: Sequence[Array]) -> tuple[tuple[Array, ...], int]:
         """Outputs, and the ticks that the whole model took."""
         self.set_inputs(inputs)
-        call = self._session.call(
-            self._run,
-            f"{self.compiled.name}_run",
-            (self._arena,),
-            timeout_s=self.timeout_s,
-            blocks=(self._arena_block,),
-        )
-        (ticks,) = call.ticks.all
+        ticks = self.call_run() if self._pushed is None else self._pushed.push_all()
         check_statuses(self)
         return self.outputs(), ticks
+
+    def call_run(self, *arguments: Argument, blocks: Sequence[Block] = ()) -> int:
+        """Call what runs the model, with the arena and these arguments; the ticks of the call."""
+        call = self._session.call(
+            self._run,
+            self.compiled.run_function,
+            (self._arena, *arguments),
+            timeout_s=self.timeout_s,
+            blocks=(self._arena_block, *blocks),
+        )
+        (ticks,) = call.ticks.all
+        return ticks
 
     def run_layers(
         self,
@@ -200,6 +209,8 @@ class DeviceModel:
 
     def call_layer(self, layer: Layer) -> Call:
         """Queue one layer, which finds in the arena what those before it left there."""
+        if self._pushed is not None:
+            self._pushed.place(layer)
         return self._session.call(
             self._run_layer,
             f"{self.compiled.name}_run_layer",
@@ -249,6 +260,9 @@ class DeviceModel:
         """Check the arrays against the model's inputs and write them into the arena."""
         self._check()
         arrays = checked_inputs(self.compiled, inputs)
+        if self._pushed is not None:
+            self._pushed.begin(arrays[0].tobytes())
+            return
         for array, buffer in zip(arrays, self.compiled.inputs, strict=True):
             self._session.write(self._arena + buffer.offset, array.tobytes())
 
@@ -313,7 +327,7 @@ def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Arr
 
     Raises ModelError for another number, shape or type: values are never converted silently.
     """
-    wanted = compiled.inputs
+    wanted = compiled.taken
     if len(inputs) != len(wanted):
         raise ModelError(f"{compiled.name} takes {len(wanted)} input(s), {len(inputs)} given")
     return [

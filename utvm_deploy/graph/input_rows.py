@@ -54,7 +54,8 @@ def _image_of(graph: Graph, given: int) -> tuple[Graph, int]:
     else:
         image = len(graph.tensors)
         rest = tuple(renumbered(operator, {given: image}) for operator in graph.operators)
-        tensors = [*graph.tensors, graph.tensors[given]]
+        # No operator of the file makes it, so there is nothing to compare it with.
+        tensors = [*graph.tensors, replace(graph.tensors[given], source=None)]
     tensors[given] = outside
     return graph.replaced(tensors=tuple(tensors), operators=rest), image
 

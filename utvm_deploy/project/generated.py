@@ -240,17 +240,19 @@ def cmake_lists(
     model_sources: Sequence[str],
     external: ExternalLibrary | None = None,
     optimization_flag: str = "-O3",
+    run_function: str | None = None,
 ) -> str:
     """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
 
     ``optimization_flag`` is the C compiler's flag for the model's sources.
 
-    ``external`` is a library of the user that the model's sources call.
+    ``external`` is a library of the user that the model's sources call. ``run_function`` runs the
+    model.
     """
     core = board.cpu.facts
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
-        entry_points += [f"{model}_run", f"{model}_run_layer"]
+        entry_points += [run_function or f"{model}_run", f"{model}_run_layer"]
     if external is not None:
         entry_points.append(f"{model}_check_library")
         if external.initialize:

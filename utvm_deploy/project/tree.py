@@ -114,7 +114,7 @@ def _cmake_files(
             compiled.name if compiled else None,
             [name for name in sources if name.startswith("model/")],
             compiled.external if compiled else None,
-            *((compiled.optimization_flag,) if compiled else ()),
+            *((compiled.optimization_flag, compiled.run_function) if compiled else ()),
         ),
         "toolchain.cmake": toolchain_file(board),
     }

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
@@ -186,6 +186,11 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
         "",
         f"#define UTVM_HAS_MODEL {int(compiled is not None)}",
     ]
+    if compiled is not None and compiled.input_rows is not None:
+        raise CompileError(
+            f"the application for {board.name} gives {compiled.name} a whole input, and it takes "
+            "rows; leave --input-rows out, or write a bundle (utvm bundle --format zephyr)"
+        )
     if compiled is not None:
         name, upper = compiled.name, compiled.name.upper()
         reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
@@ -233,7 +238,7 @@ def kept_entry_points(compiled: CompiledModel | None) -> str:
     """``entry_points.c``: it keeps the model's functions, which only the host calls."""
     if compiled is None:
         return f"// No model is in this project.\nvoid *const {MODEL_ENTRY_POINTS}[1];\n"
-    names = [f"{compiled.name}_run", f"{compiled.name}_run_layer"]
+    names = [compiled.run_function, f"{compiled.name}_run_layer"]
     if compiled.external is not None:
         names.append(f"{compiled.name}_check_library")
         if compiled.external.initialize:
