@@ -190,7 +190,7 @@ def compile_model(
     program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
-    return replace(compiled, tradeoff=made.tradeoff if is_asked or input_rows else None)
+    return replace(compiled, tradeoff=made.tradeoff if is_asked else None)
 
 
 def least_activation_bytes(graph: Graph) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.compiler.model import InputRows, Layer
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel
 
-#: Bytes of rows that the host writes at once. A device with little RAM has room for them.
-_MOST_BYTES = 2048
+#: Bytes of rows that the host writes at once where the whole input has no room.
+_FEW_BYTES = 2048
+_WHAT = "rows of the input"
 
 
 class PushedRows:
@@ -30,11 +32,18 @@ class PushedRows:
         self._model.device.session.write(place, bytes(ROW_STATE_BYTES))
 
     def push_all(self) -> int:
-        """Push the input by ``NAME_push_rows``, some rows at a time; the ticks of all calls."""
-        size = self._rows.row_bytes
-        at_once = min(max(_MOST_BYTES // size, 1), self._rows.count)
+        """Push the input by ``NAME_push_rows``; the ticks of all calls.
+
+        It is one call where the device has room for all rows beside the arena: then the cycle model
+        has the figures of the run.
+        """
+        size, at_once = self._rows.row_bytes, self._rows.count
         session, ticks = self._model.device.session, 0
-        buffer = session.allocate(at_once * size, "rows of the input")
+        try:
+            buffer = session.allocate(at_once * size, _WHAT)
+        except DeviceError:
+            at_once = min(max(_FEW_BYTES // size, 1), at_once)
+            buffer = session.allocate(at_once * size, _WHAT)
         try:
             for first in range(0, self._rows.count, at_once):
                 count = min(at_once, self._rows.count - first)
