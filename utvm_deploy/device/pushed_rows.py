@@ -34,7 +34,7 @@ class PushedRows:
     def push_all(self) -> int:
         """Push the input by ``NAME_push_rows``; the ticks of all calls.
 
-        It is one call where the device has room for all rows beside the arena: then the cycle model
+        It is one call where the device has room for all rows: then the cycle model
         has the figures of the run.
         """
         size, at_once = self._rows.row_bytes, self._rows.count
