@@ -56,7 +56,9 @@ class _Slots(TileSlots):
 
     rows: Slot
     row_bytes: Slot
-    tile_pixels: Slot  # where the tile begins in the columns
+    # Where the tile begins in the columns. With ``is_whole``, r0 stays there, and this has the bytes
+    # of a row's tiles of three pixels; ``left`` has where these tiles end in the columns.
+    tile_pixels: Slot
     rows_left: Slot
     row_pixels: Slot  # where the next row begins in the columns
     columns: Slot
@@ -106,14 +108,15 @@ def columns_text(core: str, form: ColumnsForm) -> str:
     with a.loop("gt"):  # two channels
         _begin_channels(a, form)
         with a.loop("gt"):  # a row
-            _begin_row(a)
+            _begin_row(a, form)
             tail, row_done = Label(), Label()
             if form.tail:
                 a.b(tail, "lt")
             specials.append((PIXELS, *_multiply(a, form, PIXELS)))
             if form.tail:
-                a.cmp("lr", 0)
-                a.b(row_done, "eq")
+                if not form.is_whole:
+                    a.cmp("lr", 0)
+                    a.b(row_done, "eq")
                 a.place(tail)
                 specials.append((form.tail, *_multiply(a, form, form.tail)))
             a.place(row_done)
@@ -143,6 +146,11 @@ def _begin(a: Assembler, form: ColumnsForm) -> None:
     a.strd("r6", pitch, _Slots.channels_left)
     a.strd("r11", "lr", _Slots.rows)
     a.strd("r0", "r5", _Slots.columns)
+    if form.is_whole:
+        a.sub("r5", "r5", form.tail)
+        a.mov("r4", form.pitch)
+        a.mul("r5", "r5", "r4")
+        a.str("r5", _Slots.tile_pixels)
 
 
 def _begin_channels(a: Assembler, form: ColumnsForm) -> None:
@@ -159,17 +167,23 @@ def _begin_channels(a: Assembler, form: ColumnsForm) -> None:
     form.values.begin_channels(a, form.step)
 
 
-def _begin_row(a: Assembler) -> None:
+def _begin_row(a: Assembler, form: ColumnsForm) -> None:
     """Fill the slots for the first tile of a row; flags: ``lt`` if it is smaller than others."""
     a.load(r0=_Slots.row_pixels, r4=_Slots.pixels, r5=_Slots.row_bytes)
     a.add("r5", "r5", "r0")
-    a.store(r0=_Slots.tile_pixels, r5=_Slots.row_pixels, r4=_Slots.left)
+    if form.is_whole:
+        a.ldr("r6", _Slots.tile_pixels)
+        a.add("r6", "r6", "r0")
+        a.store(r5=_Slots.row_pixels, r6=_Slots.left)
+    else:
+        a.store(r0=_Slots.tile_pixels, r5=_Slots.row_pixels, r4=_Slots.left)
     a.cmp("r4", PIXELS)
 
 
 def _multiply(a: Assembler, form: ColumnsForm, pixels: int) -> tuple[Label, Label]:
-    """Do all tiles of three pixels, or the one with fewer; lr becomes the pixels that are left.
+    """Do all tiles of three pixels, or the one with fewer.
 
+    Unless a step is the whole depth, lr becomes the pixels that are left.
     Gives the label that special tiles go to, and the label that they come back to.
     """
 
@@ -180,13 +194,14 @@ def _multiply(a: Assembler, form: ColumnsForm, pixels: int) -> tuple[Label, Labe
     with a.scheduled():
         form.values.start(a, pixels)
     next_tile = a.here()
-    with a.scheduled():
-        tile.load_pixels(a, pixels, place)
     if form.is_whole:
         with a.scheduled():
+            tile.load_pixels(a, pixels, place)
             tile.step(a, pixels, form.step, place, 0, is_whole=True)
             form.values.finish(a, pixels)
     else:
+        with a.scheduled():
+            tile.load_pixels(a, pixels, place)
         with a.loop("ne", aligned=True) as again, a.scheduled(is_loop=True):
             tile.step(a, pixels, form.step, place, 2 * form.step, is_whole=False)
         form.values.next_segment(a, pixels, form.step, again)
@@ -198,14 +213,24 @@ def _multiply(a: Assembler, form: ColumnsForm, pixels: int) -> tuple[Label, Labe
         _go_to_next_tile(a, form, pixels)
     a.place(stored)
     if pixels == PIXELS:
-        a.b(next_tile, "ge")
+        a.b(next_tile, "lt" if form.is_whole else "ge")
     return special, stored
 
 
 def _go_to_next_tile(a: Assembler, form: ColumnsForm, pixels: int) -> None:
-    """Start the tile whose output is at r12; flags: ``ge`` if it is one of three pixels."""
+    """Start the tile whose output is at r12.
+
+    Flags: ``ge`` if it is one of three pixels; with ``is_whole``, ``lt``.
+    """
     a.str("r12", _Slots.output)
     if pixels < PIXELS:
+        return
+    if form.is_whole:
+        a.ldr("lr", _Slots.left)
+        a.add("r0", "r0", 2 * form.pitch)
+        a.add("r0", "r0", form.pitch)
+        a.cmp("r0", "lr")
+        form.values.start(a, pixels)
         return
     a.load(r0=_Slots.tile_pixels, lr=_Slots.left)
     a.add("r0", "r0", 2 * form.pitch)
