@@ -14,7 +14,7 @@ import pytest
 from fenced import fenced_device, placed, source_of, stretch, watched
 from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
-from test_threes import write_three_channels
+from test_paired_columns import write_few_channels
 from test_winograd import write_convolutions as write_winograd
 from tflite_writer import ModelWriter
 
@@ -283,9 +283,9 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
-def test_columns_of_three_channels(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+def test_columns_of_few_channels(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    model = write_three_channels(path)
+    model = write_few_channels(path)
     compare_method(rig, path, model, "columns")
 
 

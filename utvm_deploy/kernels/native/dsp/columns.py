@@ -15,7 +15,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
 from utvm_deploy.kernels.native.dsp import threes, tile
-from utvm_deploy.kernels.native.dsp.values import INT8, INT8_PAIRED, Values
+from utvm_deploy.kernels.native.dsp.values import INT8, PairedValues, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -27,7 +27,7 @@ PIXELS = (3, 6, 12, 24, 36, 48, 72, 96, 144)
 # Cycles.
 _QUAD, _UNALIGNED_QUAD = 2.6, 2.6
 _BYTE = 4.5
-_THREE = 5.0  # of a pixel of three channels
+_IN_PAIRS = {1: 1.8, 3: 5.0}  # a pixel, by channels, if rows are filled in pairs
 _PUT_PIXEL = 8.0  # of a phase, in addition to one for each channel
 _BORDER_VALUE = 0.6
 
@@ -101,7 +101,7 @@ class DspColumns(ColumnConv2D):
     @property
     def estimated_cycles(self) -> float:
         """Cycles of a layer, as the cores take them that have records."""
-        w, pairs = self.window, -(-self.output_channels // 2)
+        w, pairs, channels = self.window, -(-self.output_channels // 2), self.input_channels
         cycles, passes = 0.0, 0
         for one in self.blocks:
             whole, rest = divmod(one.width, tile.PIXELS)
@@ -115,7 +115,8 @@ class DspColumns(ColumnConv2D):
             quad += _UNALIGNED_QUAD if self.input_channels % self.unit else 0
             pixel = self.quads * quad + (4 if self.column != self.input_channels else 0)
             if self.is_packed:
-                pixel = _THREE if self._is_of_threes else self.input_channels * _BYTE
+                is_paired = isinstance(self.values, PairedValues)
+                pixel = _IN_PAIRS[channels] if is_paired else channels * _BYTE
             cycles += times * (60 + one.rows * w.kernel[0] * (40 + inside * pixel))
             if self.phases:
                 put = one.width * (_PUT_PIXEL + self.output_channels)
@@ -126,11 +127,8 @@ class DspColumns(ColumnConv2D):
         return w.batch * (cycles + tile.cache_cycles(passes // self.groups, weights))
 
     def by_column(self, weights: Array) -> Array:
-        return threes.by_column(weights) if self._is_of_threes else super().by_column(weights)
-
-    @property
-    def _is_of_threes(self) -> bool:
-        return self.values == INT8_PAIRED
+        is_of_threes = isinstance(self.values, PairedValues) and self.values.channels == 3
+        return threes.by_column(weights) if is_of_threes else super().by_column(weights)
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
@@ -154,8 +152,8 @@ def columns_kernel(
     """The kernel with these choices for channels of a group; None if there is none."""
     rows, pixels = min(choices.rows or 1, window.output_height), choices.pixels or PIXELS[-1]
     sizes = inputs, outputs, rows, pixels
-    if choices.packed and values == INT8 and inputs == threes.CHANNELS:
-        values = INT8_PAIRED
+    if choices.packed and values == INT8 and inputs in code.FILLED_IN_PAIRS:
+        values = PairedValues(inputs)
     kernel = DspColumns(window, *sizes, choices.packed, groups, values=values)
     if kernel.is_packed and kernel.column == replace(kernel, is_packed=False).column:
         return None

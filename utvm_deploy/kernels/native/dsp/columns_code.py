@@ -11,11 +11,13 @@ tables are those of ``tile.py``:
              behind them
 
 Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, the quads of
-``utvm_fill_columns`` are words of two values. ``threes.py`` has another order for three channels.
+``utvm_fill_columns`` are words of two values. ``ones.py`` and ``threes.py`` have other orders, for
+one and three channels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,16 +25,21 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.dsp import threes, tile
+from utvm_deploy.kernels.native.dsp import ones, threes, tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.values import INT8, INT8_PAIRED, Values
+from utvm_deploy.kernels.native.dsp.values import INT8, PairedValues, Values
 
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
 _STEPS = (36, 32, 28, 24, 20, 16, 12, 8)
 #: The same for code that must be small: the largest depth, and the longest step.
 _COMPACT_WHOLE_DEPTH, _COMPACT_STEP = 32, 20
+#: By the channels of an image: the C function that fills columns by pairs of rows, and its text.
+FILLED_IN_PAIRS: dict[int, tuple[str, Callable[[str], str]]] = {
+    ones.CHANNELS: (ones.FILL_FUNCTION, ones.fill_text),
+    threes.CHANNELS: (threes.FILL_FUNCTION, threes.fill_text),
+}
 #: Bytes from window to window at most: the reach of loads.
 LONGEST_PITCH = 1920
 _PARAMETERS = """
@@ -56,8 +63,8 @@ class _Slots(TileSlots):
 
     rows: Slot
     row_bytes: Slot
-    # Where the tile begins in the columns. With ``is_whole``, r0 stays there, and this has the bytes
-    # of a row's tiles of three pixels; ``left`` has where these tiles end in the columns.
+    # Where the tile begins in the columns. With ``is_whole``, r0 stays there, and this slot has the
+    # bytes of a row's tiles of three pixels; ``left`` has where these tiles end in the columns.
     tile_pixels: Slot
     rows_left: Slot
     row_pixels: Slot  # where the next row begins in the columns
@@ -277,16 +284,16 @@ def _store(a: Assembler, form: ColumnsForm, pixels: int) -> None:
 
 def fill_function(values: Values) -> str:
     """The C function that fills columns."""
-    if values == INT8_PAIRED:
-        return threes.FILL_FUNCTION
+    if isinstance(values, PairedValues):
+        return FILLED_IN_PAIRS[values.channels][0]
     return "utvm_fill_columns" if values.size == 1 else "utvm_wide_fill_columns"
 
 
 @lru_cache(maxsize=8)
 def fill_text(core: str, values: Values) -> str:
     """The C text of ``fill_function`` and what it calls, ordered for a core."""
-    if values == INT8_PAIRED:
-        return threes.fill_text(core)
+    if isinstance(values, PairedValues):
+        return FILLED_IN_PAIRS[values.channels][1](core)
     if values.size > 1:
         return f"{_copy_text(core)}\n{_wide_fill_text()}"
     a = Assembler(core, _WIDEN_PARAMETERS)

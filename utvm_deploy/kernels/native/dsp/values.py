@@ -143,9 +143,10 @@ class Values:
 
 @dataclass(frozen=True)
 class PairedValues(Values):
-    """Values of int8 whose columns are in the order of their words: k = 2 w + l (word, lane)."""
+    """Values of int8, of few channels, in the order of their words: k = 2 w + l (word, lane)."""
 
     unit: ClassVar[int] = 2
+    channels: int = 3
 
     def _by_word(self, weights: Array) -> Array:
         return _in_order(weights)
@@ -323,4 +324,4 @@ def _scaled(pixel: int, channel: int) -> Slot:
     return _LongSlots.scaled.word(2 * (CHANNELS * pixel + channel))
 
 
-INT8, INT8_PAIRED, INT16, INT16_LONG = Values(), PairedValues(), WideValues(), LongValues()
+INT8, INT16, INT16_LONG = Values(), WideValues(), LongValues()

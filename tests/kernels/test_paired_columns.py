@@ -1,4 +1,4 @@
-"""Columns of images with three channels against the reference, in plain C and behind the fence."""
+"""Columns of images with one and three channels: rows in pairs, against the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tflite_writer import ModelWriter
 from utvm_deploy.kernels.native.dsp.threes import by_column
 
 # shape, outputs, kernel, stride, dilation, padding, groups: odd and even rows of kernels, borders
-# on all sides, windows that end at the last byte of the image, phases, and a depth with a loop.
+# on all sides, windows that end at the last byte of the image, phases, depths with a loop, images
+# of fewer than four columns.
 SHAPES = [
     ((2, 7, 9, 3), 5, (3, 3), 1, 1, "SAME", 1),
     ((1, 8, 8, 3), 6, (3, 3), 2, 1, "SAME", 1),
@@ -24,10 +25,15 @@ SHAPES = [
     ((1, 6, 6, 3), 3, (5, 5), 1, 1, "SAME", 1),
     ((1, 6, 7, 6), 4, (3, 3), 1, 1, "SAME", 2),
     ((1, 3, 1, 3), 2, (3, 1), 1, 1, "SAME", 1),
+    ((2, 9, 11, 1), 5, (3, 3), 1, 1, "SAME", 1),
+    ((1, 12, 10, 1), 4, (10, 4), 2, 1, "SAME", 1),
+    ((1, 6, 9, 1), 3, (2, 5), (1, 2), 1, "VALID", 1),
+    ((1, 7, 12, 1), 2, (5, 3), 1, (1, 2), "SAME", 1),
+    ((1, 9, 3, 1), 2, (9, 9), 1, 1, "SAME", 1),
 ]
 
 
-def write_three_channels(path: Path) -> ModelWriter:
+def write_few_channels(path: Path) -> ModelWriter:
     """One layer of each shape."""
     rng, model = np.random.default_rng(47), ModelWriter()
     for index, (shape, outputs, kernel, stride, dilation, padding, groups) in enumerate(SHAPES):
@@ -53,7 +59,7 @@ def write_three_channels(path: Path) -> ModelWriter:
 @pytest.mark.tools
 @pytest.mark.parametrize("rows", [1, 3])
 def test_in_plain_c(rows: int, tmp_path: Path) -> None:
-    model = write_three_channels(tmp_path / "model.tflite")
+    model = write_few_channels(tmp_path / "model.tflite")
     candidate = f"dsp method=columns packed=1 rows={rows}"
     assert check(model, tmp_path, core="cortex-m7", family=candidate)
 
