@@ -37,7 +37,7 @@ from torch_modules import MODULES, Mixed, module_named  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A seeded few of all, with each kind of layer: the whole runs under -m soak.
-FEW = ("gru", "residual", "attention", "decoder")
+FEW = ("gru", "residual", "attention", "decoder", "strange")
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,29 @@ def check_float(name: str, device: Device) -> None:
 def test_float_modules_equal_eager(host: Device) -> None:
     # Its head reads the last step by the index -1.
     check_float("lstm", host)
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_additive", [True, False])
+def test_a_mask_hides_what_it_hides_in_eager(is_additive: bool) -> None:
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    mask = torch.zeros(6, 6).masked_fill(~seen, -torch.inf) if is_additive else seen
+
+    class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    torch.manual_seed(0)
+    made = utvm_deploy.quantize(Masked(), torch.randn(40, 6, 8))
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db >= 20
+    assert not made.float_operators
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_without_an_operator_to_quantize_is_refused() -> None:
+    with pytest.raises(ModelError, match="PT2E quantizes none of the module's operators"):
+        utvm_deploy.quantize(torch.nn.Identity(), torch.randn(40, 4))
 
 
 @pytest.mark.soak

@@ -88,6 +88,21 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
+class Strange(nn.Module):
+    """Operators that become others before they are quantized, and a mask of minus infinity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.register_buffer("mask", torch.full((6, 6), -torch.inf).triu(1))
+        self.wide, self.mixed = nn.Linear(8, 16), nn.Parameter(torch.randn(8, 8) * 0.4)
+
+    def forward(self, x: Any) -> Any:
+        x = self.attention(x, x, x, attn_mask=self.mask, need_weights=False)[0]
+        x = functional.glu(self.wide(x)).roll(2, 1).flip(1)
+        return functional.mish(torch.einsum("bij,jk->bik", x, self.mixed)).max(1)[0]
+
+
 class Mixed(nn.Module):
     """In its middle is an operator without a kernel."""
 
@@ -140,6 +155,7 @@ MODULES: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "lstm": (lambda: Recurrent(nn.LSTM(4, 6, batch_first=True), 6), (1, 5, 4)),
     "attention": (lambda: Attention(is_causal=False), _SEQUENCE),
     "causal_attention": (lambda: Attention(is_causal=True), _SEQUENCE),
+    "strange": (Strange, _SEQUENCE),
     "transformer": (
         lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
         _SEQUENCE,

@@ -63,6 +63,18 @@ def _slice(tensors: Tensors, call: Call) -> Stated:
     return Stated("Slice", (str(call["self"]),), attributes)
 
 
+def _flip(tensors: Tensors, call: Call) -> Stated:
+    shape = tensors.shape(str(call["self"]))
+    axes = tuple(int(axis) % len(shape) for axis in call["dims"])
+    attributes: dict[str, Attribute] = {
+        "starts": tuple(shape[axis] - 1 for axis in axes),
+        "ends": tuple(-shape[axis] - 1 for axis in axes),
+        "axes": axes,
+        "steps": (-1,) * len(axes),
+    }
+    return Stated("Slice", (str(call["self"]),), attributes)
+
+
 def _split(tensors: Tensors, call: Call) -> Stated:
     return Stated("Split", (str(call["self"]),), {"axis": int(call["dim"] or 0)})
 
@@ -98,4 +110,5 @@ MOVING: Mapping[str, Statement] = {
     "cat": _concatenation,
     "permute": _permute,
     "slice": _slice,
+    "flip": _flip,
 }

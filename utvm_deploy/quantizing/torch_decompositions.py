@@ -11,6 +11,9 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+#: What is added to a score that does not count: its share is 0 in 16 bits.
+_HIDDEN = -32.0
+
 
 def decomposed(module: Any, example: tuple[Any, ...], scheme: str) -> Any:
     """The ``GraphModule`` without composite operators, and with constants computed."""
@@ -33,11 +36,16 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
         aten.div.Tensor: _quotient,
         aten.elu.default: _elu,
         aten.hardsigmoid.default: _hard_sigmoid,
+        aten.glu.default: _glu,
         aten.group_norm.default: _group_norm(root),
         aten.instance_norm.default: _instance_norm(root),
         aten.layer_norm.default: _layer_norm(root),
+        aten.max.default: lambda x: x.amax(),
+        aten.max.dim: lambda x, dim, keepdim=False: (x.amax(dim, keepdim), x.argmax(dim, keepdim)),
+        aten.mish.default: _mish,
         aten.pow.Tensor_Scalar: _power,
         aten.rms_norm.default: _rms_norm(root),
+        aten.roll.default: _roll,
         aten.scaled_dot_product_attention.default: _attention,
         aten.select.int: _select,
         aten.silu.default: _silu,
@@ -50,8 +58,9 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
         table[aten.rsqrt.default] = root
         table[aten.hardswish.default] = _hard_swish
     theirs = torch.export.default_decompositions()
-    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-        layer = getattr(aten, name).input
+    names = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "einsum.default")
+    for name in names:
+        layer = operator.attrgetter(name)(aten)
         if layer in theirs:
             table[layer] = theirs[layer]
     return table
@@ -71,7 +80,12 @@ def _fold_constants(model: Any) -> None:
                 known[node] = node.target(*args, **kwargs)
     for number, (node, value) in enumerate(known.items()):
         is_used = any(user not in known for user in node.users)
-        if node.op != "call_function" or not is_used or not isinstance(value, torch.Tensor):
+        if not is_used or not isinstance(value, torch.Tensor):
+            continue
+        has_hidden = _is_mask(node, known) and bool(torch.isneginf(value).any())
+        if has_hidden:
+            value = value.clamp(min=_HIDDEN)
+        elif node.op != "call_function":
             continue
         name = f"folded_{number}"
         model.register_buffer(name, value.detach().clone().contiguous())
@@ -81,6 +95,19 @@ def _fold_constants(model: Any) -> None:
         node.replace_all_uses_with(constant)
     model.graph.eliminate_dead_code()
     model.recompile()
+
+
+def _is_mask(node: Any, known: Any) -> bool:
+    """Whether a constant is only added to what softmax takes: minus infinity has no integer."""
+    sums = [user for user in node.users if user not in known]
+    return all(
+        _kind(one) == "add" and one.users and all("softmax" in _kind(user) for user in one.users)
+        for one in sums
+    )
+
+
+def _kind(node: Any) -> str:
+    return str(node.target).removeprefix("aten.").partition(".")[0]
 
 
 def _inverse_root_by_logarithm(x: Any) -> Any:
@@ -209,13 +236,31 @@ def _attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if is_causal:
         rows, columns = query.shape[-2], key.shape[-2]
-        hidden = torch.ones(rows, columns).triu(1)
-        # Far enough below every score that its share is 0 in 16 bits.
-        mask = hidden * -32.0
+        mask = torch.ones(rows, columns).triu(1) * _HIDDEN
+    elif mask is not None and mask.dtype == torch.bool:
+        mask = (~mask).to(query.dtype) * _HIDDEN  # true elements take part
     scores = torch.matmul(query * factor, key.transpose(-2, -1))
     if mask is not None:
         scores = scores + mask
     return torch.matmul(torch.softmax(scores, -1), value)
+
+
+def _glu(x: Any, dim: int = -1) -> Any:
+    size = x.shape[dim] // 2
+    return x.narrow(dim, 0, size) * x.narrow(dim, size, size).sigmoid()
+
+
+def _roll(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    import torch
+
+    if not dims:  # as one row
+        return _roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if first := shift % size:
+            parts = x.narrow(dim, size - first, first), x.narrow(dim, 0, size - first)
+            x = torch.cat(parts, dim)
+    return x
 
 
 def _silu(x: Any) -> Any:
@@ -231,6 +276,10 @@ def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scaled = x if beta == 1 else x * beta
     made = scaled.relu() + ((-scaled.abs()).exp() + 1.0).log()
     return made if beta == 1 else made * (1 / beta)
+
+
+def _mish(x: Any) -> Any:
+    return x * _softplus(x).tanh()
 
 
 def _hard_sigmoid(x: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch_export import load_torch, program_to_tflite
+from utvm_deploy.frontend.torch_export import is_quantized, load_torch, program_to_tflite
 from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
 from utvm_deploy.quantizing.facts import (
     FEW_SAMPLES,
@@ -88,6 +88,10 @@ def quantize_module(
         check_module(torch, module, example)
         with torch.no_grad(), quiet_torch():
             program = quantized_program(torch, module, calibration, example, scheme, declared)
+            if not is_quantized(program):
+                raise ModelError(
+                    "PT2E quantizes none of the module's operators; compile the module as float32"
+                )
             compared = calibration[:FEW_SAMPLES]
             real, quantized = (
                 eager_outputs(torch, of, compared) for of in (module, program.module())
@@ -201,9 +205,17 @@ def _warnings(calibration: Any, program: Any, declared: Range | None) -> Iterato
 
 
 def check_weights(torch: Any, module: Any) -> None:
-    """Raise ModelError for weights of a module that are NaN or infinite."""
+    """Raise ModelError for weights of a module that are NaN or infinite.
+
+    A buffer may hold minus infinity, as masks of attention do.
+    """
+    buffers = {name for name, _ in module.named_buffers()}
     for name, values in module.state_dict().items():
-        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+        if not values.is_floating_point():
+            continue
+        if name in buffers:
+            values = values[~torch.isneginf(values)]
+        if not bool(torch.isfinite(values).all()):
             raise ModelError(
                 f"the module's '{name}' has NaN or infinity; train it again, or load other weights"
             )

@@ -21,6 +21,8 @@ _WEIGHTED: Mapping[str, int] = {
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), 1),
 }
 #: Operators whose kernels clamp their results, so that a clamp behind them costs nothing.
+#: Products of two matrices, the second of which may be constant.
+_PRODUCTS = frozenset(("matmul", "mm", "bmm"))
 _CLAMPING = frozenset((*_WEIGHTED, "add", "sub", "mul"))
 _CLAMPS = frozenset(("relu", "relu6", "hardtanh", "clamp"))
 #: Operators that only move elements, or choose among them: the result has the scale of the input.
@@ -28,7 +30,7 @@ _MOVING = frozenset(
     (
         *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
         *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
-        *("transpose", "t", "permute", "slice", "select", "pad", "constant_pad_nd"),
+        *("transpose", "t", "permute", "slice", "flip", "select", "pad", "constant_pad_nd"),
         *(
             "embedding",
             "max_pool1d",
@@ -75,6 +77,7 @@ class Specs:
 
     activation: Any
     by_channel: Mapping[int, Any]
+    factor: Any  # of a constant matrix that is not a layer's weights
     # Results of functions whose kernels have a fixed scale, by the function's name.
     fixed: Mapping[str, Any]
 
@@ -154,7 +157,14 @@ def _specs(scheme: str) -> Specs:
         )
         for axis in (0, 1)
     }
-    return Specs(activation, by_channel, _fixed(scheme))
+    factor = QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=MinMaxObserver,
+        quant_min=-127,
+        quant_max=127,
+        qscheme=torch.per_tensor_symmetric,
+    )
+    return Specs(activation, by_channel, factor, _fixed(scheme))
 
 
 def _fixed(scheme: str) -> dict[str, Any]:
@@ -195,6 +205,8 @@ def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
         inputs[weights] = specs.by_channel[_WEIGHTED[kind]]
         for constant in bias:
             inputs.pop(constant, None)
+    elif kind in _PRODUCTS and node.args[1].op == "get_attr":
+        inputs[node.args[1]] = specs.factor
     before = _clamped(node, kind)
     if before is not None:
         # The clamp becomes part of that operator, so only its result is quantized.

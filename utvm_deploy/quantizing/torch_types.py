@@ -13,7 +13,7 @@ _COMPOSED = (
     *("_native_batch_norm_legit_no_training", "batch_norm", "group_norm", "instance_norm"),
     *("layer_norm", "rms_norm", "scaled_dot_product_attention", "div", "square", "elu"),
     *("hardsigmoid", "silu", "softplus", "stack", "gru", "lstm", "rnn_tanh", "rnn_relu"),
-    *("movedim", "narrow", "repeat"),
+    *("movedim", "narrow", "repeat", "roll", "glu", "mish", "max", "einsum"),
 )
 #: Operators that the last step makes integer ones, and those without a result in float.
 _REWRITTEN = (
