@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from utvm_deploy.base import process, temporary
+from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.temporary import MARK, TemporaryFolder, sweep, temporary_file
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import reported
+from utvm_deploy.cli.output import Output
 from utvm_deploy.emulator.plugin import build_plugin
+from utvm_deploy.oracle import reference
 from utvm_deploy.project.build import build_image
 from utvm_deploy.project.link_module import compile_module
 
+MODELS = Path(__file__).resolve().parents[2] / "models"
 DEADLINE_S = 60.0
 
 MAKER = """
@@ -189,3 +198,54 @@ def test_a_killed_compiler_leaves_its_files_in_the_cache(
     for command, place in places.items():
         relative = Path(place).relative_to(tmp_path)
         assert MARK in str(relative), command
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of temporary files is on a disk without room."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(temporary.shutil, "disk_usage", lambda _path: SimpleNamespace(free=0))
+
+
+def write_too_much() -> int:
+    with TemporaryFolder("full"):
+        # As a write says it: without a name.
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_named_by_the_folder_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reported(write_too_much, Output()) == 1
+    assert capsys.readouterr().err.replace("\n", "") == (
+        f"error: the system refused: {tmp_path}: No space left on device; make room there, or set "
+        "TMPDIR to another folder"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_disk_that_is_full_is_not_taken_for_it() -> None:
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_too_much()
+    assert caught.value.filename is None
+
+
+@pytest.mark.tools
+@pytest.mark.usefixtures("full_disk")
+def test_a_reference_without_room_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = process.Completed((), 1, "", "OSError: [Errno 28] No space left on device")
+    monkeypatch.setattr(
+        reference,
+        "process",
+        SimpleNamespace(
+            run=lambda *_argv, **_more: ended, child_environment=process.child_environment
+        ),
+    )
+    sample = np.zeros((1, 8, 8, 1), np.int8)
+    with pytest.raises(
+        VerifyError, match=r"no room for its results in .*; make room there, or set"
+    ):
+        reference.run_reference(MODELS / "digits_int8.tflite", [sample])

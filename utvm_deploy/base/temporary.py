@@ -8,6 +8,7 @@ also works between containers that share a folder but not their process ids.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -20,6 +21,8 @@ from pathlib import Path
 MARK = "utvm-tmp-"
 # File systems end names at 255 bytes; mkstemp adds eight.
 _LONGEST_PREFIX = 200
+# A disk with less room counts as full: what did not fit may leave the end of a block.
+_FULL_BYTES = 64 * 1024
 
 # Places that this process has cleaned already: a cache's folder may have thousands of entries.
 _swept: set[tuple[str, str]] = set()
@@ -50,8 +53,19 @@ class TemporaryFolder:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
+        # A write to a full disk does not say where. Without this folder there is room again.
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            error.filename = str(self.path.parent) if has_no_room(self.path) else None
         self.close()
+
+
+def has_no_room(folder: Path) -> bool:
+    """Whether the disk of a folder is full."""
+    try:
+        return shutil.disk_usage(folder).free < _FULL_BYTES
+    except OSError:
+        return False
 
 
 def temporary_file(beside: Path) -> tuple[int, Path]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import logging
 import re
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -173,7 +175,12 @@ def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> 
         if error.filename is None:  # stdout, if anything
             discard_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
-        out.error(type(error).__name__, f"the system refused: {where}{error.strerror or error}")
+        told = f"the system refused: {where}{error.strerror or error}"
+        if where and error.errno == errno.ENOSPC:
+            is_temporary = error.filename == tempfile.gettempdir()
+            other = ", or set TMPDIR to another folder" if is_temporary else ""
+            told += f"; make room there{other}"
+        out.error(type(error).__name__, told)
         if verbose:
             raise
         return 1

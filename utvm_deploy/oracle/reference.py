@@ -23,7 +23,7 @@ import numpy as np
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UtvmError, VerifyError
-from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
@@ -161,6 +161,11 @@ def _explanation(
     # An empty one: the disk was too full to say why; standard error holds the reason.
     if reason := read_refusal(directory):
         return f"the reference interpreter refuses {path.name}: {reason}"
+    if has_no_room(directory):
+        return (
+            f"the reference interpreter has no room for its results in {directory.parent}; make "
+            "room there, or set TMPDIR to another folder"
+        )
     lines = completed.output.strip().splitlines()
     last_words = f" ({lines[-1].strip()})" if lines else ""
     how = f"exited with status {completed.returncode}"
