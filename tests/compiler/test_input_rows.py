@@ -108,7 +108,10 @@ def two_inputs(m: ModelWriter) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (dense, r"has the shape \[1, 12\], and rows are those of one image"),
+        (
+            dense,
+            r"the layer FULLY_CONNECTED that makes .* reads the input \[1, 12\], which is no image",
+        ),
         (softmax, r"the layer SOFTMAX that makes .* needs all rows of the input at once"),
         (two_inputs, "has 2 inputs, and only a single one can come row by row"),
     ],

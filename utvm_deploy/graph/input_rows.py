@@ -11,6 +11,7 @@ from dataclasses import replace
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.graph.attributes import InputRows
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.rewrite import consumers, renumbered
 from utvm_deploy.graph.strips import chain_ends
 
@@ -61,15 +62,16 @@ def _image_of(graph: Graph, given: int) -> tuple[Graph, int]:
 
 
 def _why_not(graph: Graph, image: int) -> str:
+    position = min(consumers(graph).get(image, [0]))
+    operator = graph.operators[position]
+    name = short_name(graph.tensors[operator.outputs[0]].name)
     shape = graph.tensors[image].shape
     if len(shape) != 4 or shape[0] != 1:
         return (
-            f"the input of {graph.name} has the shape {list(shape)}, and rows are those of one "
-            "image [1, height, width, channels]"
+            f"the layer {operator.kind} that makes '{name}' of {graph.name} reads the input "
+            f"{list(shape)}, which is no image [1, height, width, channels] whose rows could come "
+            "one by one"
         )
-    position = min(consumers(graph).get(image, [0]))
-    operator = graph.operators[position]
-    name = graph.tensors[operator.outputs[0]].name
     return (
         f"the layer {operator.kind} that makes '{name}' of {graph.name} needs all rows of the "
         "input at once, or its output must be whole"
