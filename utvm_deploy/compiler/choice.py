@@ -25,6 +25,7 @@ from utvm_deploy.compiler.options import (
     MAX_SHARING_LOSS_OF_MODEL,
     SIZE,
 )
+from utvm_deploy.compiler.rare_layers import is_rare, rare_kinds
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
@@ -42,6 +43,9 @@ from utvm_deploy.records import (
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
 
 _log = logging.getLogger(__name__)
+
+#: Why a layer has plain C at level size where its core has better kernels.
+WHY_RARE = "at level size: its plain C is smaller, and such layers are little of the model's work"
 
 Choose = Callable[[Operator], KernelCall]
 # Below this share nothing is shared any more.
@@ -96,10 +100,14 @@ def picked(
 
 def calls_of(graph: Graph, core: str, picks: Picks, level: str) -> Choose:
     """The function that gives an operator's call."""
+    rare = rare_kinds(graph) if level == SIZE else frozenset()
 
     def choose(operator: Operator) -> KernelCall:
         pick = picks.get(identity_of(graph, operator).key, Pick())
         candidate = pick.candidate
+        if candidate is None and is_rare(graph, operator, rare):
+            found = lower(graph, operator, core, Candidate(GENERIC))
+            return replace(found, candidate=Candidate(GENERIC), why_not=WHY_RARE)
         call = _call_of(graph, operator, core, candidate)
         if call is None:
             candidate, call = None, lower(graph, operator, core)

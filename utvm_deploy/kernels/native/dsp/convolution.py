@@ -81,9 +81,8 @@ def _conv2d_kernel(
     groups = tables.inputs // inputs
     sizes = tables.window, inputs, outputs // groups, groups
     if wish.compact == COMPACT_MOST and groups == 1:
-        # One function for most convolutions.
-        is_long = next(patches_kernels(*sizes)).depth % patches_code.LONG_STEP == 0
-        step = patches_code.LONG_STEP if is_long else patches_code.DEPTH_STEP
+        # One function for all convolutions: of a step that each padded depth is a multiple of.
+        step = patches_code.DEPTH_STEP
         return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
     kernel: DspColumns | DspPatches | DspWinograd | None
     winograd = WinogradChoices.read(wish.candidate)

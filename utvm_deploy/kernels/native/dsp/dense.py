@@ -13,6 +13,7 @@ from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOu
 from utvm_deploy.kernels.native.dsp.dense_six_code import OUTPUTS, PAIR
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import STEPS, SixOutputs
 from utvm_deploy.kernels.native.layer_tables import dense_tables
+from utvm_deploy.records.candidate import COMPACT_MOST
 
 # With more outputs than these, a last group gains less than 1 %.
 _MOST_WITH_TAIL = 36
@@ -52,7 +53,8 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(choices, FewOutputsChoices):
         if outputs > MOST_OUTPUTS:
             return f"more than {MOST_OUTPUTS} outputs"
-        return dense_call(call, tables, FewOutputs(per_channel, outputs))
+        few_outputs = dense_call(call, tables, FewOutputs(per_channel, outputs))
+        return replace(few_outputs, heeds_compact=COMPACT_MOST)
     rest = outputs % OUTPUTS
     if choices.tail not in (0, rest):
         return f"no {choices.tail} outputs are left of {outputs} by {OUTPUTS}"
@@ -61,7 +63,7 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     gains = wish.is_default and rest != PAIR and outputs < _MOST_WITH_TAIL
     routine = SixOutputs(
         per_channel,
-        choices.step or min(STEPS, key=lambda step: -inputs % step),  # that pads least
+        choices.step or _step(inputs, wish),
         bool(choices.preload),
         choices.tail or (rest if gains else 0),
     )
@@ -69,7 +71,14 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     is_over = wish.is_open and wish.most_scratch is not None and scratch > wish.most_scratch
     if is_over and inputs % routine.step == 0:
         routine = replace(routine, is_direct=True)
-    return dense_call(call, tables, routine)
+    return replace(dense_call(call, tables, routine), heeds_compact=COMPACT_MOST)
+
+
+def _step(inputs: int, wish: Wish) -> int:
+    """The step that pads least; the smallest one does for all layers, so that they share it."""
+    if wish.compact == COMPACT_MOST:
+        return min(STEPS)
+    return min(STEPS, key=lambda step: -inputs % step)
 
 
 def dense_choices(kernel: object) -> Iterator[Choices]:
