@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.model import CompiledModel, PushedStrip
 
 BOARD = "mps2_an500"
 
@@ -74,6 +76,26 @@ def test_the_header_documents_the_call_and_has_no_run(compiled: CompiledModel) -
 def test_an_archive_keeps_the_rows(compiled: CompiledModel, tmp_path: Path) -> None:
     write_library(compiled, tmp_path / "m.tar")
     assert read_library(tmp_path / "m.tar").input_rows == compiled.input_rows
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"state_offset": 10**6}, "the number of rows has 4 bytes at 1000000, outside"),
+        ({"count": 25}, "25 rows are not the input"),
+        ({"strips": (PushedStrip(25, 0, 0),)}, "the end of a strip is 25, not 1 to 24"),
+        ({"strips": (PushedStrip(2, 10**6, 0),)}, "rows of the input has 64 bytes at 1000000"),
+    ],
+)
+def test_a_forged_archive_is_refused(
+    compiled: CompiledModel, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    rows = compiled.input_rows
+    assert rows is not None
+    forged = replace(compiled, input_rows=replace(rows, **change))
+    write_library(forged, tmp_path / "m.tar")
+    with pytest.raises(ModelError, match=words):
+        read_library(tmp_path / "m.tar")
 
 
 def test_a_level_without_a_budget_takes_strips_as_well(model: Path) -> None:
