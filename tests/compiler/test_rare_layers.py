@@ -39,7 +39,7 @@ def test_what_hardly_counts_is_plain_c_at_level_size() -> None:
     assert WHY_RARE in plain[-1].why
     assert not any(one.engine == GENERIC for one in fast.layers)
     # One routine is left for all convolutions.
-    assert routines(small) == {"utvm_gemm_8"}
+    assert routines(small) == {"utvm_gemm_8_unshifted"}
 
 
 def test_a_layer_that_sets_the_peak_writes_onto_its_input_still() -> None:

@@ -30,6 +30,7 @@ from utvm_deploy.kernels.native.dsp.patches import (
     patches_kernel,
     patches_kernels,
 )
+from utvm_deploy.kernels.native.dsp.values import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.winograd import (
     SUM_LIMIT,
     DspWinograd,
@@ -83,7 +84,10 @@ def _conv2d_kernel(
     if wish.compact == COMPACT_MOST and groups == 1:
         # One function for all convolutions: of a step that each padded depth is a multiple of.
         step = patches_code.DEPTH_STEP
-        return best_kernel(patches_kernels(*sizes, step), wish) or _TOO_FAR
+        shared = best_kernel(patches_kernels(*sizes, step), wish)
+        if shared is None:
+            return _TOO_FAR
+        return replace(shared, product=replace(shared.product, values=INT8_UNSHIFTED))
     kernel: DspColumns | DspPatches | DspWinograd | None
     winograd = WinogradChoices.read(wish.candidate)
     columns = ColumnsChoices.read(wish.candidate)

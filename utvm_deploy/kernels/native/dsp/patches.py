@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import patches_code as code
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.values import INT8
+from utvm_deploy.kernels.native.dsp.values import INT8, Values
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
@@ -51,6 +51,7 @@ class PatchesProduct:
 
     step: int  # of the inner loop
     depth: int  # padded
+    values: Values = INT8
 
     label = "dsp"
     pixels = tile.PIXELS
@@ -59,16 +60,17 @@ class PatchesProduct:
 
     @property
     def function(self) -> str:
-        return code.name_of(self.step, self.depth)
+        return code.name_of(self.step, self.depth, self.values)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale"), code.gemm_text(core, self.step, self.depth)
+        text = code.gemm_text(core, self.step, self.depth, self.values)
+        return shared_text("utvm_scale"), text
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
-        return tile.tables(channels, depth)
+        return tile.tables(channels, depth, scaling_words=self.values.scaling_words)
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
-        return INT8.pack(weights, rows, self.depth)
+        return self.values.pack(weights, rows[: self.values.rows], self.depth)
 
 
 @dataclass(frozen=True)

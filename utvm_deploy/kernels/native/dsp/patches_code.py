@@ -13,11 +13,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
 from utvm_deploy.kernels.native.dsp.code import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.values import INT8
+from utvm_deploy.kernels.native.dsp.values import INT8, Values
 
 #: Depths are padded to multiples of this with weights of zero. The long step is used where it costs
 #: no padding. Depths up to ``_WHOLE_DEPTH`` are written out, without a loop.
@@ -58,13 +59,13 @@ def steps_for(depth: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([depth, *steps] if depth <= _WHOLE_DEPTH else steps))
 
 
-def name_of(step: int, depth: int) -> str:
+def name_of(step: int, depth: int, values: Values = INT8) -> str:
     """The C function for a padded depth."""
-    return f"utvm_gemm_{'whole_' if step == depth else ''}{step}"
+    return f"utvm_gemm_{'whole_' if step == depth else ''}{step}{values.label}"
 
 
 @lru_cache(maxsize=16)
-def gemm_text(core: str, step: int, depth: int) -> str:
+def gemm_text(core: str, step: int, depth: int, values: Values = INT8) -> str:
     """The C text of the function with this step, ordered for a core."""
     a = Assembler(core, _PARAMETERS)
     _begin(a)
@@ -75,7 +76,7 @@ def gemm_text(core: str, step: int, depth: int) -> str:
         with a.scheduled():
             _start(a)
         next_step = a.here(aligned=True)
-        _multiply(a, step, next_step, is_whole=step == depth)
+        _multiply(a, step, next_step, values, is_whole=step == depth)
         a.b(special, "ne")
         with a.scheduled():
             _store(a, "lr")
@@ -88,11 +89,11 @@ def gemm_text(core: str, step: int, depth: int) -> str:
         a.str("lr", _Slots.special)
         a.b(next_step)
         a.place(channels_done)
-        tile.next_channels(a, INT8.size)
+        tile.next_channels(a, values.size, values.scaling_words)
     a.leave()
     a.place(special)
     _store_special(a, tiles, channels_done)
-    return function_text(name_of(step, depth), a, portable="utvm_gemm")
+    return a.c_function(name_of(step, depth, values), values.portable("utvm_gemm"), CONDITION)
 
 
 def _begin(a: Assembler) -> None:
@@ -133,18 +134,18 @@ def _start(a: Assembler) -> None:
     tile.load_pixels(a, PIXELS, place)
 
 
-def _multiply(a: Assembler, step: int, next_step: Label, *, is_whole: bool) -> None:
+def _multiply(a: Assembler, step: int, next_step: Label, values: Values, *, is_whole: bool) -> None:
     """Compute the outputs of a tile, which is started; flags: ``ne`` if it is special."""
     step_bytes = 2 * PIXELS * step
     with a.scheduled(is_loop=not is_whole):
         tile.step(a, PIXELS, step, place, step_bytes, is_whole=is_whole)
         if is_whole:
             a.add("r0", "r0", step_bytes)
-            INT8.finish(a, PIXELS)
+            values.finish(a, PIXELS)
     if not is_whole:
         a.b(next_step, "ne")
         with a.scheduled():
-            INT8.finish(a, PIXELS)
+            values.finish(a, PIXELS)
 
 
 def _store(a: Assembler, left: str) -> None:

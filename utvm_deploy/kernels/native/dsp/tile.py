@@ -29,7 +29,8 @@ PIXELS = 3
 CHANNELS = 2
 #: Read behind the weights, and behind the pixels, but never used.
 SLACK_BYTES = 16
-_SCALING_WORDS = 4 * CHANNELS
+#: Words of the table of scaling for two channels.
+SCALING_WORDS = 4 * CHANNELS
 WHY = f"DSP assembly, {PIXELS} pixels x {CHANNELS} channels in registers"
 #: Of each pixel, the sums of both channels. The first one then holds the outputs as two bytes.
 SUMS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
@@ -78,12 +79,14 @@ def cache_cycles(passes: int, weights_bytes: int) -> float:
     return again * weights_bytes / code.CACHE_LINE_BYTES * _MISS_CYCLES
 
 
-def tables(outputs: int, depth: int, groups: int = 1) -> tuple[Operand, Operand, Operand]:
+def tables(
+    outputs: int, depth: int, groups: int = 1, scaling_words: int = SCALING_WORDS
+) -> tuple[Operand, Operand, Operand]:
     """Weights, scaling and limits of groups of ``outputs`` channels, each of a padded depth."""
     pairs = groups * -(-outputs // CHANNELS)
     return (
         Operand("weights", (pairs * depth * CHANNELS + SLACK_BYTES,), "int8"),
-        Operand("scaling", (pairs * _SCALING_WORDS,), "int32"),
+        Operand("scaling", (pairs * scaling_words,), "int32"),
         Operand("limits", (2,), "int32"),
     )
 
@@ -139,7 +142,7 @@ def step(
                 a.ldr(register, pre("r0", step_bytes) if is_first else at("r0", offset))
 
 
-def next_channels(a: Assembler, size: int) -> None:
+def next_channels(a: Assembler, size: int, scaling_words: int = SCALING_WORDS) -> None:
     """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any.
 
     ``size``: bytes of an output.
@@ -147,7 +150,7 @@ def next_channels(a: Assembler, size: int) -> None:
     a.load(r2=TileSlots.first_output, r3=TileSlots.scaling, r4=TileSlots.channels_left)
     a.load(r1=TileSlots.weights, r5=TileSlots.weights_bytes)
     a.adds("r2", CHANNELS * size)
-    a.adds("r3", 4 * _SCALING_WORDS)
+    a.adds("r3", 4 * scaling_words)
     a.add("r1", "r1", "r5")
     a.store(r2=TileSlots.first_output, r3=TileSlots.scaling)
     a.subs("r4", CHANNELS)

@@ -35,8 +35,15 @@ class Values:
     size: ClassVar[int] = 1
     #: The values of a pixel are filled up to a multiple of this.
     unit: ClassVar[int] = 4
+    #: Of the table of scaling: bias, multiplier, offset, shift.
+    rows: ClassVar[int] = 4
     #: Whether a whole depth may be written out without a loop.
     can_be_whole: ClassVar[bool] = True
+
+    @property
+    def scaling_words(self) -> int:
+        """Of two channels."""
+        return self.rows * CHANNELS
 
     def frame(self, slots: type[Frame]) -> type[Frame]:
         """The stack frame of a routine with these slots."""
@@ -115,9 +122,14 @@ class Values:
     def scale(self, a: Assembler, sums: Sequence[tuple[str, str]]) -> None:
         """Requantize the sums in place, by the table at r10."""
         for channel, (multiplier, offset) in enumerate((("r2", "r3"), ("lr", "r1"))):
-            for row, target in enumerate((multiplier, offset, "r12"), 1):
+            for row, target in enumerate((multiplier, offset), 1):
                 a.ldr(target, at("r10", 4 * (CHANNELS * row + channel)))
+            self.load_shift(a, offset, channel)
             code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
+
+    def load_shift(self, a: Assembler, offset: str, channel: int) -> None:
+        """Put a channel's shift into r12; ``offset`` has its offset, r10 points at the table."""
+        a.ldr("r12", at("r10", 4 * (CHANNELS * 3 + channel)))
 
     def join(self, a: Assembler, sums: Sequence[tuple[str, str]]) -> None:
         """Put both outputs of a pixel into its first register."""
@@ -139,6 +151,34 @@ class Values:
     def store_first(self, a: Assembler, register: str, place: Memory) -> None:
         """Store the lower output in a register."""
         a.strb(register, place)
+
+
+@dataclass(frozen=True)
+class UnshiftedValues(Values):
+    """Values of int8 whose table of scaling has no shifts, for fewer bytes of flash.
+
+    An offset is the zero point times 2**shift, and half of 2**shift. So its lowest bit gives
+    the shift.
+    """
+
+    label: ClassVar[str] = "_unshifted"
+    rows: ClassVar[int] = 3  # bias, multiplier, offset
+
+    def portable(self, name: str) -> str:
+        shift = "int32_t shift = 1;\n        "
+        shift += "while (!((uint32_t)s[4] >> (shift - 1) & 1)) {\n            shift++;\n        }\n"
+        value = "int32_t value = utvm_scale((int32_t)sum, s[2], s[4], "
+        return replaced(
+            code.helper(name),
+            ("(o / 2) * 8", f"(o / 2) * {self.scaling_words}", 1),
+            (f"{value}s[6])", f"{shift}        {value}shift)", 1),
+        )
+
+    def load_shift(self, a: Assembler, offset: str, channel: int) -> None:
+        a.rsb("r12", offset, 0)
+        a.and_("r12", "r12", offset)
+        a.clz("r12", "r12")
+        a.rsb("r12", "r12", 32)
 
 
 @dataclass(frozen=True)
@@ -325,3 +365,4 @@ def _scaled(pixel: int, channel: int) -> Slot:
 
 
 INT8, INT16, INT16_LONG = Values(), WideValues(), LongValues()
+INT8_UNSHIFTED = UnshiftedValues()
