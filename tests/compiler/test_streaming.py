@@ -85,9 +85,49 @@ def test_rows_of_the_file_are_compared_with_strips(wide: Path) -> None:
     np.testing.assert_array_equal(strip.of_file(whole), whole[:, first:end])
 
 
-def test_nothing_is_streamed_without_a_budget(wide: Path) -> None:
+def test_level_time_computes_layers_in_strips_where_that_costs_little(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    m = ModelWriter()
+    x = m.input((1, 24, 48, 8), 0.05, 0)
+    y = m.conv2d(x, rng.integers(-99, 99, (24, 3, 3, 8), dtype=np.int8), padding="SAME")
+    m.output(m.conv2d(y, rng.integers(-99, 99, (8, 3, 3, 24), dtype=np.int8), stride=2))
+    model = m.save(tmp_path / "costly.tflite")
+    cached = compile_model(model, load_board(BOARD))
+    assert any(layer.kind == "MOVE" for layer in cached.layers)
+    assert cached.tradeoff is None and cached.arena_bytes < 24 * 48 * 24
+    # Where scratch is on the stack, and where no cache is, nothing is weighed against the time.
+    for board, scratch in ((BOARD, "stack"), ("mps2_an386", "arena")):
+        whole = compile_model(model, load_board(board), scratch=scratch)
+        assert not any(layer.kind == "MOVE" for layer in whole.layers)
+
+
+def test_level_time_streams_nothing_where_that_costs_much(wide: Path) -> None:
     compiled = compile_model(wide, load_board(BOARD))
     assert not any(layer.kind == "MOVE" for layer in compiled.layers)
+
+
+def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    m = ModelWriter()
+    x = m.input((1, 24, 16, 2), 0.05, 0)
+    for channels, inputs in ((16, 2), (16, 16), (2, 16)):
+        weights = rng.integers(-99, 99, (channels, 1, 1, inputs), dtype=np.int8)
+        x = m.conv2d(x, weights, padding="SAME")
+    m.output(x)
+    made = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), level="ram").tradeoff
+    assert made is not None and made.streamed
+    slower = made.cycles / made.fastest_cycles - 1
+    assert 0.2 < slower <= 1 / 3
+
+
+def test_strips_of_equal_shape_have_the_calls_of_each_other(wide: Path) -> None:
+    # A call that is known is given the activations of the other strip.
+    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
+    for layer in compiled.layers:
+        names = {buffer.name for buffer in (*layer.inputs, *layer.outputs)}
+        assert len(names) == len(layer.inputs) + len(layer.outputs)
+    outputs = [buffer.name for layer in compiled.layers for buffer in layer.outputs]
+    assert len(outputs) == len(set(outputs))
 
 
 def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wide: Path) -> None:

@@ -29,26 +29,37 @@ from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
-#: Cycles of a pass for each weight, and for each output channel. Fitted to the records of a
-#: Cortex-M7: what a block of pixels costs is there between 1.2 and 2.5 cycles a weight.
-CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 1.0, 24.0
+#: Cycles of a pass for each weight, and for each output channel. Counted on a Cortex-M7 for
+#: convolutions with less and less scratch: between 0.45 and 0.8 cycles a weight.
+CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 0.75, 24.0
+#: A pass of a depthwise convolution takes this many times as long.
+DEPTHWISE_PASS = 1.4
 #: Of layers that no record knows, by MAC and by element of the output: assembly, and plain C.
 CYCLES_PER_MAC = {GENERIC: 3.5}
 OTHER_CYCLES_PER_MAC = 0.7
 CYCLES_PER_ELEMENT = 8.0
-#: What a call costs that computes a strip of a layer, and a byte that MOVE copies.
-CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 300.0, 1.0
-#: What beginning each output channel again costs in each strip, counted on the Cortex-M7.
-CYCLES_PER_CHANNEL_OF_STRIP = {"CONV_2D": 65.0, "DEPTHWISE_CONV_2D": 100.0}
+#: What the largest direct convolutions take, of the benchmarks' ResNet-8 on the Cortex-M7.
+DIRECT_CYCLES_PER_MAC = 0.62
+#: A depthwise convolution without scratch takes this share more. All that it asks for is enough for
+#: a strip, and two fifths of that for a whole layer. Counted on the Cortex-M7: 25x5x64 takes
+#: 158,000 cycles with 1,280 bytes of the 3,072 that it asks for, and 192,000 with 512. A row of it
+#: takes 9,100 with 1,344 bytes, 10,700 with 768 and 12,900 without.
+DEPTHWISE_LOSS, DEPTHWISE_ENOUGH = 0.5, 0.4
+#: What a call costs that computes a strip of a layer, and a byte that MOVE copies. Counted on the
+#: Cortex-M7: with the one pass that a strip takes at least, a call of a convolution takes 800 to
+#: 3,000 cycles more than its share of the whole layer.
+CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 100.0, 1.0
 #: What a fully connected layer takes more that widens its inputs for each group of outputs. On the
 #: Cortex-M7, 640 inputs and 128 outputs take 50,687 cycles instead of 48,344.
 CYCLES_PER_DIRECT_MAC = 0.03
 #: Plain C takes this many times as long as assembly.
 GENERIC_FACTOR = 5.0
-#: What a line costs that is not in the cache any more, and the MACs that read one line. Counted on
-#: an emulated Cortex-M7 with 4 KB: of scratch from 3 KB on, nearly each line is a miss; up to 2 KB,
-#: hardly any.
+#: What a line costs that is not in the cache any more, and the MACs that read one line.
 CYCLES_PER_MISS, MACS_PER_LINE = 26.0, 32
+#: Shares of the cache: with scratch up to the first, hardly any line is a miss; from the second on,
+#: nearly each. Counted on an emulated Cortex-M7 with 4 KB: 3,088 bytes have a third of the misses,
+#: 4,624 bytes three quarters, 6,160 bytes nine tenths.
+NO_MISSES, ALL_MISSES = 0.5, 1.25
 #: Of kernels by Winograd's method, 40 to 61 MACs read one line.
 WINOGRAD_SHARING = 1.5
 #: Kernels without scratch keep as much in registers and on the stack.
@@ -73,9 +84,11 @@ OptionsOf = Callable[[Step], tuple[Option, ...]]
 
 @dataclass(frozen=True)
 class WholeLayer:
-    """What a layer costs that is not computed in strips."""
+    """What a layer costs that is not computed in strips, with scratch in tightly coupled RAM."""
 
     cycles: float
+    #: Of these, what going through the weights again takes in each pass.
+    passes: float
     macs: int
     bytes: int  # of the output
 
@@ -83,6 +96,27 @@ class WholeLayer:
 #: A layer's kind and its operators in the file -> its cost, for its strips.
 WholeLayers: TypeAlias = Mapping[tuple[str, tuple[int, ...]], WholeLayer]
 NO_LAYERS: WholeLayers = {}
+
+
+def strip_cycles(graph: Graph, operator: Operator) -> float:
+    """What an operator takes more in each strip of rows, about."""
+    return CYCLES_PER_CALL + _pass_cycles(graph, operator)
+
+
+def _pass_cycles(graph: Graph, operator: Operator) -> float:
+    """What going through all weights of a layer takes; 0: it has none."""
+    number = operator.inputs[1] if len(operator.inputs) > 1 else None
+    weights = None if number is None else graph.tensors[number].data
+    channels = graph.tensors[operator.outputs[0]].shape[-1]
+    if weights is None or not channels:
+        return 0.0
+    times = DEPTHWISE_PASS if operator.kind == "DEPTHWISE_CONV_2D" else 1.0
+    return float(times * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels))
+
+
+def moving_cycles(size: int) -> float:
+    """What MOVE takes for ``size`` bytes, about."""
+    return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
 
 
 class KernelCosts:
@@ -131,30 +165,45 @@ class KernelCosts:
         base = self._passes_cycles(least.step if least else step)
         highest = max(known.values(), default=fastest)
 
+        whole, enough = self._whole_of(step), DEPTHWISE_ENOUGH * scratch
+
         def option(one: Step) -> Option:
             size = sum(self._scratch_of(one))
             if one.call.kernel in known:
                 return Option(one, size, known[one.call.kernel], True)
+            if whole is not None and one.call.family == step.call.family:
+                cycles = self._of_strip(one, whole)
+                cycles += self._narrow_cycles(one, size, scratch, cycles)
+                return Option(one, size, cycles, False)
             if one.call.family == GENERIC != step.call.family:
                 return Option(one, size, GENERIC_FACTOR * fastest, False)
             if not known and size >= scratch:
                 return Option(one, size, fastest, False)
             if isinstance(one.call.kernel, DenseLayer):
                 return Option(one, size, fastest + CYCLES_PER_DIRECT_MAC * one.call.macs, False)
-            # What records do not know is no faster.
-            more = self._passes_cycles(one) - base
-            return Option(one, size, highest + max(more, 1.0), False)
+            # What records do not know is no faster. They may know none but those of
+            # Winograd's method.
+            floor = highest
+            if not isinstance(one.call.kernel, DspWinograd) and one.operator.kind == "CONV_2D":
+                floor = max(floor, DIRECT_CYCLES_PER_MAC * one.call.macs)
+            more = self._passes_cycles(one) - base + self._narrow_cycles(one, size, enough, floor)
+            return Option(one, size, floor + max(more, 1.0), False)
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
 
     def of_layers(self, steps: Sequence[Step]) -> WholeLayers:
-        """What each layer costs with its fastest kernel, without misses of a cache."""
+        """What each layer costs with its fastest kernel."""
         found = {}
         for step in steps:
-            measured = (one.cycles for one in self._measured(step))
-            cycles = min(measured, default=self._unknown(step))
+            scratch = sum(self._scratch_of(step))
+            options = self._as_in_tcm(step, scratch, list(self._measured(step)))
+            # Strips are too low for Winograd's method.
+            direct = [o for o in options if not isinstance(o.step.call.kernel, DspWinograd)]
+            best = min(direct or options, key=lambda one: one.cycles)
+            passes = min(self._passes_cycles(best.step), best.cycles)
             key = step.operator.kind, step.operator.sources
-            found[key] = WholeLayer(cycles, step.call.macs, self._output_bytes(step))
+            size = self._output_bytes(step)
+            found[key] = WholeLayer(best.cycles, passes, step.call.macs, size)
         return found
 
     def plain(self, step: Step) -> Option:
@@ -199,25 +248,25 @@ class KernelCosts:
 
     def _passes_cycles(self, step: Step) -> float:
         """What going through the weights again and again takes of a layer's cycles."""
-        inputs = step.operator.inputs
-        number = inputs[1] if len(inputs) > 1 else None
-        weights = None if number is None else self._graph.tensors[number].data
-        channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
-        if weights is None or not step.call.macs or not channels:
+        each = _pass_cycles(self._graph, step.operator)
+        if not each or not step.call.macs:
             return 0.0
+        channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
         windows = 2 * step.call.macs / channels / self._sharing(step)
-        passes = windows / max(sum(self._scratch_of(step)), LEAST_SCRATCH)
-        per_weight = CYCLES_PER_WEIGHT
-        if 0 < self._cache_bytes < 2 * weights.size:
-            per_weight += CYCLES_PER_MISS / MACS_PER_LINE  # they are not in the cache any more
-        return float(passes * (per_weight * weights.size + CYCLES_PER_CHANNEL * channels))
+        return max(windows / max(sum(self._scratch_of(step)), LEAST_SCRATCH), 1.0) * each
+
+    def _narrow_cycles(self, step: Step, size: int, enough: float, cycles: float) -> float:
+        """What a depthwise convolution takes more with less scratch than is enough."""
+        if step.operator.kind != "DEPTHWISE_CONV_2D" or size >= enough:
+            return 0.0
+        return DEPTHWISE_LOSS * (1 - size / enough) * cycles
 
     def _misses_cycles(self, step: Step, size: int) -> float:
         """What a cache in front of the arena adds to a layer's cycles."""
         if not self._cache_bytes:
             return 0.0
-        half = self._cache_bytes / 2
-        share = min(max((size - half) / (half / 2), 0.0), 1.0)
+        share = (size / self._cache_bytes - NO_MISSES) / (ALL_MISSES - NO_MISSES)
+        share = min(max(share, 0.0), 1.0)
         lines = step.call.macs / MACS_PER_LINE / self._sharing(step)
         return CYCLES_PER_MISS * share * lines
 
@@ -238,15 +287,24 @@ class KernelCosts:
         """Of a layer that no record knows."""
         size = self._output_bytes(step)
         if isinstance(step.operator.attributes, Move | InputRows):
-            return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
-        whole = self._whole.get((step.operator.kind, step.operator.sources))
-        if whole is not None and size < whole.bytes:
-            share = step.call.macs / whole.macs if whole.macs else size / whole.bytes
-            channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
-            again = CYCLES_PER_CHANNEL_OF_STRIP.get(step.operator.kind, 0.0) * channels
-            return CYCLES_PER_CALL + again + share * whole.cycles
+            return moving_cycles(size)
+        whole = self._whole_of(step)
+        if whole is not None:
+            return self._of_strip(step, whole)
         per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
         return per_mac * step.call.macs + CYCLES_PER_ELEMENT * size
+
+    def _whole_of(self, step: Step) -> WholeLayer | None:
+        """The layer of which a step computes a strip; None if it is no strip."""
+        whole = self._whole.get((step.operator.kind, step.operator.sources))
+        return whole if whole is not None and self._output_bytes(step) < whole.bytes else None
+
+    def _of_strip(self, step: Step, whole: WholeLayer) -> float:
+        """What a strip of a layer costs with a kernel."""
+        share = self._output_bytes(step) / whole.bytes
+        if whole.macs:
+            share = step.call.macs / whole.macs
+        return CYCLES_PER_CALL + share * (whole.cycles - whole.passes) + self._passes_cycles(step)
 
     def _output_bytes(self, step: Step) -> int:
         return sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)

@@ -147,7 +147,7 @@ def compile_model(
     if input_rows:
         graph = with_input_rows(graph)
         check_graph(graph)
-    may_stream = is_asked and library is None
+    may_stream = limits.is_set and library is None
     if check_needs is not None and not may_stream:
         check_needs(least_needs(prefix, graph))  # strips may take less
     stack = scratch_stack(board) if place == STACK else None

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
-from utvm_deploy.compiler.planning import Planned, Planner
+from utvm_deploy.compiler.kernel_costs import moving_cycles, strip_cycles
+from utvm_deploy.compiler.options import MAX_LOSS_FOR_RAM
+from utvm_deploy.compiler.planning import Planned, Planner, WholeGraph
 from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
@@ -31,8 +34,17 @@ _HIGH = 0.6
 _NEAR = 1.02
 #: A plan without strips is kept if it is at most so much slower than without a budget, as a share.
 _LITTLE_LOSS = 0.02
-#: Suggestions that are planned to the end.
-_MOST_PLANNED = 5
+#: Suggestions that are planned to the end; fewer where only little time may be lost, as at level
+#: time.
+_MOST_PLANNED, _MOST_PLANNED_FOR_TIME = 5, 2
+#: Windows may lie on rows that are not needed any more, so an arena may be this share of what a
+#: suggestion says.
+_LEAST_SHARE = 0.75
+#: At level ram, arenas within this factor of the least are as good: the fastest plan is taken.
+_AS_SMALL = 1.025
+#: At level ram, a plan may be this much slower than the fastest, as a share, if its arena is a
+#: fifth smaller than that of the best plan within the level's loss.
+_FURTHER_LOSS, _FURTHER_SHARE = 0.32, 0.8
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,10 @@ class Suggestion:
     def layers(self) -> int:
         """How many layers are in its chains, and the rows of an input that comes in rows."""
         return sum(chain.last - chain.first + 1 for chain in self.chains)
+
+    def extra_cycles(self, graph: Graph) -> float:
+        """About how many cycles its strips take more than whole layers."""
+        return sum(_extra_cycles(Strips(graph, chain)) for chain in self.chains)
 
     def applied(self, graph: Graph) -> Graph:
         """The graph with its chains in strips."""
@@ -121,45 +137,143 @@ def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
     return Fraction(pace, shrinking)
 
 
+def _extra_cycles(strips: Strips) -> float:
+    """What the strips of a chain take more than its layers: calls, and rows that are moved."""
+    found, before = 0.0, strips.none
+    for ends in strips.ends:
+        for operator in strips.operators:
+            output = operator.outputs[0]
+            if ends[output] == before[output]:
+                continue
+            found += strip_cycles(strips.graph, operator)
+            if output != strips.result:
+                rows = max(before[output] - strips.first_needed(output, before), 0)
+                found += moving_cycles(rows * strips.row_bytes(output)) if rows else 0.0
+        before = ends
+    return found
+
+
 def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Planned:
     """The best plan of a graph within ``limits``, with chains in strips where that helps.
 
     A RAM budget asks for the fastest plan, other limits for the smallest arena. Raises OverBudget
     if there is no plan.
     """
-    found, refused = list[tuple[Planned, Tradeoff]](), list[OverBudget]()
-    try:
-        planned, made = _with_tradeoff(planner.plan(graph, limits))
-        fastest = made.fastest_bytes, made.fastest_cycles
-        # Without strips, the whole input is in the arena.
-        if not comes_in_rows(graph):
-            if limits.ram and made.cycles <= fastest[1] * (1 + _LITTLE_LOSS):
-                return planned
-            found.append((planned, made))
-    except OverBudget as error:
-        refused.append(error)
-        fastest = error.fastest
+    plans = _Plans(graph, limits, planner)
+    plans.make_whole()
+    if limits.ram and any(plans.loss(made) <= _LITTLE_LOSS for _, made in plans.found):
+        return plans.best()
+    some = suggestions(graph, plans.whole.live_bytes)
+    if limits.ram is not None:
+        plans.make(_fitting(some, limits.ram), Budget(limits.ram, limits.cycles))
+        return plans.best()
     most = limits.cycles
-    if most is None and limits.loss is not None and not limits.ram:
-        most = round(fastest[1] * (1 + limits.loss))
-    whole = planner.whole(graph)
-    for suggestion in _worth_planning(suggestions(graph, whole.live_bytes), limits, fastest[0]):
-        streamed, budget = suggestion.applied(graph), Budget(limits.ram, most)
-        try:
-            planned, made = _with_tradeoff(planner.plan(streamed, budget, whole.layers))
-        except OverBudget as error:
-            refused.append(error)
-            continue
-        made = replace(made, fastest_bytes=fastest[0], fastest_cycles=fastest[1])
-        found.append((planned, replace(made, streamed=suggestion.layers)))
-    if not found and comes_in_rows(graph) and limits.loss is not None:
+    if limits.loss is not None and most is None:
+        most = plans.most_cycles(limits.loss)
+    if limits.loss is not None and limits.loss < MAX_LOSS_FOR_RAM:
+        plans.make(some, Budget(cycles=most), number=_MOST_PLANNED_FOR_TIME)
+    else:
+        plans.make(some, Budget(cycles=most))
+    if limits.loss is not None and not plans.found and comes_in_rows(graph):
         # Strips cost more than the level allows: the fastest of them.
         return in_strips_if_smaller(graph, Budget(planner.board.main_ram.size), planner)
-    least = min([made.least_bytes for _, made in found] + [one.least_bytes for one in refused])
-    if not found:
-        raise refused[0] if limits.ram is None else OverBudget.of_ram(limits.ram, least, fastest)
-    best, made = min(found, key=lambda one: _merit(one[1], limits))
-    return replace(best, tradeoff=replace(made, least_bytes=least))
+    if limits.loss is not None and limits.loss >= MAX_LOSS_FOR_RAM:
+        much_smaller = int(_FURTHER_SHARE * plans.smallest)
+        further = [one for one in some if one.live_bytes <= much_smaller][:1]
+        plans.make(further, Budget(ram=much_smaller), _FURTHER_LOSS)
+    return plans.best()
+
+
+class _Plans:
+    """Plans of a graph: with whole layers, and in strips."""
+
+    def __init__(self, graph: Graph, limits: Budget, planner: Planner) -> None:
+        self._graph, self._limits, self._planner = graph, limits, planner
+        self.found: list[tuple[Planned, Tradeoff]] = []
+        self._refused: list[OverBudget] = []
+        #: Arena and cycles of the fastest plan without a budget.
+        self._fastest = (0, 0)
+
+    def make_whole(self) -> None:
+        """Plan the graph as it is."""
+        try:
+            planned, made = _with_tradeoff(self._planner.plan(self._graph, self._limits))
+        except OverBudget as error:
+            self._refused.append(error)
+            self._fastest = error.fastest
+            return
+        self._fastest = made.fastest_bytes, made.fastest_cycles
+        if not comes_in_rows(self._graph):  # without strips, the whole input is in the arena
+            self.found.append((planned, made))
+
+    @cached_property
+    def whole(self) -> WholeGraph:
+        """What the graph's layers need and cost without strips."""
+        return self._planner.whole(self._graph)
+
+    @property
+    def smallest(self) -> int:
+        """Bytes of the smallest arena found so far, or of the fastest plan."""
+        return min([made.arena_bytes for _, made in self.found], default=self._fastest[0])
+
+    def loss(self, made: Tradeoff) -> float:
+        """How much slower than the fastest plan one is, as a share."""
+        return made.cycles / max(self._fastest[1], 1) - 1
+
+    def most_cycles(self, loss: float) -> int:
+        """The cycles of a plan that is slower than the fastest by this share."""
+        return round(self._fastest[1] * (1 + loss))
+
+    def make(
+        self,
+        some: Sequence[Suggestion],
+        budget: Budget,
+        most_loss: float | None = None,
+        number: int = _MOST_PLANNED,
+    ) -> None:
+        """Plan a number of suggestions within ``budget`` that may be better than what was found.
+
+        Plans that are slower than the fastest one by more than ``most_loss`` are dropped.
+        """
+        least = sum(layer.cycles for layer in self.whole.layers.values())
+        most = budget.cycles
+        if most_loss is not None:
+            most = self.most_cycles(most_loss)
+        for one in some:
+            if budget.ram is None and _LEAST_SHARE * one.live_bytes >= self.smallest:
+                continue
+            if most is not None and least + one.extra_cycles(self._graph) > most:
+                continue
+            if not number:
+                return
+            number -= 1
+            try:
+                plan = self._planner.plan(one.applied(self._graph), budget, self.whole.layers)
+            except OverBudget as error:
+                self._refused.append(error)
+                continue
+            planned, made = _with_tradeoff(plan)
+            if most is None or made.cycles <= most:
+                size, cycles = self._fastest
+                made = replace(made, fastest_bytes=size, fastest_cycles=cycles)
+                self.found.append((planned, replace(made, streamed=one.layers)))
+
+    def best(self) -> Planned:
+        """The best plan that was found. Raises OverBudget if none was."""
+        least = [made.least_bytes for _, made in self.found]
+        smallest = min([*least, *(one.least_bytes for one in self._refused)])
+        if not self.found:
+            if self._limits.ram is None:
+                raise self._refused[0]
+            raise OverBudget.of_ram(self._limits.ram, smallest, self._fastest)
+        found, limits = self.found, self._limits
+        if limits.loss is not None and limits.loss >= MAX_LOSS_FOR_RAM:
+            enough = _AS_SMALL * min(made.arena_bytes for _, made in found)
+            found = [one for one in found if one[1].arena_bytes <= enough]
+            planned, made = min(found, key=lambda one: (one[1].cycles, one[1].arena_bytes))
+        else:
+            planned, made = min(found, key=lambda one: _merit(one[1], limits))
+        return replace(planned, tradeoff=replace(made, least_bytes=smallest))
 
 
 def _with_tradeoff(planned: Planned) -> tuple[Planned, Tradeoff]:
@@ -167,16 +281,12 @@ def _with_tradeoff(planned: Planned) -> tuple[Planned, Tradeoff]:
     return planned, planned.tradeoff
 
 
-def _worth_planning(
-    found: Sequence[Suggestion], limits: Budget, fastest_bytes: int
-) -> list[Suggestion]:
-    """The suggestions that may be within a RAM budget, or smaller than the fastest plan."""
-    if limits.ram is not None:
-        fitting = [one for one in found if one.live_bytes <= limits.ram]
-        # Those that just fit have the largest strips, and so the fewest calls.
-        some = [*fitting[::-1][: _MOST_PLANNED - 1], *(fitting or found)[:1]]
-        return list(dict.fromkeys(some))
-    return [one for one in found if one.live_bytes < fastest_bytes][:_MOST_PLANNED]
+def _fitting(found: Sequence[Suggestion], most_bytes: int) -> list[Suggestion]:
+    """The suggestions that may be within a RAM budget."""
+    fitting = [one for one in found if one.live_bytes <= most_bytes]
+    # Those that just fit have the largest strips, and so the fewest calls.
+    some = [*fitting[::-1][: _MOST_PLANNED - 1], *(fitting or found)[:1]]
+    return list(dict.fromkeys(some))
 
 
 def _merit(made: Tradeoff, limits: Budget) -> tuple[int, int]:

@@ -8,12 +8,10 @@ no row is made twice. What a chain reads from outside is whole, and so is its re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeVar
 
 from utvm_deploy.graph.attributes import (
     Add,
@@ -35,8 +33,6 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import consumers
-
-Rows = TypeVar("Rows", int, Fraction)
 
 #: Operators each of whose rows depends on the same row of their inputs.
 _BY_ROW = (
@@ -79,12 +75,13 @@ class RowWindow:
         """The first row that exists of those read for output row ``row`` and later ones."""
         return max(row * self.stride - self.top, 0)
 
-    def end_read(self, end: Rows) -> Rows:
+    def end_read(self, end: int, unit: int = 1) -> int:
         """The end of the rows that are read for output rows up to ``end``, which is excluded.
 
-        It may be beyond the rows that there are, and so may ``end``.
+        It may be beyond the rows that there are, and so may ``end``. Both count parts of a row, of
+        which a row has ``unit``.
         """
-        return (end - 1) * self.stride + self.span - self.top
+        return end * self.stride + (self.span - self.top - self.stride) * unit
 
 
 def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
@@ -194,24 +191,25 @@ class Strips:
 
         The first strips make no row of the result yet: rows enter the chain at an even pace.
         """
-        end, found = Fraction(self.height(self.result)), list[Mapping[int, int]]()
-        while any((ends := self.ends_at(end)).values()):
+        pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
+        end, found = self.height(self.result) * unit, list[Mapping[int, int]]()
+        while any((ends := self._ends_at(end, unit)).values()):
             if not found or ends != found[-1]:
                 found.append(ends)
-            end -= self.chain.rows
+            end -= pace
         return tuple(reversed(found))
 
-    def ends_at(self, end: Fraction) -> Mapping[int, int]:
-        """How many rows of each tensor are there once ``end`` rows of the result are made."""
+    def _ends_at(self, end: int, unit: int) -> Mapping[int, int]:
+        """How many rows of each tensor there are with ``end / unit`` rows of the result."""
         wanted = {self.result: end}
         for operator in reversed(self.operators[:-1]):
             tensor = operator.outputs[0]
             wanted[tensor] = max(
-                self.windows[i].end_read(wanted[self.operators[i].outputs[0]])
+                self.windows[i].end_read(wanted[self.operators[i].outputs[0]], unit)
                 for i in self.readers[tensor]
             )
         return {
-            tensor: min(max(math.floor(rows), 0), self.height(tensor))
+            tensor: min(max(rows // unit, 0), self.height(tensor))
             for tensor, rows in wanted.items()
         }
 
@@ -246,22 +244,23 @@ class Strips:
         most, before = 0, self.none
         for ends in self.ends:
             done = 0 if self.pool is None else before[self.result]
-            live = (ends[self.result] - done) * self._row_bytes(self.result)
+            live = (ends[self.result] - done) * self.row_bytes(self.result)
             for tensor in self.readers:
                 if tensor != self.result:
                     first = min(self.first_needed(tensor, before), before[tensor])
-                    live += (ends[tensor] - first) * self._row_bytes(tensor)
+                    live += (ends[tensor] - first) * self.row_bytes(tensor)
             for tensor in consumed:
                 firsts = (
                     self.windows[i].first_read(before[self.operators[i].outputs[0]])
                     for i in self.sources[tensor]
                 )
                 rows = max(self.height(tensor) - min(firsts), 0)
-                live += rows * self._row_bytes(tensor)
+                live += rows * self.row_bytes(tensor)
             most, before = max(most, live), ends
         return most
 
-    def _row_bytes(self, tensor: int) -> int:
+    def row_bytes(self, tensor: int) -> int:
+        """Bytes of a row of a tensor."""
         return self.graph.tensors[tensor].size_bytes // self.height(tensor)
 
 

@@ -16,6 +16,7 @@ from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels import portable
+from utvm_deploy.kernels.choose.known_calls import known_call
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
@@ -100,12 +101,16 @@ def lower(
     (bytes) and ``compact`` are the limits of a ``Wish``. Raises UnsupportedOperator with the reason
     if the candidate does not fit.
     """
-    layer = Layer(graph, operator, core, _portable(graph, operator, core))
     wish = Wish(candidate, most_scratch, compact)
+    return known_call(graph, operator, (core, wish), lambda: _built(graph, operator, core, wish))
+
+
+def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCall:
+    layer = Layer(graph, operator, core, _portable(graph, operator, core))
     if isinstance(operator.attributes, External):
         return layer.portable  # there is nothing to choose
-    if candidate is not None:
-        return _chosen(candidate, layer, wish)
+    if wish.candidate is not None:
+        return _chosen(wish.candidate, layer, wish)
     *special, _ = families_for(core)
     for family in special:
         found = _in_family(family, layer, wish)
