@@ -24,7 +24,8 @@ def compiled_with_needs(
 ) -> tuple[CompiledModel, list[MemoryNeeds]]:
     told: list[MemoryNeeds] = []
     board = load_board(board_name)
-    compiled = compile_model(path, board, level=level, check_needs=told.append)
+    # With scratch in the arena, level time may compute strips: those are not refused early.
+    compiled = compile_model(path, board, level=level, check_needs=told.append, scratch="stack")
     return compiled, told
 
 
@@ -76,7 +77,7 @@ def test_a_refusal_comes_before_kernels_are_made(
     def refuse(needs: MemoryNeeds) -> None:
         raise CompileError(f"{needs.arena_bytes} bytes are too many")
 
-    def schedule(*_args: object) -> None:
+    def schedule(*_args: object, **_named: object) -> None:
         raise AssertionError("a kernel is made")
 
     monkeypatch.setattr("utvm_deploy.compiler.scheduling.lower_kernel", schedule)
@@ -84,4 +85,4 @@ def test_a_refusal_comes_before_kernels_are_made(
     m.output(m.relu(m.input((1, 500))))
     path = m.save(tmp_path / "model.tflite")
     with pytest.raises(CompileError, match="500 bytes are too many"):
-        compile_model(path, load_board("mps2_an500"), check_needs=refuse)
+        compile_model(path, load_board("mps2_an385"), check_needs=refuse)

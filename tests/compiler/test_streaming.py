@@ -101,33 +101,17 @@ def test_level_time_computes_layers_in_strips_where_that_costs_little(tmp_path: 
         assert not any(layer.kind == "MOVE" for layer in whole.layers)
 
 
-def test_level_time_streams_nothing_where_that_costs_much(wide: Path) -> None:
-    compiled = compile_model(wide, load_board(BOARD))
-    assert not any(layer.kind == "MOVE" for layer in compiled.layers)
-
-
 def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     m = ModelWriter()
-    x = m.input((1, 24, 16, 2), 0.05, 0)
-    for channels, inputs in ((16, 2), (16, 16), (2, 16)):
+    x = m.input((1, 20, 5, 2), 0.05, 0)
+    for channels, inputs in ((64, 2), (64, 64), (64, 64), (2, 64)):
         weights = rng.integers(-99, 99, (channels, 1, 1, inputs), dtype=np.int8)
         x = m.conv2d(x, weights, padding="SAME")
     m.output(x)
     made = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), level="ram").tradeoff
     assert made is not None and made.streamed
-    slower = made.cycles / made.fastest_cycles - 1
-    assert 0.2 < slower <= 1 / 3
-
-
-def test_strips_of_equal_shape_have_the_calls_of_each_other(wide: Path) -> None:
-    # A call that is known is given the activations of the other strip.
-    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
-    for layer in compiled.layers:
-        names = {buffer.name for buffer in (*layer.inputs, *layer.outputs)}
-        assert len(names) == len(layer.inputs) + len(layer.outputs)
-    outputs = [buffer.name for layer in compiled.layers for buffer in layer.outputs]
-    assert len(outputs) == len(set(outputs))
+    assert 0.2 < made.cycles / made.fastest_cycles - 1 <= 0.32
 
 
 def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wide: Path) -> None:
@@ -135,7 +119,7 @@ def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wid
         if needs.arena_bytes > 8 * 1024:
             raise CompileError(f"{needs.arena_bytes} bytes do not fit")
 
-    board = load_board(BOARD)
+    board = load_board("mps2_an386")  # it has no cache, so level time does not look at strips
     with pytest.raises(CompileError, match="do not fit"):
         compile_model(wide, board, check_needs=check)
     assert compile_model(wide, board, check_needs=check, level="ram").arena_bytes <= 8 * 1024
