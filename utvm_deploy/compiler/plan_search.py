@@ -113,13 +113,31 @@ class _Search:
 
     def fastest_within(self, most_bytes: int) -> _Plan | None:
         """The fastest plan of at most that many bytes; None if there is none."""
-        limits = [limit for limit in self._limits() if limit <= most_bytes]
-        for limit in self._some(limits[::-1]):
-            plan = self._plan(limit)
+        limits = [limit for limit in self._limits() if limit <= most_bytes][::-1]
+        some = self._some(range(len(limits)))
+        for before, place in zip([-1, *some], some, strict=False):
+            plan = self._plan(limits[place])
             if plan.arena_bytes <= most_bytes:
-                return plan
+                return self._fastest_between(limits[before + 1 : place], most_bytes) or plan
+        # What is live fits, and yet no placement was found in which it does.
+        for limit in limits[-1:]:
+            for count in self._some(range(1, len(self._steps) + 1)):
+                plan = self._plan(limit, count)
+                if plan.arena_bytes <= most_bytes:
+                    return plan
         smallest = self.smallest()
         return smallest if smallest.arena_bytes <= most_bytes else None
+
+    def _fastest_between(self, limits: Sequence[int], most_bytes: int) -> _Plan | None:
+        """The fastest plan that halving falling ``limits`` finds; None if none of them fits."""
+        found = None
+        while limits:
+            middle = len(limits) // 2
+            plan = self._plan(limits[middle])
+            fits = plan.arena_bytes <= most_bytes
+            found = plan if fits else found
+            limits = limits[:middle] if fits else limits[middle + 1 :]
+        return found
 
     def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
         """The smallest plan that takes at most that many cycles; at worst ``known``."""
