@@ -46,8 +46,8 @@ DIRECT_CYCLES_PER_MAC = 0.62
 #: takes 9,100 with 1,344 bytes, 10,700 with 768 and 12,900 without.
 DEPTHWISE_LOSS, DEPTHWISE_ENOUGH = 0.5, 0.4
 #: What a call costs that computes a strip of a layer, and a byte that MOVE copies. Counted on the
-#: Cortex-M7: with the one pass that a strip takes at least, a call of a convolution takes 800 to
-#: 3,000 cycles more than its share of the whole layer.
+#: Cortex-M7: a strip of a convolution takes 800 to 3,000 cycles more than its share of the whole
+#: layer. The rest of that is the one pass that a strip takes at least.
 CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 100.0, 1.0
 #: What a fully connected layer takes more that widens its inputs for each group of outputs. On the
 #: Cortex-M7, 640 inputs and 128 outputs take 50,687 cycles instead of 48,344.
@@ -181,7 +181,7 @@ class KernelCosts:
                 return Option(one, size, fastest, False)
             if isinstance(one.call.kernel, DenseLayer):
                 return Option(one, size, fastest + CYCLES_PER_DIRECT_MAC * one.call.macs, False)
-            # What records do not know is no faster. They may know none but those of
+            # What records do not know is no faster. They may know only those of
             # Winograd's method.
             floor = highest
             if not isinstance(one.call.kernel, DspWinograd) and one.operator.kind == "CONV_2D":
@@ -295,7 +295,7 @@ class KernelCosts:
         return per_mac * step.call.macs + CYCLES_PER_ELEMENT * size
 
     def _whole_of(self, step: Step) -> WholeLayer | None:
-        """The layer of which a step computes a strip; None if it is no strip."""
+        """The layer of which a step computes a strip; None if it computes a whole layer."""
         whole = self._whole.get((step.operator.kind, step.operator.sources))
         return whole if whole is not None and self._output_bytes(step) < whole.bytes else None
 

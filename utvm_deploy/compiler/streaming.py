@@ -37,13 +37,13 @@ _LITTLE_LOSS = 0.02
 #: Suggestions that are planned to the end; fewer where only little time may be lost, as at level
 #: time.
 _MOST_PLANNED, _MOST_PLANNED_FOR_TIME = 5, 2
-#: Windows may lie on rows that are not needed any more, so an arena may be this share of what a
-#: suggestion says.
+#: Windows may take the place of rows that are not needed any more. So an arena may have this share
+#: of the bytes that a suggestion says.
 _LEAST_SHARE = 0.75
 #: At level ram, arenas within this factor of the least are as good: the fastest plan is taken.
 _AS_SMALL = 1.025
-#: At level ram, a plan may be this much slower than the fastest, as a share, if its arena is a
-#: fifth smaller than that of the best plan within the level's loss.
+#: At level ram, a plan may be slower than the fastest by this share if that saves much. Its arena
+#: then has at most the second share of the best one within the level's loss.
 _FURTHER_LOSS, _FURTHER_SHARE = 0.32, 0.8
 
 

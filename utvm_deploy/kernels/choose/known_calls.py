@@ -1,4 +1,4 @@
-"""Calls of operators that are equal but for their activations, such as strips of a layer.
+"""Calls of operators that are equal except for their activations, such as strips of a layer.
 
 To build a call takes up to 20 ms: it goes through all weights and multipliers. A model in strips
 has hundreds of operators, a dozen of which differ.
