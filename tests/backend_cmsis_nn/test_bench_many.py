@@ -169,3 +169,28 @@ def test_a_baseline_that_lacks_a_model_is_told_before_anything_runs(
     monkeypatch.setattr(bench_models.Comparing, "check", None)
     result, _ = bench(capsys, small_model, other, *where, "--baseline", baseline)
     assert "the baseline holds no model 'other' (it has small)" in result["error"]
+
+
+def test_the_other_engine_also_computes_the_channels_that_ours_drops(
+    small_model: Path,
+    fake_library: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    m = ModelWriter()
+    x = m.input((1, 6, 6, 4), 0.05, 0)
+    weights = np.ones((8, 3, 3, 4), np.int8)
+    weights[4:] = 0  # four channels are constant
+    x = m.conv2d(x, weights, np.zeros(8, np.int32), weight_scale=0.004, scale=0.1)
+    last = np.ones((4, 3, 3, 8), np.int8)
+    bias = np.zeros(4, np.int32)
+    m.output(m.conv2d(x, last, bias, weight_scale=0.004, scale=0.1, padding="VALID"))
+    dead = m.save(tmp_path / "dead.tflite")
+    where = ["--board", "host", "--cmsis-nn", fake_library()]
+    result, _ = bench(capsys, dead, small_model, *where, code=0)
+    pruned, whole = result["models"]
+    assert pruned["layers"][0]["macs"] == 4 * 36 * 36  # 4 channels are left
+    figure = pruned["figures"][0]
+    theirs = pruned["in_file"]["theirs"][figure]
+    assert pruned["end_to_end_ratio"] == pytest.approx(theirs / pruned["ours"][figure])
+    assert whole["in_file"] is None and whole["end_to_end_ratio"] == whole["ratio"]

@@ -17,19 +17,21 @@ from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.comparing.engines import compare_builds, run_engine
+from utvm_deploy.comparing.engines import compare_builds, run_engine, run_in_file
 from utvm_deploy.comparing.facts import ModelComparison, NotCompared, OtherPlacement
 from utvm_deploy.comparing.recorded import compare_with_recorded
 from utvm_deploy.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
+from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
 
 
@@ -42,6 +44,8 @@ class Ready:
     samples: Samples
     ours: CompiledModel
     theirs: Mapping[str, CompiledModel]  # by the build's label
+    # Theirs with all channels of the file; empty if none was dropped.
+    in_file: Mapping[str, CompiledModel]
 
 
 class Comparing:
@@ -119,11 +123,33 @@ class Comparing:
             check_fits(compiled, board)
         if any(compiled.external is None for compiled in theirs.values()):
             raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
-        return Ready(path, graph, random_samples(graph, 1), ours, theirs)
+        in_file = {}
+        if any(tensor.channels is not None for tensor in simplify(graph).tensors):
+            in_file = {library.label: self._in_file(path, library) for library in self._libraries}
+        return Ready(path, graph, random_samples(graph, 1), ours, theirs, in_file)
+
+    def _in_file(self, path: Path, library: CmsisNn) -> CompiledModel:
+        """Their kernels for the model as it is in the file."""
+        compiled = compile_model(
+            path,
+            self._board,
+            kernels=CMSIS_NN,
+            cmsis_nn=library,
+            scratch=AUTO,
+            keep_channels=True,
+        )
+        check_fits(compiled, self._board)
+        return compiled
 
     def _compile(self, path: Path, board: Board) -> tuple[CompiledModel, dict[str, CompiledModel]]:
-        ours = utvm_deploy.compile(
-            path, board, scratch=AUTO, records=self._records, allow_float=self._allow_float
+        # Layers are compared one by one, so none is computed in strips.
+        ours = compile_model(
+            path,
+            board,
+            scratch=AUTO,
+            records=None if self._records is None else read_records(self._records),
+            allow_float=self._allow_float,
+            whole_layers=True,
         )
         return ours, {
             library.label: utvm_deploy.compile(
@@ -138,6 +164,9 @@ class Comparing:
             measured = run_engine(device, model.ours, samples, progress)
             return compare_with_recorded(measured, simplify(model.graph), samples.origin)
         found = compare_builds(device, model.ours, model.theirs, samples, progress)
+        headline = next(iter(found.ours))
+        in_file = run_in_file(device, model.in_file, samples, headline, progress)
+        found = replace(found, in_file=in_file)
         return replace(found, elsewhere=self._elsewhere(model)) if found.is_modelled else found
 
     def _elsewhere(self, model: Ready) -> OtherPlacement | None:

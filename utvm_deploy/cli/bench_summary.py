@@ -53,6 +53,8 @@ def _model_summary(found: ModelComparison) -> dict[str, Any]:
         "inputs": found.inputs,
         "figures": found.figures,
         **_ratios(found),
+        "end_to_end_ratio": found.end_to_end_ratio(found.figures[0]) if found.figures else None,
+        "in_file": _in_file_summary(found),
         "ours": dict(found.ours),
         "theirs": None if found.theirs is None else dict(found.theirs),
         "placement": {
@@ -66,6 +68,14 @@ def _model_summary(found: ModelComparison) -> dict[str, Any]:
         },
         "layers": [_layer_summary(found, layer) for layer in found.layers],
     }
+
+
+def _in_file_summary(found: ModelComparison) -> dict[str, Any] | None:
+    other = found.in_file
+    if other is None:
+        return None
+    ratios = {name: found.end_to_end_ratio(name) for name in found.figures}
+    return {"build": other.label or None, "ratios": ratios, "theirs": dict(other.figures)}
 
 
 def _elsewhere_summary(found: ModelComparison) -> dict[str, Any] | None:

@@ -16,6 +16,18 @@ def report(found: ModelComparison, out: Output) -> None:
     _table(found, out)
     for figure in found.figures:
         _totals(found, figure, out)
+    if found.in_file is not None:
+        headline, run = found.figures[0], found.in_file
+        ratios = ", ".join(
+            f"{name} {ratio:.3f}"
+            for name in found.figures
+            if (ratio := found.end_to_end_ratio(name)) is not None
+        )
+        out.line(
+            f"end to end: ours drops channels that are constant. With all channels of the file, "
+            f"CMSIS-NN{f' ({run.label})' if run.label else ''} takes "
+            f"{run.figures[headline]:,} {found.unit_label}; ratios: {ratios}"
+        )
     ours, theirs = found.our_placement, found.their_placement
     if theirs is None or theirs == ours:
         out.line(f"placement{'' if theirs is None else ' (both)'}: {ours}")

@@ -102,6 +102,9 @@ class ModelComparison:
     # figures the fields above are, and all of them.
     build: str = ""
     builds: tuple[BuildRun, ...] = ()
+    # The other engine's fastest build on the model as it is in the file, where ours dropped
+    # channels: its whole run. None if both engines computed the same channels anyway.
+    in_file: BuildRun | None = None
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -122,6 +125,12 @@ class ModelComparison:
             return _ratio(self.theirs, self.ours, figure)
         ours, theirs = self.matched(figure)
         return theirs / ours if ours and theirs else None
+
+    def end_to_end_ratio(self, figure: str) -> float | None:
+        """Theirs on the model as it is in the file, over ours: what a user gains."""
+        if self.in_file is None:
+            return self.ratio(figure)
+        return _ratio(self.in_file.figures, self.ours, figure)
 
     def matched(self, figure: str) -> tuple[int, int]:
         """Sums over the layers that both engines have: ours and theirs."""

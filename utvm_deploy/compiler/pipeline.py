@@ -72,7 +72,7 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes import CHANNEL_KEEPING, PASSES, simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums
 from utvm_deploy.records import Records
@@ -98,6 +98,8 @@ def compile_model(
     allow_float: bool = True,
     budget: Budget | None = None,
     input_rows: bool = False,
+    keep_channels: bool = False,
+    whole_layers: bool = False,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -113,6 +115,8 @@ def compile_model(
     may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
     ``budget`` limits the arena or the cycles; scratch is in the arena then, as at level "ram".
     With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
+    With ``keep_channels``, layers compute all channels of the file, also those that are constant.
+    With ``whole_layers``, level "time" computes no layers in strips.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
@@ -143,11 +147,15 @@ def compile_model(
     chains = None
     if library is not None:
         chains = ChainRecords(library, core, known.own, OPTIMIZATION_FLAGS[level])
-    graph = stage.run("simplify", lambda: _with_chains(_simplify(graph), chains), graph_text)
+    graph = stage.run(
+        "simplify", lambda: _with_chains(_simplify(graph, keep_channels), chains), graph_text
+    )
     if input_rows:
         graph = with_input_rows(graph)
         check_graph(graph)
-    may_stream = limits.is_set and library is None
+    may_stream = library is None and (
+        is_asked or (limits.is_set and family != GENERIC and not whole_layers)
+    )
     if check_needs is not None and not may_stream:
         check_needs(least_needs(prefix, graph))  # strips may take less
     stack = scratch_stack(board) if place == STACK else None
@@ -259,8 +267,8 @@ def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:
     return replace(load_model(Path(model), custom), name=Path(model).stem)
 
 
-def _simplify(graph: Graph) -> Graph:
-    simpler = simplify(graph)
+def _simplify(graph: Graph, keep_channels: bool = False) -> Graph:
+    simpler = simplify(graph, CHANNEL_KEEPING if keep_channels else PASSES)
     check_graph(simpler)
     return simpler
 

@@ -246,6 +246,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("drop_dead_channels", drop_dead_channels),
 )
 
+#: The passes after which each layer has all channels of the file.
+CHANNEL_KEEPING = tuple(one for one in PASSES if one[1] is not drop_dead_channels)
+
 
 def simplify(
     graph: Graph,
