@@ -95,6 +95,7 @@ def overview(models: list[dict[str, Any]], unit: str, label: str) -> Iterator[st
     yield rule
     for model in models:
         yield row(model["name"], model, unit)
+    yield from end_to_end(models, unit)
     if any(model["elsewhere"] for model in models):
         yield ""
         yield "The same with everything but weights in tightly coupled RAM, where it fits:"
@@ -116,6 +117,23 @@ def overview(models: list[dict[str, Any]], unit: str, label: str) -> Iterator[st
             f"{ours['flash_bytes']:,} | {number(theirs.get('flash_bytes'))} | "
             f"{placement(model['placement'])} |"
         )
+
+
+def end_to_end(models: list[dict[str, Any]], unit: str) -> Iterator[str]:
+    """CMSIS-NN on all channels of the file, where ours drops some."""
+    dropped = [model for model in models if model["in_file"]]
+    if not dropped:
+        return
+    yield ""
+    yield "With all channels of the file for CMSIS-NN, where ours drops constant ones:"
+    yield ""
+    yield f"| model | ours | CMSIS-NN | end to end | {' | '.join(FIGURES)} |"
+    yield "|---|" + "--:|" * (3 + len(FIGURES))
+    for model in dropped:
+        found = model["in_file"]
+        ratios = {f"ratio_{name}": value for name, value in found["ratios"].items()}
+        ratio = model["end_to_end_ratio"]
+        yield row(model["name"], {"ours": model["ours"], **found, **ratios, "ratio": ratio}, unit)
 
 
 def row(name: str, item: dict[str, Any], unit: str) -> str:
