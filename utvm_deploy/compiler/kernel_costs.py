@@ -38,6 +38,9 @@ DEPTHWISE_PASS = 1.4
 CYCLES_PER_MAC = {GENERIC: 3.5}
 OTHER_CYCLES_PER_MAC = 0.7
 CYCLES_PER_ELEMENT = 8.0
+#: What a row of a window takes more if pixels are gathered one by one. Counted on the Cortex-M7, of
+#: first layers with 3 channels: 27 to 39.
+CYCLES_PER_GATHERED_ROW = 35.0
 #: What the largest direct convolutions take, of the benchmarks' ResNet-8 on the Cortex-M7.
 DIRECT_CYCLES_PER_MAC = 0.62
 #: A depthwise convolution without scratch takes this share more. All that it asks for is enough for
@@ -87,7 +90,7 @@ class WholeLayer:
     """What a layer costs that is not computed in strips, with scratch in tightly coupled RAM."""
 
     cycles: float
-    #: Of these, what going through the weights again takes in each pass.
+    #: Of these, what going through the weights again takes in each pass, and gathering pixels.
     passes: float
     macs: int
     bytes: int  # of the output
@@ -163,6 +166,7 @@ class KernelCosts:
         # Records keep the fastest kernels, so the least scratch among them is the base.
         least = min(measured, key=lambda one: one.scratch_bytes, default=None)
         base = self._passes_cycles(least.step if least else step)
+        gathered = self._gathering_cycles(least.step if least else step)
         highest = max(known.values(), default=fastest)
 
         whole, enough = self._whole_of(step), DEPTHWISE_ENOUGH * scratch
@@ -187,6 +191,7 @@ class KernelCosts:
             if not isinstance(one.call.kernel, DspWinograd) and one.operator.kind == "CONV_2D":
                 floor = max(floor, DIRECT_CYCLES_PER_MAC * one.call.macs)
             more = self._passes_cycles(one) - base + self._narrow_cycles(one, size, enough, floor)
+            more += max(self._gathering_cycles(one) - gathered, 0.0)
             return Option(one, size, floor + max(more, 1.0), False)
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
@@ -200,7 +205,8 @@ class KernelCosts:
             # Strips are too low for Winograd's method.
             direct = [o for o in options if not isinstance(o.step.call.kernel, DspWinograd)]
             best = min(direct or options, key=lambda one: one.cycles)
-            passes = min(self._passes_cycles(best.step), best.cycles)
+            passes = self._passes_cycles(best.step) + self._gathering_cycles(best.step)
+            passes = min(passes, best.cycles)
             key = step.operator.kind, step.operator.sources
             size = self._output_bytes(step)
             found[key] = WholeLayer(best.cycles, passes, step.call.macs, size)
@@ -255,6 +261,15 @@ class KernelCosts:
         windows = 2 * step.call.macs / channels / self._sharing(step)
         return max(windows / max(sum(self._scratch_of(step)), LEAST_SCRATCH), 1.0) * each
 
+    def _gathering_cycles(self, step: Step) -> float:
+        """What gathering pixels one by one takes."""
+        kernel = step.call.kernel
+        if not isinstance(kernel, GatheredConv2D) or kernel.is_dense:
+            return 0.0
+        window = kernel.window
+        rows = window.batch * window.output_height * window.output_width * window.kernel[0]
+        return CYCLES_PER_GATHERED_ROW * rows
+
     def _narrow_cycles(self, step: Step, size: int, enough: float, cycles: float) -> float:
         """What a depthwise convolution takes more with less scratch than is enough."""
         if step.operator.kind != "DEPTHWISE_CONV_2D" or size >= enough:
@@ -304,7 +319,8 @@ class KernelCosts:
         share = self._output_bytes(step) / whole.bytes
         if whole.macs:
             share = step.call.macs / whole.macs
-        return CYCLES_PER_CALL + share * (whole.cycles - whole.passes) + self._passes_cycles(step)
+        passes = self._passes_cycles(step) + self._gathering_cycles(step)
+        return CYCLES_PER_CALL + share * (whole.cycles - whole.passes) + passes
 
     def _output_bytes(self, step: Step) -> int:
         return sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)
