@@ -190,7 +190,7 @@ def test_layers_of_more_than_a_megabyte(tmp_path: Path) -> None:
         pytest.skip(f"{board.emulator.program} is not installed")
     path = large_layers(tmp_path / "large.tflite")
     with utvm_deploy.connect(board, timing=INSTRUCTIONS) as device:
-        model = device.load(utvm_deploy.compile(path, board))
+        model = device.load(utvm_deploy.compile(path, board, scratch="stack"))
         found = verify(model, path, random_samples(load_model(path), 1))
     assert found.ok, found
     assert max(check.bytes_each for check in found.layers) > 1_200_000

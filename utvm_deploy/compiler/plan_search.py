@@ -50,9 +50,12 @@ def within_budget(
     free = fastest.arena_bytes, round(fastest.cycles)
     if budget.ram is not None:
         found = search.fastest_within(budget.ram)
-        if found is None:
-            search.add_plain(budget.ram)
-            found = search.fastest_within(budget.ram)
+        # First for the layers that cannot fit otherwise, then for all: blocks may fit, and yet no
+        # placement be found.
+        for needing in (budget.ram, 0):
+            if found is None:
+                search.add_plain(needing)
+                found = search.fastest_within(budget.ram)
         if found is None:
             raise OverBudget.of_ram(budget.ram, search.smallest().arena_bytes, free)
     else:
