@@ -181,6 +181,9 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
         much_smaller = int(_FURTHER_SHARE * plans.smallest)
         further = [one for one in some if one.live_bytes <= much_smaller][:1]
         plans.make(further, Budget(ram=much_smaller), _FURTHER_LOSS)
+        # The fastest plans with an arena as small as that.
+        fitting = _fitting(some, plans.smallest)[:_MOST_PLANNED_FOR_TIME]
+        plans.make(fitting, Budget(ram=plans.smallest), _FURTHER_LOSS)
     return plans.best()
 
 
