@@ -248,8 +248,8 @@ def _scratch_within(limits: Budget, scratch: str) -> str:
         return scratch
     if scratch == STACK:
         raise CompileError(
-            "a budget, and level 'ram', count scratch as part of the arena; leave --scratch "
-            "stack out"
+            "budgets, level 'ram' and --input-rows count scratch as part of the arena; leave "
+            "--scratch stack out"
         )
     return ARENA
 
