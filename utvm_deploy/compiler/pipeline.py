@@ -72,7 +72,7 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
-from utvm_deploy.graph.passes import CHANNEL_KEEPING, PASSES, simplify
+from utvm_deploy.graph.passes import CHANNEL_KEEPING, simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums
 from utvm_deploy.records import Records
@@ -268,7 +268,7 @@ def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:
 
 
 def _simplify(graph: Graph, keep_channels: bool = False) -> Graph:
-    simpler = simplify(graph, CHANNEL_KEEPING if keep_channels else PASSES)
+    simpler = simplify(graph, CHANNEL_KEEPING) if keep_channels else simplify(graph)
     check_graph(simpler)
     return simpler
 
