@@ -57,10 +57,10 @@ def __getattr__(name: str) -> object:
         from utvm_deploy.base.errors import UtvmError
 
         return UtvmError
-    if name == "intrinsics":
+    if name in ("intrinsics", "models"):
         from importlib import import_module
 
-        return import_module("utvm_deploy.intrinsics")
+        return import_module(f"utvm_deploy.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

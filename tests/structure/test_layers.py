@@ -33,7 +33,7 @@ LAYERS = (
     ("datasets",),
     ("graph",),
     ("records",),
-    ("boards",),
+    ("boards", "models"),
     ("cores",),
     ("pages",),
     ("base",),

@@ -32,6 +32,7 @@ VERBS = {
     verb: f"{verb}_verb"
     for verb in (
         "boards",
+        "models",
         "doctor",
         "inspect",
         "convert",

@@ -23,9 +23,9 @@ from utvm_deploy.cli.events import write_event
 
 #: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0
-#: Tables keep their columns when stdout is a file or a pipe.
+#: Of prose when stdout is a file or a pipe.
 PLAIN_WIDTH = 160
-#: No table needs more.
+#: No table needs more; rows of tables in a file or a pipe are as long.
 WIDEST = 1000
 
 
@@ -68,11 +68,13 @@ class Output:
     ) -> None:
         """Columns whose name begins with ``>`` hold numbers and are aligned to the right.
 
-        A wide table may be wider than the terminal.
+        A wide table may be wider than the terminal. In a pipe or a file each row is one line, so
+        that ``grep`` finds whole rows.
         """
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         _fill(table, columns, rows)
         # A table is padded to its console's width only as far as its columns need.
+        is_wide = is_wide or not self._prose.is_terminal
         console = Console(file=self._prose.file, width=WIDEST) if is_wide else self._prose
         console.print(table)
 
