@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         return 0
     boards = [load_board(name, trust=True) for name in board_names()]
     out.table(
-        ["board", "core", ">MHz", ">flash KiB", ">RAM KiB", "how it runs", "description"],
+        ["board", "core", ">MHz", ">flash KiB", ">RAM KiB", "description", "how it runs"],
         [
             (
                 board.name,
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 None if board.is_host else round(board.cpu.clock_hz / 1e6),
                 None if board.is_host else board.flash_bytes // 1024,
                 None if board.is_host else board.ram_bytes // 1024,
-                ", ".join(board.probe.kinds),
                 board.description,
+                ", ".join(board.probe.kinds),
             )
             for board in boards
         ],
