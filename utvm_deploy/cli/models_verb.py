@@ -14,7 +14,11 @@ from utvm_deploy.cli.output import Output
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(
-        verbs, common, "models", "list the models that ship, or copy one (utvm models get NAME)", run
+        verbs,
+        common,
+        "models",
+        "list the models that ship, or copy one (utvm models get NAME)",
+        run,
     )
     parser.add_argument("action", metavar="get", nargs="?", choices=["get"], help="copy one model")
     parser.add_argument("name", metavar="NAME", nargs="?", help="the model to copy")
