@@ -1,5 +1,6 @@
 """``python -m utvm_deploy`` and the ``utvm`` command."""
 
+import os
 import sys
 
 from utvm_deploy.cli.entry import as_process
@@ -11,6 +12,10 @@ def main() -> int:
 
 
 def _command() -> int:
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how the line can go on
+        from utvm_deploy.cli.completing import complete
+
+        complete()
     from utvm_deploy.cli.main import main as run
 
     return run()

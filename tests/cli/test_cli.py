@@ -89,7 +89,15 @@ def test_every_verb_is_documented() -> None:
     ("argv", "says"),
     [
         ([], "VERB; see utvm --help"),
-        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["nonsense"], "no verb 'nonsense'; see utvm --help"),
+        (["insepct", DIGITS], "no verb 'insepct'; did you mean 'inspect'? (see utvm --help)"),
+        (
+            ["inspect", DIGITS, "--supportd"],
+            "utvm inspect has no option --supportd; did you mean '--supported'? (see utvm inspect",
+        ),
+        (["compile", DIGITS, "--bord", "host"], "has no option --bord; did you mean '--board'?"),
+        (["compile", DIGITS, *HOST, "-o", "x.tar", "--optimize", "tme"], "did you mean 'time'?"),
+        (["project", "biuld"], "did you mean 'build'? (see utvm project --help)"),
         (["run", DIGITS], "--board; see utvm run --help"),
         (["project", "build"], "DIR; see utvm project build --help"),
         (["verify", DIGITS, *HOST, "--samples", "0"], "0 is not above zero"),

@@ -40,6 +40,7 @@ LAYERS = (
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
+    "argcomplete": {"cli"},
     "tvm": {
         "compiler",
         "tuning",

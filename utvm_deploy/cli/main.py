@@ -15,12 +15,13 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
@@ -56,9 +57,13 @@ VERBS = {
         "jobs",
         "fetch",
         "worker",
+        "completion",
     )
 }
 
+#: How argparse names a wrong choice; Python 3.12 and later quote no choices.
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
+_QUOTED = re.compile(r"[^\s,']+")
 #: No option begins with a digit.
 _NEGATIVE = re.compile(r"-\.?\d")
 
@@ -67,8 +72,14 @@ class Parser(argparse.ArgumentParser):
     """Leaves it to ``reported`` to say what is wrong with a command line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError, with where to read what would be right."""
-        raise UsageError(f"{message}; see {self.prog} --help")
+        """Raise UsageError, with the nearest choice, and where to read what would be right."""
+        found = _CHOICE.search(message)
+        hint = did_you_mean(found[1], _QUOTED.findall(found[2])) if found else ""
+        raise UsageError(message + _see(hint, self.prog))
+
+
+def _see(hint: str, command: str) -> str:
+    return f"{hint} (see {command} --help)" if hint else f"; see {command} --help"
 
 
 def build_parser(only: str = "") -> argparse.ArgumentParser:
@@ -86,6 +97,38 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     for name in [VERBS[only]] if only else VERBS.values():
         importlib.import_module(f"utvm_deploy.cli.{name}").add_parser(verbs, common_arguments())
     return parser
+
+
+def check_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse options that the verb does not have, with the nearest that it has.
+
+    argparse tells of them last, and of a required option first that was only misspelt. Raises
+    UsageError.
+    """
+    known = set(_options(parser))
+    for word in argv[: argv.index("--") if "--" in argv else None]:
+        option = word.partition("=")[0]
+        if not option.startswith("--") or any(one.startswith(option) for one in known):
+            continue
+        verb = f"utvm {argv[0]}"
+        raise UsageError(f"{verb} has no option {option}{_see(did_you_mean(option, known), verb)}")
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _options(below)
+
+
+def _verb_of(argv: Sequence[str]) -> str:
+    """The verb that ``argv`` begins with; nothing where an option does. Raises UsageError."""
+    if not argv or argv[0].startswith("-"):
+        return ""
+    if argv[0] not in VERBS:
+        raise UsageError(f"no verb {argv[0]!r}{_see(did_you_mean(argv[0], VERBS), 'utvm')}")
+    return argv[0]
 
 
 def with_negative_values(argv: Sequence[str]) -> list[str]:
@@ -127,7 +170,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = with_negative_values(sys.argv[1:] if argv is None else argv)
     try:
-        args = build_parser(given[0] if given and given[0] in VERBS else "").parse_args(given)
+        verb = _verb_of(given)
+        parser = build_parser(verb)
+        if verb:
+            check_options(parser, given)
+        args = parser.parse_args(given)
     except UsageError as error:
         Output(as_json="--json" in given).error(type(error).__name__, str(error))
         return EXIT_USAGE

@@ -92,5 +92,5 @@ def get(name: str, folder: str | Path = ".") -> list[Path]:
         check_writable(copy)
     for file, copy in zip(model.files, copies, strict=True):
         with file.open("rb") as source:
-            write_atomically(copy, lambda opened: shutil.copyfileobj(source, opened))  # noqa: B023
+            write_atomically(copy, lambda opened: shutil.copyfileobj(source, opened))
     return copies
