@@ -1,4 +1,4 @@
-"""Answers a shell that asks how a line with utvm can go on (`utvm completion`)."""
+"""Answers a shell that asks what can follow on its line (`utvm completion`)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 def check_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Refuse options that the verb does not have, with the nearest that it has.
 
-    argparse tells of them last, and of a required option first that was only misspelt. Raises
+    argparse names them last, and of a required option first that was only misspelt. Raises
     UsageError.
     """
     known = set(_options(parser))

@@ -5,7 +5,7 @@
     model = utvm_deploy.models.path("digits")
     utvm_deploy.models.get("digits_float", "my_folder")
 
-``models/README.md`` of the sources tells where each comes from, and its licences.
+``models/README.md`` of the sources says where each comes from, and its licences.
 """
 
 from __future__ import annotations
