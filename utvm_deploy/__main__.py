@@ -12,7 +12,7 @@ def main() -> int:
 
 
 def _command() -> int:
-    if "_ARGCOMPLETE" in os.environ:  # to tell a shell what can follow on its line
+    if "_ARGCOMPLETE" in os.environ:  # for a shell: what can follow on its line
         from utvm_deploy.cli.completing import complete
 
         complete()
