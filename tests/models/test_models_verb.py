@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
+from utvm_deploy import models
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.main import main
 
@@ -74,7 +75,7 @@ def test_a_dry_run_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_from_python(tmp_path: Path) -> None:
-    models = utvm_deploy.models
+    assert utvm_deploy.models is models
     assert models.names()[0] == "digits"
     assert models.path("digits").read_bytes() == (FOLDER / "digits.tflite").read_bytes()
     assert models.get("cifar10_cnn", tmp_path) == [tmp_path / "cifar10_cnn.tflite"]

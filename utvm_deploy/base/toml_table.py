@@ -130,6 +130,18 @@ class Table:
         value: bool = self._get(key, bool)
         return value
 
+    def option(self, key: str) -> str | bool:
+        """The value of a command's option: text, a number as text, or true."""
+        self._asked.append(key)
+        value = self._values[key]
+        if value is True:
+            return True
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.error(key, f"must be a string, a number or true, not {shown(value)}")
+        text = str(value)
+        self._check_string(key, text, ())
+        return text
+
     def strings(self, key: str, choices: Collection[str] = ()) -> tuple[str, ...]:
         """A list of strings, each one of ``choices`` if there are any."""
         for value in self._get(key, list):

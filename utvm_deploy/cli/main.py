@@ -25,6 +25,7 @@ from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
 from utvm_deploy.cli.shape_option import shapes_of
 from utvm_deploy.frontend.given_shapes import given_shapes
 
@@ -58,6 +59,7 @@ VERBS = {
         "fetch",
         "worker",
         "completion",
+        "init",
     )
 }
 
@@ -166,21 +168,42 @@ def common_arguments() -> argparse.ArgumentParser:
     return common
 
 
+def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, str]:
+    """The arguments, and which of them utvm.toml says. Raises UtvmError."""
+    verb = _verb_of(argv)
+    parser = build_parser(verb)
+    if not verb:
+        return parser.parse_args(argv), ""
+    check_options(parser, argv)
+    settings = read_settings() if verb in READERS else None
+    if settings is None:
+        return parser.parse_args(argv), ""
+    defaults = set_defaults(_parser_of(parser, verb), settings, argv)
+    args = parser.parse_args(argv)
+    return args, used(args, defaults)
+
+
+def _parser_of(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found: argparse.ArgumentParser = action.choices[verb]
+            return found
+    raise AssertionError("no verbs")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = with_negative_values(sys.argv[1:] if argv is None else argv)
     try:
-        verb = _verb_of(given)
-        parser = build_parser(verb)
-        if verb:
-            check_options(parser, given)
-        args = parser.parse_args(given)
-    except UsageError as error:
+        args, from_file = _parsed(given)
+    except UtvmError as error:
         Output(as_json="--json" in given).error(type(error).__name__, str(error))
-        return EXIT_USAGE
+        return EXIT_USAGE if isinstance(error, UsageError) else 1
     loaded()
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
+    if from_file:
+        out.note(from_file)
 
     def work() -> int:
         with contextlib.ExitStack() as stack:

@@ -1,0 +1,75 @@
+"""utvm init: write utvm.toml, so that the verbs need no MODEL, --board and options each time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.files import write_text
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.budget_arguments import positive_size
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.project_file import FILE
+from utvm_deploy.compiler.options import LEVELS
+
+_HEAD = """\
+# What verbs of utvm take in this folder where the command line does not say it.
+# Options of the command line, and UTVM_BOARD, count more than this file.
+"""
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "init", f"write {FILE}: the model, board and options of this folder", run
+    )
+    parser.add_argument("model", metavar="MODEL", nargs="?", type=Path, help="the model to deploy")
+    parser.add_argument("--board", metavar="B", help="a board's name or file")
+    parser.add_argument("--optimize", choices=LEVELS, help="what to compile for")
+    parser.add_argument(
+        "--ram-budget", metavar="BYTES", type=_budget, help="the most that the arena may take"
+    )
+    parser.add_argument("--records", metavar="R", type=Path, help="what `utvm tune` measured")
+
+
+def _budget(text: str) -> str:
+    positive_size(text)
+    return text
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Write the file, unless there is one."""
+    file = Path(FILE)
+    if file.exists() or file.is_symlink():
+        raise UtvmError(f"{FILE} exists; change it with an editor, or remove it first")
+    if args.model is not None and not args.model.is_file():
+        raise UtvmError(f"{args.model} is not a file; give the model that verbs are to take")
+    if args.board is not None:
+        load_board(args.board)
+    text = _HEAD + "\n".join(
+        [
+            _line("model", args.model, "model.tflite"),
+            _line("board", args.board, "my_board"),
+            _line("records", args.records, "records.jsonl"),
+            "",
+            "[options]",
+            _line("optimize", args.optimize, "time"),
+            _line("ram-budget", args.ram_budget, "32K"),
+            "",
+        ]
+    )
+    if not args.dry_run:
+        write_text(file, text)
+    out.line(text.rstrip("\n") if args.dry_run else f"wrote {FILE}")
+    out.result("utvm.init/1", {"file": FILE, "text": text})
+    return 0
+
+
+def _line(key: str, value: object, example: str) -> str:
+    """A line of the file; one that is not set shows an example as a comment."""
+    # A string of JSON is one of TOML.
+    shown = json.dumps(str(example if value is None else value), ensure_ascii=False)
+    return f"{'# ' if value is None else ''}{key} = {shown}"
