@@ -40,6 +40,7 @@ LAYERS = (
 )
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
+    "tomlkit": {"boards.new_board"},
     "argcomplete": {"cli"},
     "tvm": {
         "compiler",

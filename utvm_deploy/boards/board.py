@@ -56,6 +56,7 @@ FPUS = ("none", "single", "double")
 REGION_KINDS = ("flash", "ram", "tcm")
 # Names of boards and regions appear in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
+_NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
 _REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
@@ -132,6 +133,12 @@ def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     return _read_board(files[given], trust)
 
 
+def check_name(name: str) -> None:
+    """Raise BoardError for what cannot be a board's name."""
+    if not _NAME.fullmatch(name):
+        raise BoardError(f"the name {shown(name)} {_NAME_RULE}")
+
+
 def with_template(board: Board, template: str | None) -> Board:
     """The board with this template as its first, and with the facts of images made from it."""
     offered = board.project.templates
@@ -179,9 +186,7 @@ def _read_board(path: Path, trust: bool) -> Board:
     top, text = read_toml_text(path)
     name = top.text("name")
     if not _NAME.fullmatch(name):
-        raise top.error(
-            "name", f"{shown(name)} must be letters, digits, '_', '-' and '.', a letter first"
-        )
+        raise top.error("name", f"{shown(name)} {_NAME_RULE}")
     if name != path.stem:
         raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
     memory = _read_memory(top)

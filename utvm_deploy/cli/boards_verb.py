@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import bench_path, load_bench
+from utvm_deploy.boards.new_board import write_new_board
 from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.budget_arguments import positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.probe import connected_boards
 
@@ -22,10 +25,24 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the boards at this computer's USB and their serial ports; with NAME: of this board",
     )
+    new = parser.add_argument_group("a board of your own")
+    new.add_argument("--new", metavar="NEW", help="write NEW.toml into the current folder")
+    new.add_argument("--from", dest="base", metavar="B", help="the board whose file it starts from")
+    new.add_argument(
+        "--flash", metavar="BYTES", type=positive_size, help="size of its largest flash (512K)"
+    )
+    new.add_argument(
+        "--ram", metavar="BYTES", type=positive_size, help="size of its largest RAM (128K)"
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    """List all, print one resolved, or look at USB."""
+    """List all, print one resolved, look at USB, or write a new file."""
+    if args.new is not None:
+        return _run_new(args, out)
+    for option, value in (("--from", args.base), ("--flash", args.flash), ("--ram", args.ram)):
+        if value is not None:
+            raise UsageError(f"{option} goes with --new NEW; give that, too")
     if args.connected:
         return _run_connected(args.name, out)
     # This verb prints what the files say, and starts nothing that they name.
@@ -67,6 +84,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
             ]
         },
     )
+    return 0
+
+
+def _run_new(args: argparse.Namespace, out: Output) -> int:
+    if args.base is None:
+        raise UsageError("--new needs --from B: a board with a similar chip (utvm boards)")
+    if args.name or args.connected:
+        raise UsageError("--new goes without NAME and --connected")
+    base = load_board(args.base, trust=True)
+    path, board = write_new_board(
+        args.new, base, flash_bytes=args.flash, ram_bytes=args.ram, dry_run=args.dry_run
+    )
+    out.line(f"{'would write' if args.dry_run else 'wrote'} {path}, from the file of {base.name}:")
+    _print_board(board, out)
+    out.line(f"check each line against the datasheet, then: utvm doctor --board {path}")
+    out.result("utvm.boards.new/1", {"file": str(path), "from": base.name, "board": asdict(board)})
     return 0
 
 
