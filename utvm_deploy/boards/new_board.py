@@ -24,8 +24,8 @@ def write_new_board(
 ) -> tuple[Path, Board]:
     """Write ``NAME.toml``, made from the file of ``base``; comments stay.
 
-    ``flash_bytes`` is the new size of the largest region of flash, and ``ram_bytes`` that of the
-    largest one of RAM (of kind ram; of kind tcm where there is no other). Returns the file and the
+    ``flash_bytes`` is the new size of the largest region of flash. ``ram_bytes`` is that of the
+    largest region of kind ram, or of kind tcm on boards without such. Returns the file and the
     board that it describes. Raises BoardError if the name is none for a board, if there is such a
     file, or if the regions would overlap.
     """

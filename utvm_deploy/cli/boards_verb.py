@@ -25,7 +25,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the boards at this computer's USB and their serial ports; with NAME: of this board",
     )
-    new = parser.add_argument_group("a board of your own")
+    new = parser.add_argument_group("another board")
     new.add_argument("--new", metavar="NEW", help="write NEW.toml into the current folder")
     new.add_argument("--from", dest="base", metavar="B", help="the board whose file it starts from")
     new.add_argument(

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if file.exists() or file.is_symlink():
         raise UtvmError(f"{FILE} exists; change it with an editor, or remove it first")
     if args.model is not None and not args.model.is_file():
-        raise UtvmError(f"{args.model} is not a file; give the model that verbs are to take")
+        raise UtvmError(f"{args.model} is not a file; give the model that verbs should take")
     if args.board is not None:
         load_board(args.board)
     text = _HEAD + "\n".join(
