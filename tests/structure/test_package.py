@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from utvm_deploy.cli.doc_pages import FOLDERS, PROJECT_FILES
+
 ROOT = Path(__file__).parents[2]
 DATA = ("boards", "templates", "models")
+#: The pages of the documentation that `utvm docs` prints.
+PAGES = ("docs/index.md", *(f"docs/{folder}" for folder in FOLDERS), *PROJECT_FILES)
 #: How long a build or a command may take on a loaded machine.
 PATIENCE_S = 120.0
 
@@ -45,6 +49,9 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     wanted = {f"utvm_deploy/{name}" for name in files_under(ROOT / "utvm_deploy")}
     for kind in DATA:
         wanted |= {f"utvm_deploy/data/{kind}/{name}" for name in files_under(ROOT / kind)}
+    for page in PAGES:
+        paths = files_under(ROOT / page) if (ROOT / page).is_dir() else {""}
+        wanted |= {f"utvm_deploy/data/{page}/{path}".rstrip("/") for path in paths}
     assert "utvm_deploy/py.typed" in wanted
     assert {name for name in names if ".dist-info/" not in name} == wanted
 
@@ -60,6 +67,9 @@ def test_the_wheel_works_without_the_checkout_or_any_tool(wheel: Path, tmp_path:
         ["compile", "model.tflite", *board, "-o", "model.tar"],
         ["bundle", "model.tflite", *board, "-o", "out"],
         ["doctor"],
+        ["docs"],
+        ["docs", "security"],
+        ["docs", "arena"],
     ]
     # One process for all: most of its time is loading TVM.
     code = f"""

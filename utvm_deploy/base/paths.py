@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_dir(kind: str) -> Path:
-    """The folder of shipped data of one kind: ``boards``, ``templates`` or ``models``.
+    """The folder of shipped data of one kind: ``boards``, ``docs``, ``templates`` or ``models``.
 
     In a checkout they are next to the package, in an installed wheel inside it.
     """

@@ -127,7 +127,8 @@ def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     if given not in files:
         if len(Path(given).parts) > 1 or Path(given).suffix:
             raise BoardError(
-                f"{given!r} is not a board file: its name ends in .toml (docs/reference/boards.md)"
+                f"{given!r} is not a board file: its name ends in .toml "
+                "(utvm docs reference/boards)"
             )
         raise BoardError(f"no board {given!r}{did_you_mean(given, files)} (utvm boards lists all)")
     return _read_board(files[given], trust)

@@ -34,7 +34,7 @@ def check_harmless(board: Board, file: Path) -> None:
         raise BoardError(
             f"{file}: {key}: {shown(value)} could run a program or touch files on this computer; "
             "if you trust the file, give --trust-board (in Python: "
-            "load_board(..., trust=True); see SECURITY.md)"
+            "load_board(..., trust=True); see utvm docs security)"
         )
 
 

@@ -132,7 +132,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         "--trust-board",
         action="store_true",
         help="let the board file name any program, argument and compiler flag; it can then do all "
-        "that you can (SECURITY.md)",
+        "that you can (utvm docs security)",
     )
 
 

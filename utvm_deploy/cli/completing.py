@@ -11,6 +11,7 @@ import argcomplete
 from utvm_deploy import models
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import board_names
+from utvm_deploy.cli.doc_pages import pages
 from utvm_deploy.cli.main import VERBS, Parser, build_parser
 
 #: Set by the script that `utvm completion` prints.
@@ -62,6 +63,8 @@ def _names(action: argparse.Action, verb: str) -> Callable[..., list[str]] | Non
         return lambda **_: _found(board_names)
     if verb == "models" and action.dest == "name":
         return lambda **_: _found(models.names)
+    if verb == "docs" and action.dest == "words":
+        return lambda **_: _found(lambda: list(pages()))
     return None
 
 

@@ -266,7 +266,7 @@ def _report_floats(found: Inspection, out: Output) -> None:
     out.line(
         f"float32: {len(floats)} of {len(found.operators)} operators: {_named(floats)}; "
         f"{operations:,} operations; cores without a floating-point unit compute them in software "
-        "(docs/guides/float.md)"
+        "(utvm docs guides/float)"
     )
     if not _has_islands(found):
         return

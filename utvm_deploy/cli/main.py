@@ -60,6 +60,7 @@ VERBS = {
         "worker",
         "completion",
         "init",
+        "docs",
     )
 }
 

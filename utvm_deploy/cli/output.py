@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
@@ -57,6 +58,13 @@ class Output:
     def line(self, text: str = "") -> None:
         """A line for a person to read."""
         self._prose.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def page(self, markdown: str) -> None:
+        """A page in Markdown: laid out on a terminal, and as it is in a pipe or a file."""
+        if self._prose.is_terminal:
+            self._prose.print(Markdown(markdown, hyperlinks=False))
+        else:
+            self.line(markdown.rstrip("\n"))
 
     def table(
         self,

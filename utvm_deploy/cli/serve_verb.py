@@ -68,7 +68,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--allow-code",
         action="store_true",
         help="take uploads that are programs: .pt2 and .relax models, images for the board `host`; "
-        "who sends them can do all that you can (SECURITY.md)",
+        "who sends them can do all that you can (utvm docs security)",
     )
     cluster = parser.add_argument_group("workers")
     cluster.add_argument(

@@ -23,7 +23,7 @@ def refuse_float(graph: Graph) -> None:
         if works_in_float(graph, operator):
             raise ModelError(
                 f"the model is not fully quantized: {_place(graph, operator)}, works in float32; "
-                f"quantize it ({quantize_command()}; docs/guides/quantization.md), or allow float32"
+                f"quantize it ({quantize_command()}; utvm docs quantization), or allow float32"
             )
 
 

@@ -50,7 +50,7 @@ def suggestion(kind: str) -> str:
     if kind.startswith(CUSTOM):
         return (
             f"custom operators are not part of the format: {_HOST}, or give a backend that "
-            "computes it (--plugin, docs/guides/backends.md)"
+            "computes it (--plugin; utvm docs backends)"
         )
     if kind.startswith("STABLEHLO_"):
         return "convert the model to TFLite's own operators"

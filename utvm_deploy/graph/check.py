@@ -120,7 +120,7 @@ def _check_boundary(graph: Graph, tensor: Tensor, what: str) -> None:
     if tensor.dtype not in _BOUNDARY:
         raise ModelError(
             f"model {what} '{tensor.name}' is {tensor.dtype}; only {', '.join(_BOUNDARY)} are "
-            f"supported: convert with inference_{what}_type int8 (docs/guides/quantization.md)"
+            f"supported: convert with inference_{what}_type int8 (utvm docs quantization)"
         )
     # Relax modules have plain integers; of a .tflite file, int8 stands for real numbers.
     is_relax = any(isinstance(operator.attributes, CallTir) for operator in graph.operators)

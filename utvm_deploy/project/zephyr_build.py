@@ -89,7 +89,7 @@ def find_zephyr() -> Zephyr:
         raise MissingTool(
             "Zephyr",
             "build Zephyr applications",
-            "set ZEPHYR_BASE to its folder (docs/guides/zephyr.md says how to get it)",
+            "set ZEPHYR_BASE to its folder (utvm docs zephyr says how to get it)",
         )
     base = Path(named)
     try:
