@@ -1,0 +1,117 @@
+"""Hooks of MkDocs for the site: pages from outside docs/, generated pages, links, and no network.
+
+`mkdocs build --strict` fails for each warning, so a warning here is an error of a page.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import command_line
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from page_text import anchor, rewritten, with_wide_lists
+
+import utvm_deploy
+from utvm_deploy.cli.doc_pages import PROJECT_FILES
+from utvm_deploy.cli.main import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The item of the navigation that gets a page for each verb.
+COMMAND_LINE = "Command line"
+#: What the functions of the package return or take, and the functions of its modules.
+MORE_PYTHON = (
+    "utvm_deploy.compiler.model.CompiledModel",
+    "utvm_deploy.device.device.Device",
+    "utvm_deploy.device.model.DeviceModel",
+    "utvm_deploy.evaluating.facts.Evaluation",
+    "utvm_deploy.quantizing.facts.QuantizedModel",
+    "utvm_deploy.torch.explain",
+    "utvm_deploy.models",
+    "utvm_deploy.intrinsics",
+)
+#: Attributes by which a page loads something. Links that a reader may follow are no loading.
+_LOADED = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"?(https?:)?//[^>]*>"
+)
+_IMPORTED = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']*")
+
+log = logging.getLogger("mkdocs.hooks.utvm")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the pages of the verbs in the navigation; make anchors as the pages' links have them."""
+    config.mdx_configs["toc"]["slugify"] = anchor
+    (reference,) = (item["Reference"] for item in config.nav or () if "Reference" in item)
+    (verbs,) = (item for item in reference if isinstance(item, dict) and COMMAND_LINE in item)
+    verbs[COMMAND_LINE] = [{verb: f"reference/verbs/{verb}.md"} for verb in VERBS]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of the project and those that are made from the code."""
+    for name in PROJECT_FILES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, _place(name), content=text))
+    for verb, text in command_line.pages().items():
+        files.append(File.generated(config, f"reference/verbs/{verb}.md", content=text))
+    files.append(File.generated(config, "reference/python.md", content=python_page()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links to files of the repository into links to pages."""
+    places = {_source(file.src_uri): file.src_uri for file in files if file.src_uri != "404.html"}
+    place = page.file.src_uri
+    text = rewritten(markdown, _source(place), place, places, ROOT, log.warning)
+    return with_wide_lists(text)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Warn of each page that would load something from elsewhere."""
+    for page in Path(config.site_dir).rglob("*"):
+        if page.suffix not in (".html", ".css"):
+            continue
+        text = page.read_text(encoding="utf-8")
+        for found in (*_LOADED.finditer(text), *_IMPORTED.finditer(text)):
+            if 'rel="canonical"' not in found[0]:
+                log.warning("%s loads something from elsewhere: %s", page.name, found[0])
+
+
+def python_page() -> str:
+    """The page of the Python names: a heading for each, which mkdocstrings fills."""
+    lines = [
+        "# Python\n",
+        "`import utvm_deploy` is quick: TVM and the other heavy packages load on first use. Every",
+        "error that is no bug is a `UtvmError`, and its text is one sentence.\n",
+    ]
+    paths = [path for name in utvm_deploy.__all__ if (path := _path(name))]
+    for path in dict.fromkeys((*paths, *MORE_PYTHON)):
+        lines.append(f"::: {path}\n")
+    return "\n".join(lines)
+
+
+def _path(name: str) -> str:
+    """Where a name of the package is defined."""
+    found: Any = getattr(utvm_deploy, name)
+    if inspect.ismodule(found):
+        return found.__name__
+    return f"{found.__module__}.{found.__qualname__}"
+
+
+def _place(name: str) -> str:
+    """Where the site has a page of the project."""
+    return f"project/{name.lower()}"
+
+
+def _source(place: str) -> str:
+    """The file in the repository that a place of the site shows."""
+    for name in PROJECT_FILES:
+        if place == _place(name):
+            return name
+    return f"docs/{place}"

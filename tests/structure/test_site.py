@@ -1,0 +1,90 @@
+"""The site of the documentation: each page has its place, and its Markdown becomes the site's."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from utvm_deploy.cli.main import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "site"))
+from command_line import pages as pages_of_verbs  # noqa: E402
+from page_text import anchor, rewritten, with_wide_lists  # noqa: E402
+
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"index.md"}
+
+
+def test_each_page_is_in_the_navigation_and_in_the_index() -> None:
+    navigation = re.findall(r"- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert set(navigation) >= PAGES
+    assert len(navigation) == len(set(navigation))
+    assert set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text())) >= PAGES
+
+
+def link(text: str, source: str = "docs/guides/ci.md") -> tuple[str, list[str]]:
+    warned: list[str] = []
+    places = {
+        "docs/guides/ci.md": "guides/ci.md",
+        "docs/reference/json.md": "reference/json.md",
+        "SECURITY.md": "project/security.md",
+    }
+    page = places.get(source, "guides/ci.md")
+    return rewritten(text, source, page, places, ROOT, warned.append), warned
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[a](../reference/json.md#x)", "[a](../reference/json.md#x)"),
+        ("[a\nb](../../SECURITY.md)", "[a\nb](../project/security.md)"),
+        ("[a](https://b.example) [c](#d)", "[a](https://b.example) [c](#d)"),
+        ("[a](../../models/README.md)", "a (`models/README.md`)"),
+        ("`[a](../../SECURITY.md)`", "`[a](../../SECURITY.md)`"),
+        ("```\n[a](../../SECURITY.md)\n```\n", "```\n[a](../../SECURITY.md)\n```\n"),
+        ("[`--json`](../reference/json.md)", "[`--json`](../reference/json.md)"),
+    ],
+)
+def test_links(text: str, wanted: str) -> None:
+    assert link(text) == (wanted, [])
+
+
+def test_links_of_the_project_s_pages_and_links_to_nothing() -> None:
+    assert link("[a](docs/guides/ci.md)", "SECURITY.md")[0] == "[a](../guides/ci.md)"
+    assert link("[a](nosuch.md)")[1] == ["docs/guides/ci.md: no file for the link nosuch.md"]
+    assert link("[a](../../../elsewhere.md)")[1]
+
+
+def test_lists_inside_lists() -> None:
+    text = "Text:\n1. one\n   * two\n     more\n\n   ```\n   x\n     y\n   ```\n2. three\n\nText\n"
+    assert with_wide_lists(text) == (
+        "Text:\n\n1. one\n    * two\n        more\n\n    ```\n    x\n      y\n    ```\n"
+        "2. three\n\nText\n"
+    )
+    code = "```\n- a\n  - b\n```\n"
+    assert with_wide_lists(code) == code
+
+
+def test_anchors_are_those_of_sites_that_show_repositories() -> None:
+    assert anchor("`--input-rows`", "-") == "--input-rows"
+    assert anchor("What the start-up code does, and where", "-") == (
+        "what-the-start-up-code-does-and-where"
+    )
+
+
+@pytest.mark.tools
+def test_each_verb_has_a_page_with_all_its_options() -> None:
+    pages = pages_of_verbs()
+    assert list(pages) == list(VERBS)
+    for option in ("--board B", "--records R.jsonl", "--json"):
+        assert f"| `{option}` |" in pages["tune"]
+    assert "## utvm project flash" in pages["project"]
+    assert "**Required.**" in pages["tune"]
+    for verb, page in pages.items():
+        _, usage, tables = page.split("```", 2)
+        for option in re.findall(r"--[a-z-]+", usage):
+            assert f"`{option}" in tables, (verb, option)
