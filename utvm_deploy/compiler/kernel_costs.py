@@ -12,6 +12,7 @@ each line of 32 MACs is a miss.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -115,6 +116,27 @@ def _pass_cycles(graph: Graph, operator: Operator) -> float:
         return 0.0
     times = DEPTHWISE_PASS if operator.kind == "DEPTHWISE_CONV_2D" else 1.0
     return float(times * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels))
+
+
+def weight_passes(graph: Graph, step: Step, scratch_bytes: int) -> float:
+    """How often a layer goes through its weights in a run, about; at least once."""
+    channels = graph.tensors[step.operator.outputs[0]].shape[-1:]
+    windows = 2 * step.call.macs / max(math.prod(channels), 1) / _sharing(graph, step)
+    return max(windows / max(scratch_bytes, LEAST_SCRATCH), 1.0)
+
+
+def _sharing(graph: Graph, step: Step) -> float:
+    """How many windows of a convolution read one gathered column."""
+    attributes, kernel = step.operator.attributes, step.call.kernel
+    number = step.operator.inputs[1] if len(step.operator.inputs) > 1 else None
+    if not isinstance(attributes, Convolution) or isinstance(kernel, GatheredConv2D):
+        return 1.0
+    if step.operator.kind != "CONV_2D" or number is None:
+        return 1.0
+    if isinstance(kernel, DspWinograd):
+        return WINOGRAD_SHARING
+    width = graph.tensors[number].shape[2]
+    return max(width / attributes.strides[1], 1.0)
 
 
 def moving_cycles(size: int) -> float:
@@ -257,9 +279,7 @@ class KernelCosts:
         each = _pass_cycles(self._graph, step.operator)
         if not each or not step.call.macs:
             return 0.0
-        channels = self._graph.tensors[step.operator.outputs[0]].shape[-1]
-        windows = 2 * step.call.macs / channels / self._sharing(step)
-        return max(windows / max(sum(self._scratch_of(step)), LEAST_SCRATCH), 1.0) * each
+        return weight_passes(self._graph, step, sum(self._scratch_of(step))) * each
 
     def _gathering_cycles(self, step: Step) -> float:
         """What gathering pixels one by one takes."""
@@ -282,21 +302,8 @@ class KernelCosts:
             return 0.0
         share = (size / self._cache_bytes - NO_MISSES) / (ALL_MISSES - NO_MISSES)
         share = min(max(share, 0.0), 1.0)
-        lines = step.call.macs / MACS_PER_LINE / self._sharing(step)
+        lines = step.call.macs / MACS_PER_LINE / _sharing(self._graph, step)
         return CYCLES_PER_MISS * share * lines
-
-    def _sharing(self, step: Step) -> float:
-        """How many windows of a convolution read one gathered column."""
-        attributes, kernel = step.operator.attributes, step.call.kernel
-        number = step.operator.inputs[1] if len(step.operator.inputs) > 1 else None
-        if not isinstance(attributes, Convolution) or isinstance(kernel, GatheredConv2D):
-            return 1.0
-        if step.operator.kind != "CONV_2D" or number is None:
-            return 1.0
-        if isinstance(kernel, DspWinograd):
-            return WINOGRAD_SHARING
-        width = self._graph.tensors[number].shape[2]
-        return max(width / attributes.strides[1], 1.0)
 
     def _unknown(self, step: Step) -> float:
         """Of a layer that no record knows."""
