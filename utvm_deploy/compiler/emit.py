@@ -15,6 +15,13 @@ import numpy as np
 from utvm_deploy.compiler.c_text import c_type, comment, integer
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
+from utvm_deploy.compiler.emit_library import (
+    STACK_WORD,
+    arena_bytes_with_state,
+    library_parts,
+    state_of,
+    state_text,
+)
 from utvm_deploy.compiler.emit_rows import input_rows_of, push_text
 from utvm_deploy.compiler.memory_map import memory_map
 from utvm_deploy.compiler.model import (
@@ -33,10 +40,6 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
 from utvm_deploy.records import DEFAULT
-
-#: Bytes of an int64_t.
-STACK_WORD = 8
-
 
 _STRING_HEADER = "\n#include <string.h>\n"
 
@@ -81,7 +84,7 @@ def emit(program: Program) -> CompiledModel:
         layers=tuple(layers),
         inputs=tuple(_buffer(program, i) for i in program.graph.inputs if not rows),
         outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
-        arena_bytes=_arena_bytes(program),
+        arena_bytes=arena_bytes_with_state(program),
         arena_alignment=ARENA_ALIGNMENT,
         weights_bytes=tables.total_bytes,
         macs=sum(layer.macs for layer in layers),
@@ -105,32 +108,6 @@ def emit(program: Program) -> CompiledModel:
         f"{name}_private.h": _private_header(program, tables),
     }
     return replace(compiled, sources=sources)
-
-
-def _arena_bytes(program: Program) -> int:
-    """The plan's bytes; behind them each layer's status and the backend's state."""
-    if program.library is None:
-        return program.plan.arena_bytes
-    state = _state(program)
-    return program.plan.arena_bytes + len(program.layers) if state is None else _end(state)
-
-
-def _state(program: Program) -> Span | None:
-    """Where in the arena the backend's state is; None if it keeps none."""
-    if program.library is None or not program.library.state_bytes:
-        return None
-    end = program.plan.arena_bytes + len(program.layers)
-    return Span(-(-end // STACK_WORD) * STACK_WORD, program.library.state_bytes)
-
-
-def _end(span: Span) -> int:
-    return span.offset + span.size_bytes
-
-
-def _state_text(program: Program) -> str:
-    """The C expression for the backend's state."""
-    state = _state(program)
-    return "(void *)0" if state is None else f"(void *)(arena + {state.offset})"
 
 
 def _buffer(program: Program, number: int) -> Buffer:
@@ -195,7 +172,7 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     if plan.scratch[index]:
         pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
         spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
-    state = _state(program)
+    state = state_of(program)
     if layer.kernel.has_state and state is not None:
         spans.append(state)
     return tuple(spans)
@@ -244,7 +221,7 @@ def _arguments(
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
     if layer.kernel.has_state:
-        texts.append(_state_text(program))
+        texts.append(state_text(program))
     return texts, members
 
 
@@ -298,7 +275,7 @@ void {name}_run_layer(uint32_t index, uint8_t *arena) {{
     }}
 }}
 
-{run}{_library_parts(program)}{_reset(program, resets)}"""
+{run}{library_parts(program)}{_reset(program, resets)}"""
 
 
 def _run_text(name: str, count: str) -> str:
@@ -336,41 +313,6 @@ def _reset(program: Program, resets: Sequence[str]) -> str:
     return f"""{"".join(used)}
 void {program.name}_reset(uint8_t *arena) {{
 {calls}}}
-"""
-
-
-def _library_parts(program: Program) -> str:
-    """What a model that calls a backend has in addition."""
-    library = program.library
-    if library is None:
-        return ""
-    if not library.initialize:
-        return _library_check(program)
-    unused = "" if library.state_bytes else "    (void)arena;\n"
-    return f"""{_library_check(program)}
-// Of {library.name}.
-extern int32_t {library.initialize}(void *state);
-
-void {program.name}_initialize(uint8_t *arena, int32_t *status) {{
-{unused}    *status = {library.initialize}({_state_text(program)});
-}}
-"""
-
-
-def _library_check(program: Program) -> str:
-    """The function that asks the library, layer by layer, whether its scratch is enough."""
-    first: dict[str, tuple[int, int]] = {}
-    for index, layer in enumerate(program.layers):
-        if layer.kernel.wanted is not None:
-            first.setdefault(layer.kernel.wanted, (index, layer.kernel.function.scratch_bytes))
-    checks = "".join(
-        f"    if ({wanted}() > {planned}) {{\n        *layer = {index};\n        return;\n    }}\n"
-        for wanted, (index, planned) in first.items()
-    )
-    return f"""
-void {program.name}_check_library(int32_t *layer) {{
-{checks}    *layer = -1;
-}}
 """
 
 
