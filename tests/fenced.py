@@ -128,7 +128,8 @@ def planned_apart() -> contextlib.AbstractContextManager[object]:
 def crossings_of(fence: Fence, loaded: DeviceModel, inputs: Sequence[Array]) -> list[str]:
     """Run a model that is loaded into RAM layer by layer; every access that is none of a layer's.
 
-    A layer may touch its inputs, outputs, scratch, constants, and the code with its own literals.
+    A layer may touch its inputs, outputs, scratch, constants and their copies in pools, and the
+    code with its own literals.
     """
     device, compiled = loaded.device, loaded.compiled
     loaded.set_inputs(inputs)
@@ -144,6 +145,13 @@ def crossings_of(fence: Fence, loaded: DeviceModel, inputs: Sequence[Array]) -> 
 def _memory_of(loaded: DeviceModel, layer: Layer, entry: int) -> list[Stretch]:
     arena, weights = loaded.arena_address, loaded.weights_address
     own = [Stretch(arena + span.offset, span.size_bytes) for span in layer.arena]
+    for pool, address in zip(loaded.compiled.pools, loaded.pool_addresses, strict=True):
+        own.append(Stretch(address, pool.scratch_bytes))
+        own += [
+            Stretch(address + one.offset, one.constant.size_bytes)
+            for one in pool.residents
+            if layer.index in one.layers
+        ]
     blocks = loaded.device.session.memory.blocks()
     (module,) = [stretch(b) for b in blocks if b.address <= entry < b.address + b.size]
     if weights is None:

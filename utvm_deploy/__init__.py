@@ -83,6 +83,7 @@ def compile(
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
     input_rows: bool = False,
+    pools: Mapping[str, int] | None = None,
 ) -> CompiledModel:
     """Compile a model for a board; ``name`` prefixes every C symbol.
 
@@ -105,8 +106,9 @@ def compile(
     ``check_needs`` is called early with the memory that the model needs.
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
     model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
-    row (``NAME_push_rows``), and the arena never has the whole input. Raises ModelError if the file
-    cannot be imported and CompileError if it cannot be compiled.
+    row (``NAME_push_rows``), and the arena never has the whole input. ``pools`` maps names of
+    memory regions of the board to bytes: copies of weights go there (``{"dtcm": 49152}``). Raises
+    ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     import contextlib
     from pathlib import Path
@@ -148,6 +150,7 @@ def compile(
             allow_float=allow_float,
             budget=Budget(ram_budget, cycle_budget),
             input_rows=input_rows,
+            pools=pools or {},
         )
 
 

@@ -36,6 +36,14 @@ static const uint32_t device_windows[][2] = {BOARD_DEVICE_WINDOWS};
 #define IS_REGISTERS(access) 0
 #endif
 
+// Memory besides the workspace that a model uses.
+#ifdef BOARD_POOLS
+static const uint32_t pools[][2] = {BOARD_POOLS};
+#define POOL_COUNT (sizeof pools / sizeof pools[0])
+#else
+#define POOL_COUNT 0u
+#endif
+
 #if __ARM_ARCH >= 8
 
 // Windows are 32-byte exact and must not overlap.
@@ -97,7 +105,7 @@ void mpu_start(const struct utvm_region *regions, uint32_t count) {
     const uint32_t workspace_end = (uint32_t)(uintptr_t)utvm_workspace_end;
     const uint32_t stack = (uint32_t)(uintptr_t)utvm_task_stack;
     // As many as may be wanted below; a core without an MPU has none.
-    if (windows < count + 3u + DEVICE_WINDOW_COUNT) {
+    if (windows < count + 3u + DEVICE_WINDOW_COUNT + POOL_COUNT) {
         return;
     }
     prepare();
@@ -125,6 +133,11 @@ void mpu_start(const struct utvm_region *regions, uint32_t count) {
 #ifdef BOARD_DEVICE_WINDOWS
     for (uint32_t i = 0u; i < DEVICE_WINDOW_COUNT; ++i) {
         window(number++, device_windows[i][0], device_windows[i][1], REGISTERS);
+    }
+#endif
+#ifdef BOARD_POOLS
+    for (uint32_t i = 0u; i < POOL_COUNT; ++i) {
+        window(number++, pools[i][0], pools[i][1], READ_WRITE);
     }
 #endif
     for (; number < windows; ++number) {

@@ -5,10 +5,10 @@
 #include <@NAME@.h>
 
 static uint8_t arena[@UPPER@_ARENA_BYTES] __attribute__((aligned(@UPPER@_ARENA_ALIGNMENT)));
-
+@POOLS@
 void setup() {
     Serial.begin(115200);
-@RESET_ROWS@}
+@LOAD_POOLS@@RESET_ROWS@}
 
 void loop() {
 @FILL_INPUTS@

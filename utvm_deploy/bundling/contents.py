@@ -11,9 +11,11 @@ from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.layout import Layout
+from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
 from utvm_deploy.bundling.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
+from utvm_deploy.compiler.emit_pools import load_call
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
@@ -151,6 +153,7 @@ def _values(
         "SELFTEST_DIR": layout.selftest_dir,
         "USAGE": layout.usage,
         **run_values(compiled),
+        **pool_values(compiled, board),
         "FILL_ARENA": _fill_arena(compiled),
         "RESET": _before_first_run(compiled),
         "RESET_ROWS": f"    {compiled.name}_reset(arena);\n" if compiled.input_rows else "",
@@ -174,7 +177,7 @@ def _values(
 
 def _before_first_run(compiled: CompiledModel) -> str:
     """C that an application calls before the first run."""
-    lines = []
+    lines = [load_call(compiled)] if compiled.load_function is not None else []
     if compiled.external is not None and compiled.external.initialize:
         lines += [
             "int32_t status = 0;",
@@ -295,7 +298,8 @@ def _variable(external: ExternalLibrary) -> str:
 def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
     flash, ram = board.main_flash, board.main_ram
     vectors = board.region(board.project.vectors) if board.project.vectors else flash
-    regions = {region.name: region for region in (vectors, flash, ram)}
+    pools = [board.region(pool.name) for pool in compiled.pools]
+    regions = {region.name: region for region in (vectors, flash, ram, *pools)}
     memory = "\n".join(
         f"    {region.name} : ORIGIN = 0x{region.address:08X}, LENGTH = 0x{region.size:X}"
         for region in regions.values()

@@ -47,6 +47,7 @@ def manifest_text(
         "arena_bytes": compiled.arena_bytes,
         "arena_alignment": compiled.arena_alignment,
         "weights_bytes": compiled.weights_bytes,
+        "pools": [{"name": p.name, "bytes": p.size_bytes} for p in compiled.pools],
         "macs": compiled.macs,
         "inputs": [_buffer(buffer) for buffer in compiled.taken],
         "input_rows": None if compiled.input_rows is None else _rows(compiled.input_rows),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.emit_pools import pool_arguments
 from utvm_deploy.compiler.model import CompiledModel, InputRows
 
 _COPY_INPUTS = """\
@@ -13,7 +14,7 @@ _COPY_INPUTS = """\
             to[i] = from[i];
         }
     }
-    @NAME@_run(arena);"""
+    @NAME@_run(arena@POOL_ARGUMENTS@);"""
 
 _PUSH_ROWS = """\
     // One row at a time, or three, or all; the result must be the same.
@@ -23,14 +24,16 @@ _PUSH_ROWS = """\
     int32_t missing = (int32_t)@UPPER@_INPUT_ROWS;
     while (missing > 0) {
         const uint32_t n = most < (uint32_t)missing ? most : (uint32_t)missing;
-        missing = @NAME@_push_rows(arena, (const @INPUT_TYPE@ *)(const void *)rows, n);
+        missing = @NAME@_push_rows(arena@POOL_ARGUMENTS@, \
+(const @INPUT_TYPE@ *)(const void *)rows, n);
         rows += n * @UPPER@_INPUT_ROW_BYTES;
     }"""
 
 _ROWS_README = """
 ## Rows of the input
 
-The input is never whole in the arena. `@NAME@_push_rows(arena, rows, n)` takes the next `n` of its
+The input is never whole in the arena. `@NAME@_push_rows(arena{pools}, rows, n)` takes \
+the next `n` of its
 {count} rows, of {row_bytes} bytes each, and runs the layers that waited for them. It returns how
 many rows are missing: 0 when the outputs are there. It returns -1, and writes nothing, if `n` is 0
 or more than are missing. Call `@NAME@_reset(arena)` once before the first row. A row that the model
@@ -40,13 +43,13 @@ waits for takes longer than one that it only keeps.
 
 def run_values(compiled: CompiledModel) -> dict[str, str]:
     """What the templates say of inputs and of a run, by placeholder."""
-    rows = compiled.input_rows
+    rows, pools = compiled.input_rows, pool_arguments(compiled.pools)
     if rows is None:
         fill = _fill_inputs(compiled)
         return {
-            "RUN": f"{fill}\n    {compiled.name}_run(arena);",
+            "RUN": f"{fill}\n    {compiled.name}_run(arena{pools});",
             "FILL_INPUTS": fill,
-            "RUN_ARENA": f"    {compiled.name}_run(arena);",
+            "RUN_ARENA": f"    {compiled.name}_run(arena{pools});",
             "RUN_SAMPLE": _COPY_INPUTS,
             "INPUT_TYPE": "",
             "RUN_FUNCTION": f"{compiled.name}_run()",
@@ -62,7 +65,7 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
         "INPUT_TYPE": c_type(rows.buffer.dtype),
         "RUN_FUNCTION": f"{compiled.name}_push_rows()",
         "ARENA_HOLDS": "outputs and windows of the input's rows included",
-        "ROWS_TEXT": _ROWS_README.format(count=rows.count, row_bytes=rows.row_bytes),
+        "ROWS_TEXT": _ROWS_README.format(count=rows.count, row_bytes=rows.row_bytes, pools=pools),
     }
 
 
@@ -95,5 +98,6 @@ def _zero_row(compiled: CompiledModel, rows: InputRows) -> str:
 
 
 def _push_zeros(compiled: CompiledModel) -> str:
-    lines = [f"while ({compiled.name}_push_rows(arena, row, 1) > 0) {{", "}"]
+    given = f"arena{pool_arguments(compiled.pools)}, row, 1"
+    lines = [f"while ({compiled.name}_push_rows({given}) > 0) {{", "}"]
     return "\n".join(f"    {line}" for line in lines)

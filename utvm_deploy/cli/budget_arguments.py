@@ -1,4 +1,4 @@
-"""--ram-budget, --flash-budget and --cycle-budget: their parsers, for every verb that has them."""
+"""The options for budgets and pools: their parsers, for every verb that has them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Any
 
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.gate import size
 
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -33,6 +34,41 @@ def add_budgets(parser: Any) -> None:
         type=cycles,
         help="the smallest arena within that many cycles by the records (2M is 2,000,000)",
     )
+
+
+def add_pools(parser: Any) -> None:
+    """--pool; ``pools_of`` reads it."""
+    parser.add_argument(
+        "--pool",
+        metavar="NAME=BYTES",
+        type=pool,
+        action="append",
+        default=[],
+        help="a memory region of the board, and the bytes of it that the model may use: dtcm=48K. "
+        "It holds scratch, and copies of the weights that are read most. May be given several "
+        "times",
+    )
+
+
+def pools_of(args: argparse.Namespace) -> dict[str, int]:
+    """Region -> bytes; UsageError for a region that was given twice."""
+    found: dict[str, int] = {}
+    for name, limit in args.pool:
+        if name in found:
+            raise UsageError(f"--pool {name} was given twice; give one limit for each region")
+        found[name] = limit
+    return found
+
+
+def pool(text: str) -> tuple[str, int]:
+    """``NAME=BYTES``, more than 0 bytes."""
+    name, equals, limit = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a pool, such as dtcm=48K")
+    value = size(limit)
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"a pool of 0 bytes holds nothing; leave {name} out")
+    return name, value
 
 
 def positive_size(text: str) -> int:

@@ -31,6 +31,7 @@ from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step, load_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA
+from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import Samples, load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
@@ -144,6 +145,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             "samples": len(samples.inputs),
             "arena_bytes": compiled.arena_bytes,
             "weights_bytes": compiled.weights_bytes,
+            "pools": pools_summary(compiled),
             "has_latency": latency is not None,
         },
     )

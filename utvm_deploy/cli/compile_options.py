@@ -11,7 +11,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.budget_arguments import add_budgets
+from utvm_deploy.cli.budget_arguments import add_budgets, add_pools, pools_of
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import (
     AUTO,
@@ -59,6 +59,7 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
         "stack if it is alone in tightly coupled RAM; default: %(default)s",
     )
     add_budgets(group)
+    add_pools(group)
     add_input_rows(group)
     add_no_float(group)
 
@@ -118,6 +119,7 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "ram_budget": args.ram_budget,
         "cycle_budget": args.cycle_budget,
         "input_rows": args.input_rows,
+        "pools": pools_of(args),
     }
 
 
@@ -187,6 +189,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--ram-budget", args.ram_budget is not None),
             ("--flash-budget", args.flash_budget is not None),
             ("--cycle-budget", args.cycle_budget is not None),
+            ("--pool", bool(args.pool)),
             ("--input-rows", args.input_rows),
         )
         if is_given

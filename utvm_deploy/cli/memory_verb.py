@@ -24,6 +24,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA, AUTO, scratch_place
+from utvm_deploy.compiler.pool_facts import pool_lines
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.profiling.memory_page import memory_html, memory_svg
 from utvm_deploy.profiling.memory_report import (
@@ -107,7 +108,10 @@ def _image(
     """What `utvm profile` shows: the same options, with scratch where an image has it."""
     # A budget, and level ram, have scratch in the arena everywhere.
     place = ARENA if compiled.tradeoff is not None else scratch_place(board, AUTO)
-    if place != scratch_place(board, args.scratch):
+    held = [pool.name for pool in compiled.pools if pool.scratch_bytes]
+    if held:
+        place = held[0]
+    elif place != scratch_place(board, args.scratch):
         options = compile_options(args, board) | {"scratch": place}
         compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
     progress("building the image", 0, 1)
@@ -155,6 +159,8 @@ def _report_totals(found: MemoryReport, out: Output) -> None:
     stack = compiled.stack_bytes
     scratch = f", and {stack:,} of stack for scratch" if stack else ""
     out.line(f"a bundle needs: arena {compiled.arena_bytes:,} bytes of RAM{scratch}")
+    for pool, line in zip(compiled.pools, pool_lines(compiled), strict=True):
+        out.line(f"{line} ({found.board.name} has {found.board.region(pool.name).size:,} there)")
     if image is not None:
         out.line(
             f"an image with the runtime (utvm profile): RAM {image.ram_bytes:,} bytes, of which "

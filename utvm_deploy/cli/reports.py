@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.pool_facts import pool_lines, pools_summary
 
 
 def memory_line(compiled: CompiledModel) -> str:
@@ -16,6 +17,7 @@ def memory_line(compiled: CompiledModel) -> str:
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
         f"arena {compiled.arena_bytes:,} bytes of RAM"
         + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
+        + "".join(f"\n{line}" for line in pool_lines(compiled))
         + (f"\n{compiled.tradeoff.text}" if compiled.tradeoff else "")
     )
 
@@ -34,6 +36,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
         "optimize": compiled.optimize,
         "float_math": compiled.float_math,
         "input_rows": _rows_summary(compiled),
+        "pools": pools_summary(compiled),
         "inputs": [buffer_summary(buffer) for buffer in compiled.taken],
         "outputs": [buffer_summary(buffer) for buffer in compiled.outputs],
         "layers": [

@@ -7,7 +7,7 @@ share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,15 @@ from utvm_deploy.compiler.emit_library import (
     state_of,
     state_text,
 )
+from utvm_deploy.compiler.emit_pools import (
+    copies_of,
+    load_text,
+    pool_arguments,
+    pool_parameters,
+    pools_of,
+    scratch_offsets,
+    unused_pools,
+)
 from utvm_deploy.compiler.emit_rows import input_rows_of, push_text
 from utvm_deploy.compiler.memory_map import memory_map
 from utvm_deploy.compiler.model import (
@@ -29,6 +38,7 @@ from utvm_deploy.compiler.model import (
     CompiledModel,
     InputRows,
     Layer,
+    MemoryPool,
     Span,
     first_bytes,
 )
@@ -69,9 +79,11 @@ def emit(program: Program) -> CompiledModel:
     calls, layers = [], []
     # Where there is a library, the bytes behind the plan take its status, layer by layer.
     status = program.plan.arena_bytes if program.library else None
+    pools = _pools(program, tables)
+    copies = copies_of(pools)
     for index, layer in enumerate(program.layers):
-        arguments, members = _arguments(program, index, layer, tables)
-        calls.append(_layer_function(program, index, layer, arguments, status))
+        arguments, members = _arguments(program, index, layer, tables, copies)
+        calls.append(_layer_function(program, index, layer, arguments, status, pools))
         constants = tuple(tables.span(member) for member in sorted(members))
         layers.append(_layer_facts(program, index, layer, constants))
     rows = input_rows_of(program, _buffer)
@@ -99,15 +111,24 @@ def emit(program: Program) -> CompiledModel:
             (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
         ),
         input_rows=rows,
+        pools=pools,
     )
     sources = {
         f"{name}.h": emit_header(compiled),
-        f"{name}.c": _main_file(program, calls, resets, rows),
+        f"{name}.c": _main_file(program, calls, resets, rows, pools),
         f"{name}_kernels.c": _kernels_file(program),
         f"{name}_weights.c": _weights_file(name, tables),
         f"{name}_private.h": _private_header(program, tables),
     }
     return replace(compiled, sources=sources)
+
+
+def _pools(program: Program, tables: ConstantTables) -> tuple[MemoryPool, ...]:
+    if not program.pool_limits:
+        return ()
+    layers = enumerate(program.layers)
+    members = [sorted(_arguments(program, i, layer, tables, {})[1]) for i, layer in layers]
+    return pools_of(program, tables, members)
 
 
 def _buffer(program: Program, number: int) -> Buffer:
@@ -192,7 +213,11 @@ def _why(layer: ScheduledStep) -> str:
 
 
 def _arguments(
-    program: Program, index: int, layer: ScheduledStep, tables: ConstantTables
+    program: Program,
+    index: int,
+    layer: ScheduledStep,
+    tables: ConstantTables,
+    copies: Mapping[str, str],
 ) -> tuple[list[str], set[str]]:
     """C expressions for a call's arguments, and the constant tables among them."""
     written = set(layer.step.operator.outputs)
@@ -215,8 +240,13 @@ def _arguments(
             role, data = "constant", tensor.data
         member = tables.add(f"layer_{index}_{role}", data)
         members.add(member)
-        texts.append(f"{program.name}_weights.{member}")
+        place = f"{program.name}_weights.{member}"
+        if member in copies:
+            place = f"(const {c_type(data.dtype.name)} *){copies[member]}"
+        texts.append(place)
     places = [f"(arena + {offset})" for offset in program.plan.scratch[index]]
+    in_pool = scratch_offsets(program, index, layer) or ()
+    places += [f"(pool_{program.scratch_pool} + {offset})" for offset in in_pool]
     places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
@@ -226,14 +256,19 @@ def _arguments(
 
 
 def _on_stack(program: Program, index: int, layer: ScheduledStep) -> list[int]:
-    """Bytes of the layer's scratch buffers if they are not in the arena, in words of eight."""
-    if program.plan.scratch[index]:
+    """Bytes of the layer's scratch buffers if they are on the stack, in words of eight."""
+    if program.plan.scratch[index] or program.scratch_pool is not None:
         return []
     return [-(-s.size_bytes // STACK_WORD) * STACK_WORD for s in layer.kernel.function.scratch]
 
 
 def _layer_function(
-    program: Program, index: int, layer: ScheduledStep, arguments: list[str], status: int | None
+    program: Program,
+    index: int,
+    layer: ScheduledStep,
+    arguments: list[str],
+    status: int | None,
+    pools: Sequence[MemoryPool],
 ) -> str:
     output = program.graph.tensors[layer.step.operator.outputs[0]]
     separated = ",\n        ".join(arguments)
@@ -245,44 +280,51 @@ def _layer_function(
     result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
-        f"static void layer_{index}(uint8_t *arena) {{\n{scratch}"
+        f"static void layer_{index}(uint8_t *arena{pool_parameters(pools)}) {{\n{scratch}"
+        f"{unused_pools(pools, separated)}"
         f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 
 
 def _main_file(
-    program: Program, calls: list[str], resets: list[str], rows: InputRows | None
+    program: Program,
+    calls: list[str],
+    resets: list[str],
+    rows: InputRows | None,
+    pools: Sequence[MemoryPool],
 ) -> str:
     name = program.name
     table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
     count = f"{name.upper()}_LAYER_COUNT"
     body = "\n".join(calls)
-    run = _run_text(name, count) if rows is None else push_text(name, rows)
+    load = load_text(name, pools)
+    taken, given = pool_parameters(pools), pool_arguments(pools)
+    run = _run_text(name, count, pools) if rows is None else push_text(name, rows, pools)
     return f"""\
 // {name}: the layers, in order. Generated by utvm_deploy; do not edit.
 
 #include "{name}.h"
 
 #include "{name}_private.h"
-{"" if rows is None else _STRING_HEADER}
+{_STRING_HEADER if rows is not None or load else ""}
 {body}
-static void (*const layers[{count}])(uint8_t *arena) = {{
+static void (*const layers[{count}])(uint8_t *arena{taken}) = {{
 {table}}};
 
-void {name}_run_layer(uint32_t index, uint8_t *arena) {{
+void {name}_run_layer(uint32_t index, uint8_t *arena{taken}) {{
     if (index < {count}) {{
-        layers[index](arena);
+        layers[index](arena{given});
     }}
 }}
 
-{run}{library_parts(program)}{_reset(program, resets)}"""
+{run}{load}{library_parts(program)}{_reset(program, resets)}"""
 
 
-def _run_text(name: str, count: str) -> str:
+def _run_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:
     return f"""\
-void {name}_run(uint8_t *arena) {{
+void {name}_run(uint8_t *arena{pool_parameters(pools)}) {{
     for (uint32_t index = 0; index < {count}; index++) {{
-        layers[index](arena);
+        layers[index](arena{pool_arguments(pools)});
     }}
 }}
 """

@@ -6,6 +6,14 @@ from collections.abc import Iterator
 
 from utvm_deploy import __version__
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
+from utvm_deploy.compiler.emit_pools import (
+    load_call,
+    load_header,
+    pool_arguments,
+    pool_macros,
+    pool_manual,
+    pool_parameters,
+)
 from utvm_deploy.compiler.emit_rows import push_header
 from utvm_deploy.compiler.model import Buffer, CompiledModel
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
@@ -18,7 +26,7 @@ def emit_header(model: CompiledModel) -> str:
 
 def _parts(model: CompiledModel) -> Iterator[str]:
     name, upper = model.name, model.name.upper()
-    rows = model.input_rows
+    rows, taken = model.input_rows, pool_parameters(model.pools)
     buffers = [("input", i, b) for i, b in enumerate(model.taken)]
     buffers += [("output", i, b) for i, b in enumerate(model.outputs)]
     yield from _manual(model)
@@ -42,6 +50,7 @@ extern "C" {{
 #define {upper}_INPUT_COUNT {len(model.taken)}
 #define {upper}_OUTPUT_COUNT {len(model.outputs)}
 """
+    yield from pool_macros(name, model.pools)
     for direction, index, buffer in buffers:
         yield "\n"
         is_outside = rows is not None and direction == "input"
@@ -50,16 +59,17 @@ extern "C" {{
     if rows is not None:
         yield f"#define {upper}_INPUT_ROWS {rows.count}\n"
         yield f"#define {upper}_INPUT_ROW_BYTES {rows.row_bytes}\n"
-        yield push_header(name, rows)
+        yield push_header(name, rows, model.pools)
     else:
         yield f"""
 // Run the whole model.
-void {name}_run(uint8_t *arena);
+void {name}_run(uint8_t *arena{taken});
 
 // Run one layer, 0 to {upper}_LAYER_COUNT - 1; {name}_run() runs them in this
 // order. Other indices do nothing.
-void {name}_run_layer(uint32_t index, uint8_t *arena);
+void {name}_run_layer(uint32_t index, uint8_t *arena{taken});
 """
+    yield load_header(name, model.pools)
     if rows is not None:
         also = ", and what earlier inputs\n// left" if model.states else ""
         yield f"""
@@ -113,6 +123,7 @@ def _manual(model: CompiledModel) -> Iterator[str]:
                 yield f"(q - {_parenthesized(buffer.zero_point)})"
             yield "\n"
     result = model.outputs[0]
+    own = ", and pools" if any(pool.scratch_bytes for pool in model.pools) else ""
     held = "inputs" if model.inputs else "windows of the input's rows"
     yield f"""\
 //
@@ -122,6 +133,7 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 //     static uint8_t arena[{upper}_ARENA_BYTES]
 //         __attribute__((aligned({upper}_ARENA_ALIGNMENT)));
 //
+{"".join(pool_manual(name, model.pools))}\
 {_use(model)}\
 //     const {c_type(result.dtype)} *output = {name}_output_0(arena);
 //     // ... read {upper}_OUTPUT_0_ELEMENTS values from output ...
@@ -129,7 +141,7 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 {_care(model)}\
 // - The arena must be aligned to {upper}_ARENA_ALIGNMENT bytes. {_kept(model)}
 // - Reentrant: no other state exists, so threads and interrupts may run the
-//   model at the same time on arenas of their own.
+//   model at the same time on arenas of their own{own}.
 """
     if model.external is None:
         yield f"""\
@@ -155,18 +167,22 @@ def _manual(model: CompiledModel) -> Iterator[str]:
 def _use(model: CompiledModel) -> str:
     """How a caller gives the inputs and runs the model."""
     name, upper, kind = model.name, model.name.upper(), c_type(model.taken[0].dtype)
+    pools = pool_arguments(model.pools)
+    load = "" if model.load_function is None else f"//     {load_call(model)}  // once\n"
     if model.input_rows is None:
         return f"""\
+{load}\
 //     {kind} *input = {name}_input_0(arena);
 //     // ... write {upper}_INPUT_0_ELEMENTS values to input ...
-//     {name}_run(arena);
+//     {name}_run(arena{pools});
 """
     return f"""\
+{load}\
 //     {name}_reset(arena);  // once
 //     {kind} row[{upper}_INPUT_ROW_BYTES / sizeof({kind})];
 //     do {{
 //         // ... write the next row of the input to row ...
-//     }} while ({name}_push_rows(arena, row, 1) > 0);
+//     }} while ({name}_push_rows(arena{pools}, row, 1) > 0);
 """
 
 

@@ -5,10 +5,11 @@ How many rows were pushed is in the arena, behind everything else. So a model ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.model import Buffer, InputRows, PushedStrip
+from utvm_deploy.compiler.emit_pools import pool_arguments, pool_parameters
+from utvm_deploy.compiler.model import Buffer, InputRows, MemoryPool, PushedStrip
 from utvm_deploy.compiler.program import Program
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.graph.attributes import InputRows as Arrival
@@ -36,9 +37,10 @@ def input_rows_of(
     return InputRows(buffer, buffer.size_bytes // row_bytes, row_bytes, state, tuple(strips))
 
 
-def push_text(name: str, rows: InputRows) -> str:
+def push_text(name: str, rows: InputRows, pools: Sequence[MemoryPool]) -> str:
     """The C of ``NAME_push_rows``; it calls ``layers``."""
     upper = name.upper()
+    arguments = _push_arguments(rows, pools)
     strips = "".join(f"    {{{one.end}u, {one.offset}u, {one.layer}u}},\n" for one in rows.strips)
     count = len(rows.strips)
     return f"""\
@@ -51,7 +53,7 @@ static const struct {{
 }} strips[{count}] = {{
 {strips}}};
 
-int32_t {name}_push_rows(uint8_t *arena, const {c_type(rows.buffer.dtype)} *rows, uint32_t n) {{
+int32_t {name}_push_rows({arguments}) {{
     uint32_t *pushed = (uint32_t *)(void *)(arena + {rows.state_offset});
     const uint8_t *from = (const uint8_t *)(const void *)rows;
     uint32_t at = *pushed;
@@ -70,7 +72,7 @@ int32_t {name}_push_rows(uint8_t *arena, const {c_type(rows.buffer.dtype)} *rows
             if (at == strips[i].end) {{
                 const uint32_t stop = i + 1 < {count} ? strips[i + 1].layer : {upper}_LAYER_COUNT;
                 for (uint32_t layer = strips[i].layer + 1; layer < stop; layer++) {{
-                    layers[layer](arena);
+                    layers[layer](arena{pool_arguments(pools)});
                 }}
             }}
         }}
@@ -82,7 +84,12 @@ int32_t {name}_push_rows(uint8_t *arena, const {c_type(rows.buffer.dtype)} *rows
 """
 
 
-def push_header(name: str, rows: InputRows) -> str:
+def _push_arguments(rows: InputRows, pools: Sequence[MemoryPool]) -> str:
+    taken = pool_parameters(pools)
+    return f"uint8_t *arena{taken}, const {c_type(rows.buffer.dtype)} *rows, uint32_t n"
+
+
+def push_header(name: str, rows: InputRows, pools: Sequence[MemoryPool]) -> str:
     """What the header says of ``NAME_push_rows``."""
     upper = name.upper()
     return f"""
@@ -90,9 +97,9 @@ def push_header(name: str, rows: InputRows) -> str:
 // that waited for them. Returns the rows that are missing, 0 when the outputs are there. The
 // next row then begins another input. Returns -1, and writes nothing, if n is 0 or more than
 // are missing, if rows is null, or if {name}_reset() was not called on an arena.
-int32_t {name}_push_rows(uint8_t *arena, const {c_type(rows.buffer.dtype)} *rows, uint32_t n);
+int32_t {name}_push_rows({_push_arguments(rows, pools)});
 
 // Run one layer, 0 to {upper}_LAYER_COUNT - 1, for tests. Layers of kind INPUT_ROWS do
 // nothing: their rows must be at their place. Other indices do nothing.
-void {name}_run_layer(uint32_t index, uint8_t *arena);
+void {name}_run_layer(uint32_t index, uint8_t *arena{pool_parameters(pools)});
 """

@@ -118,6 +118,12 @@ def _pass_cycles(graph: Graph, operator: Operator) -> float:
     return float(times * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels))
 
 
+def missed_share(size: int, cache_bytes: int) -> float:
+    """The share of ``size`` bytes that misses when they are read again and again."""
+    share = (size / cache_bytes - NO_MISSES) / (ALL_MISSES - NO_MISSES)
+    return min(max(share, 0.0), 1.0)
+
+
 def weight_passes(graph: Graph, step: Step, scratch_bytes: int) -> float:
     """How often a layer goes through its weights in a run, about; at least once."""
     channels = graph.tensors[step.operator.outputs[0]].shape[-1:]
@@ -300,8 +306,7 @@ class KernelCosts:
         """What a cache in front of the arena adds to a layer's cycles."""
         if not self._cache_bytes:
             return 0.0
-        share = (size / self._cache_bytes - NO_MISSES) / (ALL_MISSES - NO_MISSES)
-        share = min(max(share, 0.0), 1.0)
+        share = missed_share(size, self._cache_bytes)
         lines = step.call.macs / MACS_PER_LINE / _sharing(self._graph, step)
         return CYCLES_PER_MISS * share * lines
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from utvm_deploy.compiler.model import (
     CompiledModel,
     InputRows,
     Layer,
+    MemoryPool,
     Span,
 )
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
@@ -65,6 +67,8 @@ def check_facts(compiled: CompiledModel) -> None:
         _check_buffer("state", state, compiled.arena_bytes)
     for index, layer in enumerate(compiled.layers):
         _check_layer(index, layer, compiled)
+    for pool in compiled.pools:
+        _check_pool(pool, compiled)
     if compiled.external is not None:
         _check_library(compiled.external)
     elif any(layer.is_external for layer in compiled.layers):
@@ -162,6 +166,20 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
         _inside(what, span, compiled.arena_bytes)
     for span in layer.constants:
         _inside(what, span, compiled.weights_bytes)
+
+
+def _check_pool(pool: MemoryPool, compiled: CompiledModel) -> None:
+    what = f"pool {_short(pool.name)}"
+    _matches("name of a pool", pool.name, _C_NAME)
+    _within(f"limit_bytes of the {what}", pool.limit_bytes, MAX_BYTES)
+    _within(f"size_bytes of the {what}", pool.size_bytes, pool.limit_bytes)
+    _within(f"scratch_bytes of the {what}", pool.scratch_bytes, pool.size_bytes)
+    for one in pool.residents:
+        _matches(f"a table of the {what}", one.table, _C_NAME)
+        _inside(what, one.constant, compiled.weights_bytes)
+        _inside(what, replace(one.constant, offset=one.offset), pool.size_bytes)
+        for layer in one.layers:
+            _within(f"a layer of the {what}", layer, len(compiled.layers) - 1)
 
 
 def _check_library(external: ExternalLibrary) -> None:

@@ -83,6 +83,32 @@ class InputRows:
 
 
 @dataclass(frozen=True)
+class Resident:
+    """A constant table that layers read from a pool."""
+
+    table: str  # member of the struct of constants
+    constant: Span  # its source, among the constants
+    offset: int  # of the copy, in bytes from the start of the pool
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MemoryPool:
+    """A memory besides the arena's; ``NAME_run`` takes a pointer to it."""
+
+    name: str  # of the board's region
+    limit_bytes: int  # that the caller set
+    size_bytes: int  # that the model needs
+    scratch_bytes: int  # of these, at the start: scratch of the layers
+    residents: tuple[Resident, ...]
+
+    @property
+    def parameter(self) -> str:
+        """What the C calls its pointer."""
+        return f"pool_{self.name}"
+
+
+@dataclass(frozen=True)
 class ArenaUse:
     """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
 
@@ -158,6 +184,8 @@ class CompiledModel:
     float_math: str = EXACT
     # What a budget, or level "ram", cost; None without, and if read from an archive.
     tradeoff: Tradeoff | None = field(default=None, compare=False)
+    # Memories besides the arena's that it uses; ``NAME_load_pools`` fills them once.
+    pools: tuple[MemoryPool, ...] = ()
     # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
     input_rows: InputRows | None = None
 
@@ -165,6 +193,16 @@ class CompiledModel:
     def taken(self) -> tuple[Buffer, ...]:
         """What a run takes: the inputs in the arena, or the one that is pushed row by row."""
         return self.inputs if self.input_rows is None else (self.input_rows.buffer,)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all pools."""
+        return sum(pool.size_bytes for pool in self.pools)
+
+    @property
+    def load_function(self) -> str | None:
+        """The C function that copies weights into the pools; None if there are none to copy."""
+        return f"{self.name}_load_pools" if any(pool.residents for pool in self.pools) else None
 
     @property
     def run_function(self) -> str:

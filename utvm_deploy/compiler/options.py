@@ -108,6 +108,7 @@ class ScratchStack:
     limit: int  # a layer that wants more has it in the arena after all
     room: int  # what an image leaves to scratch, and to activations if they share the region
     is_shared: bool
+    what: str = "stack"  # or a pool
 
 
 def scratch_stack(board: Board) -> ScratchStack:

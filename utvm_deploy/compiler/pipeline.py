@@ -10,7 +10,7 @@ where a record turns out to be stale.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +62,14 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.planning import Planned, Planner, lowered_steps
+from utvm_deploy.compiler.pools import (
+    NO_POOLS,
+    beside_pools,
+    pool_for_scratch,
+    pool_limits,
+    scratch_of_pool,
+    with_arena_limit,
+)
 from utvm_deploy.compiler.program import Program, ScheduledStep
 from utvm_deploy.compiler.scheduling import Scheduler
 from utvm_deploy.compiler.stages import Dump, Stages
@@ -98,6 +106,7 @@ def compile_model(
     allow_float: bool = True,
     budget: Budget | None = None,
     input_rows: bool = False,
+    pools: Mapping[str, int] = NO_POOLS,
     keep_channels: bool = False,
     whole_layers: bool = False,
 ) -> CompiledModel:
@@ -115,13 +124,15 @@ def compile_model(
     may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
     ``budget`` limits the arena or the cycles; scratch is in the arena then, as at level "ram".
     With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
+    ``pools`` maps other regions of the board's RAM to the bytes that the model may use there.
     With ``keep_channels``, layers compute all channels of the file, also those that are constant.
     With ``whole_layers``, level "time" computes no layers in strips.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
     check_option("level", level, LEVELS)
-    limits = _limits(level, budget)
+    limits = _limits(level, with_arena_limit(budget or Budget(), board, pools))
+    others = pool_limits(board, pools)
     if input_rows and not limits.is_set:
         limits = Budget(board.main_ram.size)  # the fastest plan that fits the board
     if input_rows and library is not None:
@@ -131,6 +142,12 @@ def compile_model(
         )
     place = scratch_place(board, _scratch_within(limits, scratch))
     is_asked = limits.is_set
+    stack = scratch_stack(beside_pools(board, others)) if place == STACK else None
+    is_fixed = is_asked or scratch == STACK
+    in_pool = None if is_fixed else pool_for_scratch(board, others, stack)
+    if in_pool is not None:
+        # Kernels are chosen as for a stack in tightly coupled memory.
+        place, stack = STACK, scratch_of_pool(in_pool)
     # Records of the user, and choices for a trial, are followed as they are.
     is_free = not is_asked and (records, picks, decided) == (None, None, None)
     if is_free and level == TIME and place == ARENA and cache_of_arena(board):
@@ -158,7 +175,6 @@ def compile_model(
     )
     if check_needs is not None and not may_stream:
         check_needs(least_needs(prefix, graph))  # strips may take less
-    stack = scratch_stack(board) if place == STACK else None
     scheduler = Scheduler(core, prefix)
     planner = Planner(
         board,
@@ -195,7 +211,20 @@ def compile_model(
     calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
     called = library.called(calls) if library else None
     is_fused = float_math == FAST
-    program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
+    cache = board.cpu.dcache_bytes
+    program = Program(
+        prefix,
+        board.name,
+        core,
+        graph,
+        layers,
+        plan,
+        called,
+        is_fused,
+        others,
+        cache,
+        in_pool.name if in_pool is not None else None,
+    )
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
     return replace(compiled, tradeoff=made.tradeoff if is_asked else None)
@@ -235,9 +264,9 @@ def lowering_problems(graph: Graph) -> dict[int, str]:
     return found
 
 
-def _limits(level: str, budget: Budget | None) -> Budget:
+def _limits(level: str, budget: Budget) -> Budget:
     """What a plan is searched by: the user's budget, or else the level's."""
-    if budget is not None and budget.is_set:
+    if budget.is_set:
         return budget
     return Budget(loss=MAX_LOSS_FOR_RAM) if level == RAM else Budget()
 

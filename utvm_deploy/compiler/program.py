@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.plan import ArenaPlan, Step
+from utvm_deploy.compiler.pools import PoolLimit
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
@@ -46,6 +47,11 @@ class Program:
     library: ExternalLibrary | None = None
     # Whether compilers may fuse a product and a sum of float32.
     is_fused: bool = False
+    # Memories besides the arena's that it may use, and the data cache in front of flash.
+    pool_limits: tuple[PoolLimit, ...] = ()
+    cache_bytes: int = 0
+    # The pool that scratch is in, if the plan has it neither in the arena nor on the stack.
+    scratch_pool: str | None = None
 
     def kernels(self) -> list[ScheduledKernel]:
         """Every kernel once, in the order of first use."""

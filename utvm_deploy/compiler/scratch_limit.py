@@ -93,7 +93,7 @@ def _within_stack(
     for item in sequence:
         if isinstance(item, Step):
             wanted, most = sum(scratch_of(item)), min(max(room, 0), stack.limit)
-            why = f"its scratch of {wanted:,} bytes is more than the stack has"
+            why = f"its scratch of {wanted:,} bytes is more than the {stack.what} has"
             other = _other_step(item, smaller, scratch_of, most, why) if wanted > most else item
             # In separate memory, a stack is the faster place. Otherwise the arena takes the rest.
             is_faster = not stack.is_shared and spare != NO_SPARE

@@ -166,7 +166,7 @@ class Device(Connection):
         """Make a model callable: built into an image and started, or as a module (``into="ram"``).
 
         A model in RAM changes neither the image nor other loaded objects. It needs room for its
-        weights.
+        weights, and for its pools: these are in the workspace, too.
         """
         if not isinstance(compiled, CompiledModel):
             raise DeviceError(

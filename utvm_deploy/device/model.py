@@ -14,6 +14,7 @@ from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
 from utvm_deploy.device.memory import Block
 from utvm_deploy.device.module import Module
+from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.graph.model import Array
@@ -60,6 +61,7 @@ class DeviceModel:
             compiled.arena_bytes, f"the arena of {compiled.name}", compiled.arena_alignment
         )
         self._arena_block.is_shown = True
+        self._pools = DevicePools(self, is_in_ram=module is not None)
         rows = compiled.input_rows
         self._pushed = None if rows is None else PushedRows(self, rows)
         # One CRC-32 for each layer output, written by the device.
@@ -67,6 +69,7 @@ class DeviceModel:
         self._checksums: int | None = None
         #: Of a whole run, in seconds of the device's clock.
         self.timeout_s = sum(map(self._layer_s, compiled.layers))
+        self._pools.load()
         initialize(self)
         check_scratch(self)
         self.reset_state()
@@ -95,9 +98,9 @@ class DeviceModel:
         call = self._session.call(
             self._run,
             self.compiled.run_function,
-            (self._arena, *arguments),
+            (self._arena, *self._pools.addresses, *arguments),
             timeout_s=self.timeout_s,
-            blocks=(self._arena_block, *blocks),
+            blocks=(self._arena_block, *self._pools.blocks, *blocks),
         )
         (ticks,) = call.ticks.all
         return ticks
@@ -198,9 +201,16 @@ class DeviceModel:
         sums = [tuple(next(values) for _ in layer.outputs) for layer in self.compiled.layers]
         return sums, made
 
-    def call_function(self, function: str, *arguments: Argument, timeout_s: float) -> Call:
+    def call_function(
+        self,
+        function: str,
+        *arguments: Argument,
+        timeout_s: float,
+        blocks: Sequence[Block] = (),
+    ) -> Call:
         """Queue a call of another function of the model."""
-        return self._session.call(self._address(function), function, arguments, timeout_s=timeout_s)
+        address = self._address(function)
+        return self._session.call(address, function, arguments, timeout_s=timeout_s, blocks=blocks)
 
     def _address(self, function: str) -> int:
         if self._module is None:
@@ -214,9 +224,9 @@ class DeviceModel:
         return self._session.call(
             self._run_layer,
             f"{self.compiled.name}_run_layer",
-            (layer.index, self._arena),
+            (layer.index, self._arena, *self._pools.addresses),
             timeout_s=self._layer_s(layer),
-            blocks=(self._arena_block,),
+            blocks=(self._arena_block, *self._pools.blocks),
         )
 
     @property
@@ -231,6 +241,11 @@ class DeviceModel:
     def arena_address(self) -> int:
         """The address of the model's arena on the device; buffers' offsets count from there."""
         return self._arena
+
+    @property
+    def pool_addresses(self) -> tuple[int, ...]:
+        """Where the pools begin, in the order of ``CompiledModel.pools``."""
+        return self._pools.addresses
 
     def reset_state(self) -> None:
         """Forget what earlier runs left; of no effect on a model that keeps nothing."""
@@ -270,6 +285,7 @@ class DeviceModel:
         """Give the arena back, and the code of a model in RAM."""
         if not self._arena_block.is_freed:
             self._session.free(self._arena_block)
+        self._pools.free()
         if self._checksums is not None and not self._session.ended:
             self.device.free(self._checksums)
             self._checksums = None

@@ -7,7 +7,7 @@ With the numbers of the timing table (cores/timing*.py) and of the board file:
     store    = ceil(output bytes / 4) / stores a cycle
     issue    = (multiplications (as cycles) + loads + stores) / instructions a cycle
     core     = the largest of the four
-    memory   = core + miss cycles * weight lines that the data cache cannot have kept
+    memory   = core + miss cycles * weight lines in flash that the data cache cannot have kept
 
 The lines that stores allocate are left out: a kernel that spreads such stores never waits for them.
 
@@ -66,6 +66,7 @@ def layer_bounds(
                 input_bytes=sum(_input_bytes(graph, operator)),
                 weight_bytes=layer.weights_bytes,
                 output_bytes=sum(buffer.size_bytes for buffer in layer.outputs),
+                resident_bytes=_resident_bytes(compiled, layer),
             )
         )
     return tuple(bounds)
@@ -74,6 +75,12 @@ def layer_bounds(
 def _products(layer: Layer) -> int:
     """Multiplications of a layer's kernel: Winograd F(2x2, 3x3) takes 16 for 36 of the sum."""
     return layer.macs * 16 // 36 if "_winograd" in layer.kernel else layer.macs
+
+
+def _resident_bytes(compiled: CompiledModel, layer: Layer) -> int:
+    """The weights of a layer that it reads from pools."""
+    tables = (one for pool in compiled.pools for one in pool.residents)
+    return sum(one.constant.size_bytes for one in tables if layer.index in one.layers)
 
 
 def bound(
@@ -85,6 +92,7 @@ def bound(
     input_bytes: int,
     weight_bytes: int,
     output_bytes: int,
+    resident_bytes: int = 0,
 ) -> Bound:
     """The formula above."""
     multiplications = _ceil(macs, macs_each) * timing.row(Kind.MULTIPLY_ADD).cycles
@@ -105,7 +113,7 @@ def bound(
     misses = 0
     if model.dcache is not None:
         kept = model.dcache.size_bytes // model.dcache.line_bytes
-        misses = max(0, _ceil(weight_bytes, model.dcache.line_bytes) - kept)
+        misses = max(0, _ceil(weight_bytes - resident_bytes, model.dcache.line_bytes) - kept)
     core = limits[limit]
     return Bound(core, core + misses * model.flash_miss_cycles, limit)
 

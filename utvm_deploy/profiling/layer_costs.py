@@ -51,7 +51,7 @@ class Profile:
     arena_bytes: int
     weights_bytes: int
     flash_bytes: int  # of the whole image: model, kernels, runtime
-    ram_bytes: int  # static RAM of the image with its stack, and the arena
+    ram_bytes: int  # static RAM of the image with its stack, the arena and pools
     placement: Placement
     # Digest of the cycle model that counted; empty where ticks are not modelled.
     cycle_model: str = ""
@@ -110,7 +110,7 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         arena_bytes=compiled.arena_bytes,
         weights_bytes=compiled.weights_bytes,
         flash_bytes=image.flash_bytes,
-        ram_bytes=image.ram_bytes + compiled.arena_bytes,
+        ram_bytes=image.ram_bytes + compiled.arena_bytes + compiled.pool_bytes,
         placement=placement_of(model),
         cycle_model=model_of(device.board) if device.is_modelled else "",
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import ArenaUse, CompiledModel
+from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.model_code import ModelCode
@@ -96,7 +97,7 @@ def image_memory(compiled: CompiledModel, image: Image, scratch: str) -> ImageMe
         scratch,
         compiled.arena_bytes,
         image.ram_bytes,
-        image.ram_bytes + compiled.arena_bytes,
+        image.ram_bytes + compiled.arena_bytes + compiled.pool_bytes,
         image.flash_bytes,
     )
 
@@ -158,6 +159,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
         "arena_bytes": compiled.arena_bytes,
         "stack_scratch_bytes": compiled.stack_bytes,
         "weights_bytes": compiled.weights_bytes,
+        "pools": pools_summary(compiled),
         "uses": [_use_json(use, found) for use in compiled.memory],
         "layers": [asdict(layer) for layer in found.layers],
         "peak": {

@@ -58,6 +58,8 @@ def check_fits(model: CompiledModel | MemoryNeeds, board: Board) -> None:
     The code of the kernels is not counted yet.
     """
     stack = with_stack_for(model, board)
+    if isinstance(model, CompiledModel):
+        _check_pools(model, stack)
     room = arena_room(stack)
     flash = board.main_flash
     _check_arena(model, board, room, f"of which runtime and stack take {_taken(stack, room):,}")
@@ -85,6 +87,20 @@ def check_fits_alone(model: CompiledModel | MemoryNeeds, board: Board) -> None:
     of_which = f"of which the layers' scratch takes {taken:,}" if taken else ""
     _check_arena(model, board, board.main_ram.size - taken, of_which)
     _check_weights(model, board, board.main_flash.size, "")
+
+
+def _check_pools(model: CompiledModel, board: Board) -> None:
+    """CompileError if a pool leaves too little to runtime and stack."""
+    serial = 0 if board.link.kinds == (DEBUG_LINK,) else SERIAL_RAM_BYTES
+    taken = RUNTIME_RAM_BYTES + serial + board.project.stack_bytes
+    for pool in model.pools:
+        region = board.region(pool.name)
+        if region == board.data_ram and pool.size_bytes + taken > region.size:
+            raise CompileError(
+                f"model {model.name!r} needs {pool.size_bytes:,} bytes of {board.name}'s region "
+                f"{region.name} for its pool, and runtime and stack take {taken:,} of its "
+                f"{region.size:,}; give a smaller limit (--pool {region.name}=...)"
+            )
 
 
 def _taken(board: Board, room: int) -> int:

@@ -13,6 +13,7 @@ from string import Template
 from utvm_deploy.boards.facts import Board, Driver, Region
 from utvm_deploy.emulator import counters
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.project.pools import PlacedPool
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
@@ -29,7 +30,11 @@ FORGET_ENTRY_POINT = "utvm_forget_history"
 HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
 
-def board_config(board: Board, external: ExternalLibrary | None = None) -> str:
+def board_config(
+    board: Board,
+    external: ExternalLibrary | None = None,
+    pools: Sequence[PlacedPool] = (),
+) -> str:
     """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler."""
     uart, timer, clock = _baremetal(board)
     cpu = board.cpu
@@ -69,6 +74,7 @@ def board_config(board: Board, external: ExternalLibrary | None = None) -> str:
         ", \\\n".join(f"    REGION({r})" for r in _regions(board)),
         "",
         *_device_windows(external),
+        *_pool_windows(pools),
         "#endif",
         "",
     ]
@@ -83,6 +89,15 @@ def _device_windows(external: ExternalLibrary | None) -> Iterator[str]:
         )
         yield f"// Registers of {external.name}: begin, end."
         yield f"#define BOARD_DEVICE_WINDOWS {windows}"
+        yield ""
+
+
+def _pool_windows(pools: Sequence[PlacedPool]) -> Iterator[str]:
+    """The memory besides the workspace that tasks may use."""
+    if pools:
+        windows = ", ".join(f"{{0x{pool.address:08x}u, 0x{pool.end:08x}u}}" for pool in pools)
+        yield "// Pools of the model: begin, end."
+        yield f"#define BOARD_POOLS {windows}"
         yield ""
 
 
@@ -241,18 +256,21 @@ def cmake_lists(
     external: ExternalLibrary | None = None,
     optimization_flag: str = "-O3",
     run_function: str | None = None,
+    load_function: str | None = None,
 ) -> str:
     """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
 
     ``optimization_flag`` is the C compiler's flag for the model's sources.
 
     ``external`` is a library of the user that the model's sources call. ``run_function`` runs the
-    model.
+    model, and ``load_function`` fills its pools, if it has some.
     """
     core = board.cpu.facts
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
         entry_points += [run_function or f"{model}_run", f"{model}_run_layer"]
+    if load_function is not None:
+        entry_points.append(load_function)
     if external is not None:
         entry_points.append(f"{model}_check_library")
         if external.initialize:

@@ -23,7 +23,6 @@ from utvm_deploy.base.errors import BoardError, BuildError
 from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
     board_config,
@@ -31,6 +30,7 @@ from utvm_deploy.project.generated import (
     linker_script,
     toolchain_file,
 )
+from utvm_deploy.project.pools import placed_pools, without_pools
 from utvm_deploy.project.zephyr import application_files, image_id_header, is_zephyr
 
 PROJECT_FILE = "utvm_project.json"
@@ -78,7 +78,7 @@ def project_files(
     base_stack_bytes = board.project.stack_bytes
     board = with_stack_for(compiled, board)
     files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}
-    files.update(_template_files(board, compiled.external if compiled else None))
+    files.update(_template_files(board, compiled))
     if compiled is not None:
         if compiled.board != board.name:
             raise BoardError(
@@ -114,7 +114,11 @@ def _cmake_files(
             compiled.name if compiled else None,
             [name for name in sources if name.startswith("model/")],
             compiled.external if compiled else None,
-            *((compiled.optimization_flag, compiled.run_function) if compiled else ()),
+            *(
+                (compiled.optimization_flag, compiled.run_function, compiled.load_function)
+                if compiled
+                else ()
+            ),
         ),
         "toolchain.cmake": toolchain_file(board),
     }
@@ -153,7 +157,7 @@ def _c_files(folder: Path) -> list[Path]:
     return found
 
 
-def _template_files(board: Board, external: ExternalLibrary | None) -> dict[str, str]:
+def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, str]:
     template = board.template
     folder = data_dir("templates") / template
     if not folder.is_dir():
@@ -174,9 +178,11 @@ def _template_files(board: Board, external: ExternalLibrary | None) -> dict[str,
             for p in chosen
             if p.suffix != ".c" or p.name in wanted or not p.name.startswith(prefixes)
         ]
-        files["template/board_config.h"] = board_config(board, external)
+        pools = placed_pools(compiled, board)
+        external = compiled.external if compiled else None
+        files["template/board_config.h"] = board_config(board, external, pools)
         script = (folder / "link.ld.in").read_text(encoding="utf-8")
-        files["link.ld"] = linker_script(board, script)
+        files["link.ld"] = linker_script(without_pools(board, pools), script)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
 

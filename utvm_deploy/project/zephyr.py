@@ -191,6 +191,12 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
             f"the application for {board.name} gives {compiled.name} a whole input, and it takes "
             "rows; leave --input-rows out, or write a bundle (utvm bundle --format zephyr)"
         )
+    if compiled is not None and compiled.pools:
+        raise CompileError(
+            f"the application for {board.name} has no memory for the pool "
+            f"{compiled.pools[0].name} of {compiled.name}; leave --pool out, take the template "
+            "baremetal, or write a bundle (utvm bundle --format zephyr)"
+        )
     if compiled is not None:
         name, upper = compiled.name, compiled.name.upper()
         reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
