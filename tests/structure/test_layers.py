@@ -74,6 +74,7 @@ DOORS = {
     "ai_edge_quantizer": {"quantizing.tflite_aeq"},
     "serial": {"link.stream"},
     "elftools": {"project"},
+    "pandas": {"pages.notebook"},
     "rich": {"cli.output"},
     "sqlite3": {"base.database", "runs", "service"},
     "jinja2": {"pages"},

@@ -6,11 +6,12 @@ that no code needs to know a board by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.probe_programs import ProbeCommands
 from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.pages.notebook import Shown
 
 # Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"
@@ -187,8 +188,8 @@ class Emulator:
     cycle_model: bool = False
 
 
-@dataclass(frozen=True)
-class Board:
+@dataclass(frozen=True, repr=False)
+class Board(Shown):
     """One board file, checked."""
 
     name: str
@@ -201,7 +202,15 @@ class Board:
     link: Link
     emulator: Emulator | None
     # The board file's text, so that a project can carry its board along.
-    source: str = field(repr=False)
+    source: str
+
+    @property
+    def headline(self) -> str:
+        """Name, core and memory."""
+        return (
+            f"{self.name} ({self.cpu.core}): RAM {self.ram_bytes:,} bytes, flash "
+            f"{self.flash_bytes:,} bytes"
+        )
 
     @property
     def runs_here(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.profiling.placement import Placement
 
 Figures = Mapping[str, int]
@@ -78,8 +79,8 @@ class OtherPlacement:
         return _ratio(self.theirs, self.ours, figure)
 
 
-@dataclass(frozen=True)
-class ModelComparison:
+@dataclass(frozen=True, repr=False)
+class ModelComparison(Shown):
     """One model on both engines."""
 
     name: str
@@ -105,6 +106,13 @@ class ModelComparison:
     # The other engine's fastest build on the model as it is in the file, where ours dropped
     # channels: its whole run. None if both engines computed the same channels anyway.
     in_file: BuildRun | None = None
+
+    @property
+    def headline(self) -> str:
+        """How many times as fast ours is."""
+        ratio = self.ratio(self.figures[0]) if self.figures else None
+        told = "nothing to compare" if ratio is None else f"{ratio:.2f} times as fast as"
+        return f"{self.name} on {self.board}: {told} {self.engine}, {len(self.layers)} layers"
 
     @property
     def figures(self) -> tuple[str, ...]:

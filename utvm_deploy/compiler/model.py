@@ -11,6 +11,7 @@ from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.records import DEFAULT
 
 
@@ -145,8 +146,8 @@ class Layer:
     constants: tuple[Span, ...] = ()
 
 
-@dataclass(frozen=True)
-class CompiledModel:
+@dataclass(frozen=True, repr=False)
+class CompiledModel(Shown):
     """What ``compile_model`` returns and what project, bundle and device work from."""
 
     name: str  # C prefix of every symbol, such as "digits"
@@ -188,6 +189,16 @@ class CompiledModel:
     pools: tuple[MemoryPool, ...] = ()
     # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
     input_rows: InputRows | None = None
+
+    @property
+    def headline(self) -> str:
+        """What it takes, in one line."""
+        stack = f", stack {self.stack_bytes:,} bytes" if self.stack_bytes else ""
+        return (
+            f"{self.name} for {self.board} ({self.core}): {len(self.layers)} layers, "
+            f"{self.macs:,} MACs, arena {self.arena_bytes:,} bytes{stack}, weights "
+            f"{self.weights_bytes:,} bytes of flash"
+        )
 
     @property
     def taken(self) -> tuple[Buffer, ...]:

@@ -17,6 +17,7 @@ from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.link.base import Hello, Link
 from utvm_deploy.link.fault import nearest_symbol
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.probe import Launcher, StartedBoard
 from utvm_deploy.project import Image, build_image
 
@@ -26,7 +27,7 @@ log = logging.getLogger("utvm_deploy.device")
 CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 
-class Connection:
+class Connection(Shown):
     """A board, the image on it and the session with that."""
 
     def __init__(self, board: Board, launcher: Launcher, *, strict: bool = False) -> None:
@@ -36,6 +37,12 @@ class Connection:
         self._started: StartedBoard | None = None
         self._image: Image | None = None
         self._session: Session | None = None
+
+    @property
+    def headline(self) -> str:
+        """The board, and what runs there; nothing is started for it."""
+        runs = f"runs {self._image.elf.name}" if self._image is not None else "not started"
+        return f"{self.board.name} ({self.board.cpu.core}): {runs}"
 
     def close(self) -> None:
         """Let go of the board. May be called again."""

@@ -18,9 +18,10 @@ from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.names import short_name
+from utvm_deploy.graph.names import shape_text, short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 from utvm_deploy.link.deadlines import LAYER_FLOOR_S
+from utvm_deploy.pages.notebook import Shown
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
@@ -30,8 +31,8 @@ REFERENCE = "reference"
 Replacement = str | Array | Sequence[Array]
 
 
-@dataclass(frozen=True)
-class LayerRun:
+@dataclass(frozen=True, repr=False)
+class LayerRun(Shown):
     """What one layer left behind; one that was replaced took 0 ticks."""
 
     layer: Layer
@@ -39,8 +40,15 @@ class LayerRun:
     outputs: tuple[Array, ...]
     is_replaced: bool = False
 
+    @property
+    def headline(self) -> str:
+        """The layer, what it took, and the types and shapes of what it made."""
+        made = ", ".join(shape_text(str(one.dtype), one.shape) for one in self.outputs)
+        took = "replaced" if self.is_replaced else f"{self.ticks:,} ticks"
+        return f"layer {self.layer.index} {self.layer.kind}: {took}, {made}"
 
-class DeviceModel:
+
+class DeviceModel(Shown):
     """A model in the running image or in RAM; made by ``Device.load``.
 
     Calling it with one array for each input gives the output array, or a tuple of them if the model
@@ -73,6 +81,11 @@ class DeviceModel:
         initialize(self)
         check_scratch(self)
         self.reset_state()
+
+    @property
+    def headline(self) -> str:
+        """The model, its board and what it takes there."""
+        return f"{self.compiled.headline}; in {'RAM' if self._module else 'the image'}"
 
     def __str__(self) -> str:
         return f"model {self.compiled.name}"

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from utvm_deploy.pages.notebook import Shown
+
 CLASSIFICATION, ANOMALY, REGRESSION = "classification", "anomaly", "regression"
 TASKS = (CLASSIFICATION, ANOMALY, REGRESSION)
 
@@ -65,8 +67,8 @@ class Problem:
         return names[number] if names is not None and number < len(names) else str(number)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Shown):
     """The values of one engine for all items."""
 
     # REFERENCE, DEVICE, or what the model to compare with is: FLOAT, or its quantized types.
@@ -76,6 +78,14 @@ class Run:
     values: Values
     samples: int
     seconds: float
+
+    @property
+    def headline(self) -> str:
+        """What ran where, and for how long."""
+        return (
+            f"{self.model}, {self.engine} ({self.runtime}): {self.samples} samples in "
+            f"{self.seconds:.1f} s"
+        )
 
     @property
     def samples_per_second(self) -> float:
@@ -127,8 +137,8 @@ class Change:
     items: tuple[Changed, ...]  # the first ones of another class, or those that differ most
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Shown):
     """What ``evaluate`` found."""
 
     model: str
@@ -140,6 +150,14 @@ class Evaluation:
     judged: tuple[Judged, ...]
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def headline(self) -> str:
+        """The figures of the last engine: the board, or the reference kernels."""
+        last = self.judged[-1]
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in last.metrics.items())
+        word = self.problem.word
+        return f"{self.model}, {self.problem.items} {word}, {last.run.engine}: {figures}"
 
     @property
     def metrics(self) -> Mapping[str, float]:

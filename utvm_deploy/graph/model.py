@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.attributes import Attributes
+from utvm_deploy.graph.names import shape_text
+from utvm_deploy.pages.notebook import Shown
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -85,8 +87,8 @@ class Operator:
     sources: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Shown):
     """A model: tensors, operators in execution order, and which tensors go in and out."""
 
     name: str
@@ -98,6 +100,15 @@ class Graph:
     digest: str
     # Kept between runs: the tensor that a run finds, and the one that it writes to the same bytes.
     states: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """Name, size and ends."""
+        ends = [
+            ", ".join(shape_text(self.tensors[one].dtype, self.tensors[one].shape) for one in some)
+            for some in (self.inputs, self.outputs)
+        ]
+        return f"{self.name}: {len(self.operators)} operators, {ends[0]} -> {ends[1]}"
 
     def replaced(self, **changes: object) -> Graph:
         """A copy with some fields changed."""

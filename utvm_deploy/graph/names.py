@@ -23,3 +23,8 @@ def with_short_names(text: str, names: Iterable[str]) -> str:
     for name in sorted({name for name in names if len(name) > MOST_SHOWN}, key=len, reverse=True):
         text = text.replace(name, short_name(name))
     return text
+
+
+def shape_text(dtype: str, shape: Iterable[int]) -> str:
+    """A tensor's type and shape, such as "int8 1x8x8x1"."""
+    return f"{dtype} {'x'.join(map(str, shape))}".rstrip()

@@ -18,6 +18,7 @@ from utvm_deploy.inspecting.islands import (
     island_numbers,
 )
 from utvm_deploy.inspecting.quantizable import Quantizable
+from utvm_deploy.pages.notebook import Shown
 
 __all__ = [
     "Inspection",
@@ -74,8 +75,8 @@ class OperatorFacts:
     problem: str | None = None  # why it cannot be compiled, and what to do
 
 
-@dataclass(frozen=True)
-class Inspection:
+@dataclass(frozen=True, repr=False)
+class Inspection(Shown):
     """A model: what goes in and out, its operators in order, and its totals."""
 
     name: str
@@ -92,6 +93,17 @@ class Inspection:
     problems: tuple[str, ...] = ()  # of the model as a whole
     float_islands: tuple[FloatIsland, ...] = ()
     quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
+
+    @property
+    def headline(self) -> str:
+        """Size and memory, or that it cannot be compiled."""
+        count = f"{self.name}: {len(self.operators)} operators"
+        if self.peak_activation_bytes is None or not self.ok:
+            return f"{count}, cannot be compiled"
+        return (
+            f"{count}, {self.macs:,} MACs, constants {self.weights_bytes:,} bytes, activations "
+            f"{self.peak_activation_bytes:,} bytes live at most"
+        )
 
     @property
     def ok(self) -> bool:

@@ -13,6 +13,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.evaluating.problem import problem_of
 from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
@@ -33,13 +34,22 @@ LABELLED_SAMPLES = 256
 DEFAULT_MAX_LOSS = 0.5
 
 
-@dataclass(frozen=True)
-class MixedModel:
+@dataclass(frozen=True, repr=False)
+class MixedModel(Shown):
     """A file with a scheme for each layer, the table that it was chosen by, and the choice."""
 
     quantized: QuantizedModel
     rows: tuple[LayerSensitivity, ...]
     mixed: Mixed
+
+    @property
+    def headline(self) -> str:
+        """How many layers are int16x8, and what the choice loses."""
+        mixed = self.mixed
+        return (
+            f"{self.quantized.headline}; {len(mixed.wide)} of {len(self.rows)} layers int16x8, "
+            f"loss {mixed.loss:.3g} {mixed.loss_unit}"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -10,6 +10,7 @@ from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, Figures
 from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.profiling.placement import Placement, placement_of
 
 #: Runs where the timer is a clock, which jitters; what an emulator counts needs one.
@@ -32,8 +33,8 @@ class LayerProfile:
         return self.ticks / self.layer.macs if self.layer.macs else None
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, repr=False)
+class Profile(Shown):
     """A model's cost on a board."""
 
     board: str
@@ -55,6 +56,16 @@ class Profile:
     placement: Placement
     # Digest of the cycle model that counted; empty where ticks are not modelled.
     cycle_model: str = ""
+
+    @property
+    def headline(self) -> str:
+        """Time, RAM and flash of the whole model."""
+        latency = "" if self.seconds is None else f" ({1e3 * self.seconds:.3f} ms)"
+        return (
+            f"{self.model} on {self.board}: {self.ticks:,} {self.unit_label}{latency}, "
+            f"{len(self.layers)} layers, RAM {self.ram_bytes:,} bytes (arena "
+            f"{self.arena_bytes:,}), flash {self.flash_bytes:,} bytes"
+        )
 
     @property
     def seconds(self) -> float | None:

@@ -10,6 +10,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import ArenaUse, CompiledModel
 from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.model_code import ModelCode
 from utvm_deploy.project.stack_use import plain_name
@@ -52,8 +53,8 @@ class ImageMemory:
     flash_bytes: int
 
 
-@dataclass(frozen=True)
-class MemoryReport:
+@dataclass(frozen=True, repr=False)
+class MemoryReport(Shown):
     """Everything that ``utvm memory`` shows. ``code`` and ``image`` are None without a compiler."""
 
     compiled: CompiledModel
@@ -63,6 +64,15 @@ class MemoryReport:
     code: ModelCode | None
     image: ImageMemory | None
     notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """The arena, and which layers set it."""
+        compiled, at = self.compiled, ", ".join(map(str, self.peak.layers))
+        return (
+            f"{compiled.name} on {self.board.name}: arena {compiled.arena_bytes:,} bytes, peak "
+            f"{self.peak.live_bytes:,} at layer {at}, weights {compiled.weights_bytes:,} of flash"
+        )
 
 
 def memory_report(

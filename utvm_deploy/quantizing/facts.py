@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.pages.notebook import Shown
 
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
@@ -115,8 +116,17 @@ class OutputError:
     largest: float  # the largest absolute difference
 
 
-@dataclass(frozen=True, eq=False)
-class QuantizedModel:
+def quality(floats: Sequence[FloatOperator], outputs: Sequence[OutputError]) -> str:
+    """How many operators stayed float, and the error of the worst output, in a phrase."""
+    told = "no operator in float32"
+    if floats:
+        told = f"{len(floats)} operator{'s' * (len(floats) > 1)} in float32"
+    known = [one.sqnr_db for one in outputs if one.sqnr_db is not None]
+    return f"{told}, SQNR {min(known):.1f} dB" if known else told
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedModel(Shown):
     """A quantized .tflite file, and what is known about it."""
 
     data: bytes = field(repr=False)
@@ -133,6 +143,14 @@ class QuantizedModel:
     clippings: Mapping[str, float | None] = field(default_factory=dict)
     # The same without and with equalized weights, if that was tried.
     equalizing: tuple[float | None, float | None] | None = None
+
+    @property
+    def headline(self) -> str:
+        """Scheme, size, what stayed float, and the error."""
+        return (
+            f"{self.scheme}: {len(self.data):,} bytes from {self.float_bytes:,}, "
+            f"{quality(self.float_operators, self.outputs)}"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -18,6 +18,7 @@ from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, load_torch, program_to_tflite
 from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.quantizing.facts import (
     FEW_SAMPLES,
     INT8,
@@ -26,6 +27,7 @@ from utvm_deploy.quantizing.facts import (
     OutputError,
     Range,
     declared_range,
+    quality,
     too_wide,
     write_tflite,
 )
@@ -38,8 +40,8 @@ from utvm_deploy.quantizing.torch_quantizer import pt2e_quantizer
 from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 
-@dataclass(frozen=True, eq=False)
-class QuantizedModule:
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedModule(Shown):
     """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
 
     data: bytes = field(repr=False)
@@ -50,6 +52,12 @@ class QuantizedModule:
     # Of PT2E's program against the module, on the samples that it was calibrated on.
     outputs: tuple[OutputError, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """Scheme, size, what stayed float, and the error."""
+        how = quality(self.float_operators, self.outputs)
+        return f"{self.scheme}: {len(self.data):,} bytes, {how}, {self.samples} samples"
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

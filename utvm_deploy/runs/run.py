@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from utvm_deploy.pages.notebook import Shown
+
 
 @dataclass(frozen=True)
 class ModelFigures:
@@ -19,8 +21,8 @@ class ModelFigures:
     flash_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Shown):
     """One execution of a verb. ``result`` is what the verb prints with ``--json``."""
 
     key: str  # 12 hexadecimal digits
@@ -34,6 +36,15 @@ class Run:
     options: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        """What was run, and how it went."""
+        names = ", ".join(one.name for one in self.models)
+        return (
+            f"{self.key}: {self.verb} of {names} on {self.board}, "
+            f"{'done' if self.is_good else 'failed'} in {self.seconds:.1f} s"
+        )
 
     @property
     def is_good(self) -> bool:

@@ -31,6 +31,7 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
@@ -57,8 +58,8 @@ class KeptRecords(Protocol):
         """Keep one more."""
 
 
-@dataclass(frozen=True)
-class ModelRun:
+@dataclass(frozen=True, repr=False)
+class ModelRun(Shown):
     """A model before and after."""
 
     name: str
@@ -72,6 +73,13 @@ class ModelRun:
     slower: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Why it was not measured.
     note: str = ""
+
+    @property
+    def headline(self) -> str:
+        """Ticks without the records and with them."""
+        if self.before is None or self.after is None:
+            return f"{self.name}: {self.note or 'compiled as without the records'}"
+        return f"{self.name}: {self.before:,} -> {self.after:,} ticks"
 
     @property
     def changed(self) -> list[str]:

@@ -18,6 +18,7 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.compiler.decision import models_of_today, shipped_records
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.current import current
@@ -49,8 +50,8 @@ CHECK_S = 0.5
 HINTS = 3
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Shown):
     """How far a tuning is, or what it came to."""
 
     setting: Setting
@@ -66,6 +67,16 @@ class Tuning:
     run_s: float
     # Bytes of scratch, by kernel's key and candidate.
     scratch_bytes: Mapping[tuple[str, Candidate], int]
+
+    @property
+    def headline(self) -> str:
+        """Kernels, trials and the gain."""
+        before, best = self.total(tuned=False), self.total(tuned=True)
+        gain = f", {before / best:.2f} times as fast alone" if before and best else ""
+        return (
+            f"{self.setting.core}: {len(self.states)} kernels, {self.trials} of "
+            f"{self.trials_wanted} trials{gain}"
+        )
 
     def scratch(self, key: str, candidate: Candidate) -> int:
         """Bytes of scratch that a kernel's candidate wants; 0 if they are not known."""

@@ -17,6 +17,7 @@ from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.verifying.bounds import (
     Tensors,
     bounds_of,
@@ -50,8 +51,8 @@ class LayerCheck:
     bound: Bound = EXACT
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
     """What ``verify`` found; it stops at the first sample that differs."""
 
     board: str
@@ -65,6 +66,17 @@ class Verification:
     golden_differs: bool  # the golden file and the reference interpreter disagree
     layers: tuple[LayerCheck, ...]
     bound: Bound = EXACT  # of the model's float32 outputs
+
+    @property
+    def headline(self) -> str:
+        """What was compared, and how it went."""
+        verdict = "equal to" if self.bound.is_exact else "within bounds of"
+        if not self.ok:
+            verdict = "DIFFERS from"
+        return (
+            f"{self.model} on {self.board}: {self.samples_run} samples, "
+            f"{len(self.layers)} layers, {verdict} {self.reference}"
+        )
 
     @property
     def ok(self) -> bool:

@@ -1,0 +1,84 @@
+"""Python shows a large thing as one line, and a notebook as a small page without code."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy import models
+from utvm_deploy.base.errors import MissingTool
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.pages.bars_picture import MOST_BARS, bars_svg
+from utvm_deploy.pages.notebook import MOST_ROWS, Tabled, notebook_html, plain_object
+
+DIGITS = models.path("digits")
+
+
+def test_a_model_a_graph_a_board_and_a_device_are_one_line_each() -> None:
+    board = utvm_deploy.load_board("host")
+    device = utvm_deploy.connect(board)
+    compiled = utvm_deploy.compile(DIGITS, board)
+    for shown, told in (
+        (compiled, ("digits", "host", "arena", f"{compiled.arena_bytes:,} bytes", "flash")),
+        (load_model(DIGITS), ("digits", "operators", "int8 1x8x8x1 -> int8 1x10")),
+        (board, ("host", "RAM")),
+        (device, ("host", "not started")),
+    ):
+        text = repr(shown)
+        assert text.startswith(f"<{type(shown).__name__} ") and text.endswith(">")
+        assert "\n" not in text and len(text) < 200
+        assert all(one in text for one in told), text
+
+
+class _Small(Tabled):
+    @property
+    def headline(self) -> str:
+        return "a <b> & c"
+
+    @property
+    def table(self) -> list[dict[str, object]]:
+        return [{"name": "<i>", "some_bytes": 1234567, "is_good": True, "none": None}]
+
+
+def test_a_notebook_shows_an_escaped_table_without_scripts_or_addresses() -> None:
+    page = _Small()._repr_html_()
+    assert "a &lt;b&gt; &amp; c" in page and "&lt;i&gt;" in page and "<i>" not in page
+    assert "1,234,567" in page and ">some bytes<" in page and ">yes<" in page
+    assert "<script" not in page and not re.search(r"https?://", page)
+
+
+def test_a_notebook_shows_the_first_rows_and_says_how_many_more_there_are() -> None:
+    page = notebook_html("many", [{"row": row} for row in range(MOST_ROWS + 1234)])
+    assert page.count("<tr>") == MOST_ROWS + 1
+    assert "1,234 more rows" in page
+
+
+def test_without_pandas_one_sentence_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingTool, match=r"pandas is not installed.*pip install pandas"):
+        _Small().to_pandas()
+
+
+def test_with_pandas_the_table_is_a_data_frame() -> None:
+    pytest.importorskip("pandas")
+    frame = _Small().to_pandas()
+    assert list(frame.columns) == ["name", "some_bytes", "is_good", "none"]
+    assert frame["some_bytes"].sum() == 1234567
+
+
+def test_an_object_is_what_a_reader_of_json_gets() -> None:
+    found = plain_object("utvm.some/1", {"shape": (1, 2), "path": DIGITS})
+    assert found == {"schema": "utvm.some/1", "shape": [1, 2], "path": str(DIGITS)}
+
+
+def test_bars_of_many_rows_keep_the_longest_in_their_order() -> None:
+    rows = [(f"row {place}", [float(place)]) for place in range(MOST_BARS + 5)]
+    picture = bars_svg("time <of> rows", rows, ["ticks"])
+    assert picture.lstrip().startswith("<svg") and "time &lt;of&gt; rows" in picture
+    assert ">row 4<" not in picture and picture.index(">row 5<") < picture.index(">row 6<")
+    assert "5 shorter rows are left out" in picture
