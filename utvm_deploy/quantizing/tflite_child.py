@@ -26,6 +26,7 @@ from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
+from utvm_deploy.quantizing.tflite_bias import InputMeans, correct_biases
 from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_equalize import equalized
@@ -80,9 +81,10 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
     clipper = Clipper(lambda: float_values(data, inputs), ranges)
+    means = InputMeans(lambda: float_values(data, inputs))
     for index, facts in enumerate(job["recipes"]):
         recipe = recipe_of(facts)
-        made, rewritten = quantized(data, clipper.ranges(recipe.clipping), recipe)
+        made, rewritten = quantized(data, clipper.ranges(recipe.clipping), recipe, means)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
             save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
@@ -92,11 +94,13 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
 
 
 def quantized(
-    data: bytes, ranges: Mapping[str, Range], recipe: Recipe
+    data: bytes, ranges: Mapping[str, Range], recipe: Recipe, means: InputMeans
 ) -> tuple[bytes, list[tuple[str, str]]]:
     """The file that a recipe describes, and what our rewriting quantized."""
     model = schema.read_model(quantized_by_aeq(data, ranges, recipe))
-    mend_channel_scales(model, schema.read_model(data))
+    origin = schema.read_model(data)
+    mend_channel_scales(model, origin)
+    correct_biases(model, origin, means)
     rewritten = []
     for scheme in SCHEMES:
         rewriting = Rewriting(model, scheme, {**ranges, **recipe.ranges}, recipe)

@@ -110,9 +110,14 @@ def constant(model: Any, tensor: Any) -> Array | None:
 
 
 def set_constant(model: Any, tensor: Any, array: Array) -> None:
-    """Give a tensor a value, in a new buffer."""
+    """Give a tensor a value, in a new buffer if other tensors use its own."""
+    data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+    users = sum(one.buffer == tensor.buffer for one in model.subgraphs[0].tensors)
+    if tensor.buffer and users == 1:
+        model.buffers[tensor.buffer].data = data
+        return
     buffer = schema.BufferT()
-    buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+    buffer.data = data
     model.buffers.append(buffer)
     tensor.buffer = len(model.buffers) - 1
 
