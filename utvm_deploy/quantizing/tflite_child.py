@@ -26,12 +26,14 @@ from utvm_deploy.quantizing.child_main import run_step
 from utvm_deploy.quantizing.clipping import Clipper
 from utvm_deploy.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quantizing.tflite_aeq import quantized_by_aeq
-from utvm_deploy.quantizing.tflite_bias import InputMeans, correct_biases
+from utvm_deploy.quantizing.tflite_bias import correct_biases
 from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outputs_of
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_equalize import equalized
+from utvm_deploy.quantizing.tflite_layers import Inputs
 from utvm_deploy.quantizing.tflite_prepare import prepared
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
+from utvm_deploy.quantizing.tflite_rounding import Rounding
 from utvm_deploy.quantizing.tflite_weights import mend_channel_scales
 
 
@@ -81,10 +83,12 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     inputs = load_arrays(folder, "input", mapped=True)
     results = []
     clipper = Clipper(lambda: float_values(data, inputs), ranges)
-    means = InputMeans(lambda: float_values(data, inputs))
+    layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, inputs))
+    rounding = Rounding(layer_inputs)
     for index, facts in enumerate(job["recipes"]):
         recipe = recipe_of(facts)
-        made, rewritten = quantized(data, clipper.ranges(recipe.clipping), recipe, means)
+        observed = clipper.ranges(recipe.clipping)
+        made, rewritten = quantized(data, observed, recipe, layer_inputs, rounding)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
             save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
@@ -94,13 +98,17 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
 
 
 def quantized(
-    data: bytes, ranges: Mapping[str, Range], recipe: Recipe, means: InputMeans
+    data: bytes,
+    ranges: Mapping[str, Range],
+    recipe: Recipe,
+    inputs: Inputs,
+    rounding: Rounding,
 ) -> tuple[bytes, list[tuple[str, str]]]:
     """The file that a recipe describes, and what our rewriting quantized."""
     model = schema.read_model(quantized_by_aeq(data, ranges, recipe))
-    origin = schema.read_model(data)
-    mend_channel_scales(model, origin)
-    correct_biases(model, origin, means)
+    mend_channel_scales(model, schema.read_model(data))
+    rounding.run(model)
+    correct_biases(model, inputs)
     rewritten = []
     for scheme in SCHEMES:
         rewriting = Rewriting(model, scheme, {**ranges, **recipe.ranges}, recipe)
