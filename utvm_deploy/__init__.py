@@ -253,6 +253,7 @@ def quantize(
     from pathlib import Path
 
     from utvm_deploy.base.errors import UsageError
+    from utvm_deploy.precision.steps import name_costly_layers
     from utvm_deploy.quantizing.model_steps import quantize_model
     from utvm_deploy.torch.in_memory import is_module, is_program
 
@@ -315,7 +316,8 @@ def quantize(
             budgets=Budgets(ram_budget, flash_budget, cycle_budget),
             **ends,
         )
-    return quantize_model(path, data, scheme=scheme, clipping=clipping, **ends)
+    made = quantize_model(path, data, scheme=scheme, clipping=clipping, **ends)
+    return name_costly_layers(made, path, data)
 
 
 def evaluate(

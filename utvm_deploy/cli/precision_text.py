@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -17,8 +16,6 @@ from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS
 from utvm_deploy.quantizing.facts import INT8, INT16X8, MIN_MAX
 
 MIXED = "mixed"
-#: Layers that a warning names.
-_MOST_WORST = 3
 
 
 def add_precision(parser: argparse.ArgumentParser) -> None:
@@ -123,21 +120,6 @@ def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> Non
             f"it takes {mixed.price.ticks:,} {mixed.price.unit} ({told}), "
             f"{mixed.price.ram_bytes:,} bytes of RAM and {mixed.price.flash_bytes:,} of flash"
         )
-
-
-def worst_layers(
-    rows: tuple[LayerSensitivity, ...], scheme: str, mixed: Mixed | None = None
-) -> str:
-    """The layers that cost most, for a warning that an output is bad."""
-
-    def cost(row: LayerSensitivity) -> float:
-        is_wide = scheme == INT16X8 or (mixed is not None and row.output in mixed.wide)
-        found = row.sqnr_db[INT16X8 if is_wide else INT8]
-        return math.inf if found is None else found
-
-    worst = sorted(rows, key=cost)[:_MOST_WORST]
-    told = ", ".join(f"{row.index} ({row.kind}, {cost(row):.1f} dB)" for row in worst)
-    return f"of single operators, these cost most: {told}"
 
 
 def layers_json(rows: tuple[LayerSensitivity, ...]) -> list[dict[str, Any]]:

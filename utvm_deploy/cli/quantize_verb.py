@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,21 @@ from utvm_deploy.cli.precision_text import (
     mixed_json,
     report_layers,
     report_mixed,
-    worst_layers,
 )
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.precision.facts import LayerSensitivity, Mixed
-from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, sensitivities
+from utvm_deploy.precision.steps import (
+    DEFAULT_MAX_LOSS,
+    name_costly_layers,
+    quantize_mixed,
+    sensitivities,
+)
 from utvm_deploy.quantizing.facts import (
     AUTO,
     CLIPPINGS,
     INT8,
     MIN_MAX,
     SCHEMES,
-    SENSITIVITY_HINT,
     QuantizedModel,
 )
 from utvm_deploy.quantizing.model_steps import quantize_model
@@ -110,10 +113,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_outputs(args.model, args.output)
     check_precision(args)
     made, rows, mixed = _quantized(args, out)
-    if rows:
-        told = worst_layers(rows, made.scheme, mixed)
-        warnings = tuple(one.replace(SENSITIVITY_HINT, told) for one in made.warnings)
-        made = replace(made, warnings=warnings)
     if not args.dry_run:
         made.save(args.output)
     max_loss = DEFAULT_MAX_LOSS if args.max_loss is None else args.max_loss
@@ -150,7 +149,10 @@ def _quantized(
                 progress=progress,
                 **same,
             )
-            return found.quantized, found.rows, found.mixed
+            named = name_costly_layers(
+                found.quantized, args.model, args.data, rows=found.rows, wide=found.mixed.wide
+            )
+            return named, found.rows, found.mixed
         rows: tuple[LayerSensitivity, ...] = ()
         if args.sensitivity:
             rows = sensitivities(args.model, args.data, board=board, progress=progress, **same).rows
@@ -163,6 +165,7 @@ def _quantized(
             progress=progress,
             **same,
         )
+        made = name_costly_layers(made, args.model, args.data, rows=rows, progress=progress)
         return made, rows, None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from utvm_deploy.evaluating.facts import Settings
 from utvm_deploy.graph.model import Array
 from utvm_deploy.precision.facts import LayerPrice, LayerSensitivity
 from utvm_deploy.quantizing.child_steps import RecipeResult, quantize_with_recipes
-from utvm_deploy.quantizing.facts import FLOAT, SCHEMES, Calibration, Recipe
+from utvm_deploy.quantizing.facts import FLOAT, INT8, INT16X8, SCHEMES, Calibration, Recipe
 from utvm_deploy.quantizing.sqnr import sqnr_db
 
+#: Layers that a warning names.
+_MOST_WORST = 3
 #: Operators that only move elements: they have the scheme of what made their input.
 MOVERS = frozenset(
     (
@@ -39,19 +42,20 @@ def layer_sensitivities(
     labels: Array | None,
     prices: Mapping[str, Mapping[str, LayerPrice]],
     *,
+    schemes: Sequence[str] = SCHEMES,
     progress: Progress = no_progress,
 ) -> tuple[LayerSensitivity, ...]:
     """A row for each operator that computes, in the order of the model.
 
     ``labels`` are the classes of the calibration's samples. ``prices`` maps schemes to the prices
-    of layers, by output.
+    of layers, by output. Each operator is tried in each of ``schemes``.
     """
     layers = layers_of(calibration)
-    recipes = [alone(calibration, output, scheme) for scheme in SCHEMES for *_, output in layers]
+    recipes = [alone(calibration, output, scheme) for scheme in schemes for *_, output in layers]
     results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
     by_scheme = {
         scheme: results[place * len(layers) : (place + 1) * len(layers)]
-        for place, scheme in enumerate(SCHEMES)
+        for place, scheme in enumerate(schemes)
     }
     right = None if labels is None else accuracy(calibration.outputs, labels)
     rows = []
@@ -64,6 +68,22 @@ def layer_sensitivities(
         known = {scheme: table[output] for scheme, table in prices.items() if output in table}
         rows.append(LayerSensitivity(index, kind, output, decibels, points, known))
     return tuple(rows)
+
+
+def worst_layers(rows: Sequence[LayerSensitivity], scheme: str, wide: Collection[str] = ()) -> str:
+    """The layers that cost most, for a warning that an output is bad.
+
+    ``wide`` has the outputs of those that are int16x8 in a mixed model.
+    """
+
+    def cost(row: LayerSensitivity) -> float:
+        is_wide = scheme == INT16X8 or row.output in wide
+        found = row.sqnr_db[INT16X8 if is_wide else INT8]
+        return math.inf if found is None else found
+
+    worst = sorted(rows, key=cost)[:_MOST_WORST]
+    told = ", ".join(f"{row.index} ({row.kind}, {cost(row):.1f} dB)" for row in worst)
+    return f"of single operators, these cost most: {told}"
 
 
 def alone(calibration: Calibration, output: str, scheme: str) -> Recipe:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
@@ -17,10 +18,12 @@ from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
-from utvm_deploy.precision.sensitivity import layer_sensitivities
+from utvm_deploy.precision.sensitivity import layer_sensitivities, layers_of, worst_layers
+from utvm_deploy.quantizing.child_steps import TFLITE
 from utvm_deploy.quantizing.facts import (
     COMPARED_SAMPLES,
     SCHEMES,
+    SENSITIVITY_HINT,
     Calibration,
     QuantizedModel,
     Recipe,
@@ -30,6 +33,8 @@ from utvm_deploy.quantizing.samples import dataset_for
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256
+#: A model with more layers takes minutes to try one by one, so only --sensitivity does that.
+MOST_TRIED_LAYERS = 64
 #: What may be lost where nobody says: percentage points with labels, dB without.
 DEFAULT_MAX_LOSS = 0.5
 
@@ -97,6 +102,45 @@ def sensitivities(
     tables = {scheme: price.layers for scheme, price in prices.items()}
     rows = layer_sensitivities(calibration, kept, tables, progress=progress)
     return Sensitivities(rows, calibration, source.size, kept, prices)
+
+
+def name_costly_layers(
+    made: QuantizedModel,
+    path: Path,
+    data: Any,
+    *,
+    rows: Sequence[LayerSensitivity] = (),
+    wide: Collection[str] = (),
+    progress: Progress = no_progress,
+) -> QuantizedModel:
+    """Let each warning of a bad output name the layers that cost most.
+
+    ``rows`` is the table of layers, if there is one, and ``wide`` are outputs that are int16x8 in
+    a mixed model. Without ``rows``, each layer is quantized alone, unless the model has too many.
+    """
+    if not any(SENSITIVITY_HINT in one for one in made.warnings):
+        return made
+    rows = rows or _rows_of(made, path, data, progress)
+    if not rows:
+        return made
+    told = worst_layers(rows, made.scheme, wide)
+    warnings = tuple(one.replace(SENSITIVITY_HINT, told) for one in made.warnings)
+    return replace(made, warnings=warnings)
+
+
+def _rows_of(
+    made: QuantizedModel, path: Path, data: Any, progress: Progress
+) -> Sequence[LayerSensitivity]:
+    calibration = made.calibration
+    if calibration.form != TFLITE:
+        try:
+            source = opened(path, is_converted=True, progress=progress)
+            calibration = calibrated(source, data, progress=progress)
+        except ModelError:
+            return ()  # an operator has no form in .tflite files
+    if len(layers_of(calibration)) > MOST_TRIED_LAYERS:
+        return ()
+    return layer_sensitivities(calibration, None, {}, schemes=[made.scheme], progress=progress)
 
 
 def _labels(source: Source, data: Any) -> Any:
