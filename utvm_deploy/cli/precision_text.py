@@ -113,13 +113,14 @@ def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> Non
     if not mixed.is_within:
         out.line(f"! no choice that was tried loses at most {max_loss:g} {mixed.loss_unit}")
     if mixed.price is not None:
-        told = ", ".join(
-            f"{scheme} {price.ticks:,}" for scheme, price in sorted(mixed.prices.items())
-        )
-        out.line(
-            f"it takes {mixed.price.ticks:,} {mixed.price.unit} ({told}), "
-            f"{mixed.price.ram_bytes:,} bytes of RAM and {mixed.price.flash_bytes:,} of flash"
-        )
+        three = [mixed.price, *(mixed.prices[scheme] for scheme in (INT8, INT16X8))]
+        for what, unit, taken in (
+            ("time", mixed.price.unit, [price.ticks for price in three]),
+            ("RAM", "bytes", [price.ram_bytes for price in three]),
+            ("flash", "bytes", [price.flash_bytes for price in three]),
+        ):
+            own, int8, int16x8 = (f"{value:,}" for value in taken)
+            out.line(f"  {what}: {own} {unit} ({INT8} {int8}, {INT16X8} {int16x8})")
 
 
 def layers_json(rows: tuple[LayerSensitivity, ...]) -> list[dict[str, Any]]:
