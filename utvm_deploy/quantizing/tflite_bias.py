@@ -2,8 +2,8 @@
 
 Rounding changes a weight by a constant, and inputs such as pictures, or outputs of RELU, have means
 far from 0. So each output channel is off by the sum of these products, on every input. This takes
-that sum from the bias: bias correction of Nagel et al., "Data-Free Quantization Through Weight
-Equalization and Bias Correction" (2019), section 4.2, with the means that the samples have.
+that sum from the bias, with the means of the samples. It is the bias correction of Nagel et al.,
+"Data-Free Quantization Through Weight Equalization and Bias Correction" (2019), section 4.2.
 """
 
 from __future__ import annotations

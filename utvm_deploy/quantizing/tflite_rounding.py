@@ -1,10 +1,10 @@
 """Rounds weights so that the other weights of a channel make up for what each is off by.
 
 The nearest step is best for a weight alone. But what counts is the sum of its channel's products,
-and the inputs of these are alike: neighbors of a picture, for example. So the weights are rounded
-one after the other. What each is off by is taken from those that follow, as far as their inputs are
-alike on the samples. The formula is that of GPTQ: Frantar et al., "GPTQ: Accurate Post-Training
-Quantization for Generative Pre-trained Transformers" (2023), section 3.3, with the largest inputs
+and the inputs of these correlate, as the neighbors of a picture do. So the weights are rounded one
+after the other. What each is off by is taken from those that follow, as far as their inputs
+correlate on the samples. The formula is that of GPTQ: Frantar et al., "GPTQ: Accurate Post-Training
+Quantization for Generative Pre-trained Transformers" (2023), section 3.3. The largest inputs come
 first.
 """
 
