@@ -37,7 +37,7 @@ KERNEL_TESTS = ROOT / "tests" / "kernels"
 ORACLE_TESTS = ROOT / "tests" / "oracle"
 #: Folders whose tests convert and quantize often.
 FORKING_FOLDERS = frozenset(
-    ("cli", "evaluating", "models", "other_formats", "precision", "quantizing")
+    ("cli", "evaluating", "models", "other_formats", "precision", "quantizing", "tutorials")
 )
 
 
