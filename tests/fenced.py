@@ -17,8 +17,8 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler import plan
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel, connect
-from utvm_deploy.device.memory import Block
 from utvm_deploy.device.tensor import Tensor as DeviceTensor
+from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.emulator.fence import Fence, Stretch
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utvm_deploy.base.errors import DeviceError
-from utvm_deploy.device.memory import ALIGNMENT, ZONE_BYTES, Block, Memory, zone_bytes
+from utvm_deploy.device.workspace_blocks import ALIGNMENT, ZONE_BYTES, Block, Memory, zone_bytes
 
 START, SIZE = 0x2001_0004, 4096
 

@@ -12,11 +12,11 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
-from utvm_deploy.device.memory import Block
 from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
+from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import shape_text, short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text

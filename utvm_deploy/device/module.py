@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.device.calls import Argument, Call
-from utvm_deploy.device.memory import Block
 from utvm_deploy.device.session import Session
+from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.project.link_module import (
     MODULE_ALIGNMENT,
     LinkedModule,

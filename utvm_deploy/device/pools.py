@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from utvm_deploy.device.memory import Block
+from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.project.pools import placed_pools
 
 if TYPE_CHECKING:

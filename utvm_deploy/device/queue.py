@@ -22,7 +22,7 @@ from utvm_deploy.base.errors import (
     UtvmError,
 )
 from utvm_deploy.device.calls import Call, Ticks
-from utvm_deploy.device.memory import ZONE_BYTES, ZONE_PATTERN, Block
+from utvm_deploy.device.workspace_blocks import ZONE_BYTES, ZONE_PATTERN, Block
 from utvm_deploy.link.base import Hello, Task
 from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK

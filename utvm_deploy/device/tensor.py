@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import DeviceError
-from utvm_deploy.device.memory import Block
 from utvm_deploy.device.session import Session
+from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 
 Shape = int | tuple[int, ...] | list[int]

@@ -1,0 +1,140 @@
+"""``utvm_deploy.compile`` and ``from_relax``."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from utvm_deploy.backends.interface import Backend
+    from utvm_deploy.boards.board import Board
+    from utvm_deploy.cmsis_nn import CmsisNn
+    from utvm_deploy.compiler.memory_needs import CheckNeeds
+    from utvm_deploy.compiler.model import CompiledModel
+    from utvm_deploy.graph.model import Graph
+
+
+def compile(
+    model: str | Path | Any,
+    board: Board | str,
+    *,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    name: str | None = None,
+    dump: Callable[[str, str], None] | None = None,
+    kernels: str = "best",
+    cmsis_nn: CmsisNn | None = None,
+    plugin: str | Path | Backend | None = None,
+    scratch: str = "arena",
+    records: str | Path | None = None,
+    optimize: str = "time",
+    float_math: str = "exact",
+    ram_budget: int | None = None,
+    cycle_budget: int | None = None,
+    check_needs: CheckNeeds | None = None,
+    allow_float: bool = True,
+    input_rows: bool = False,
+    pools: Mapping[str, int] | None = None,
+) -> CompiledModel:
+    """Compile a model for a board; ``name`` prefixes every C symbol.
+
+    ``model`` is a file (.tflite, .onnx, .pt2, .relax), a Relax module (``tvm.IRModule``) with a
+    function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
+    ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
+    symbolic; a symbolic batch that is not given is 1. For a PyTorch module it may also be a tuple
+    of example tensors.
+
+    ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
+    "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
+    it has a function. ``plugin`` is a Python file with a backend of yours, the name of an installed
+    one, or what ``project.load_backend`` gave; its code runs with your rights. ``scratch`` says
+    where layers have their scratch: "arena", "stack" (that of the caller), or "auto": the faster of
+    the two on the board. ``optimize`` is "time", "size", "balanced" or "ram": the
+    smallest arena, at most 20 % slower. ``ram_budget`` (bytes) asks for the fastest plan whose
+    arena fits, and ``cycle_budget`` for the smallest arena within that many cycles, by the records.
+    ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at once.
+    ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best record.
+    ``check_needs`` is called early with the memory that the model needs.
+    ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
+    model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
+    row (``NAME_push_rows``), and the arena never has the whole input. ``pools`` maps names of
+    memory regions of the board to bytes: copies of weights go there (``{"dtcm": 49152}``). Raises
+    ModelError if the file cannot be imported and CompileError if it cannot be compiled.
+    """
+    import contextlib
+    from pathlib import Path
+
+    from utvm_deploy.boards.board import Board, load_board
+    from utvm_deploy.compiler.budgets import Budget
+    from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
+    from utvm_deploy.precision.steps import MixedModel
+    from utvm_deploy.project import load_backend
+    from utvm_deploy.records import read_records
+    from utvm_deploy.torch.in_memory import check_object
+
+    is_file = isinstance(model, str | Path)
+    if isinstance(model, MixedModel):
+        model = model.quantized
+    if not is_file:
+        check_object(model)
+    shapes = shapes_of_inputs(inputs or {}) if is_file else {}
+    given = Path(model) if isinstance(model, str | Path) else None
+    source = _graph(model, inputs, name or "model") if given is None else given
+    target = board if isinstance(board, Board) else load_board(board)
+    backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
+    # The command line gives shapes around this call.
+    with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
+        return compile_model(
+            source,
+            target,
+            name=name,
+            dump=dump,
+            kernels=kernels,
+            cmsis_nn=cmsis_nn,
+            backend=backend,
+            scratch=scratch,
+            records=None if records is None else read_records(Path(records)),
+            level=optimize,
+            float_math=float_math,
+            check_needs=check_needs,
+            allow_float=allow_float,
+            budget=Budget(ram_budget, cycle_budget),
+            input_rows=input_rows,
+            pools=pools or {},
+        )
+
+
+def from_relax(
+    module: Any, *, inputs: Mapping[str, Any] | None = None, name: str = "model"
+) -> Graph:
+    """The graph that ``compile`` makes of a Relax module (``tvm.IRModule``), for a look at it.
+
+    ``inputs`` is as for ``compile``. ``name`` is the graph's. Raises ModelError if ``main`` is
+    missing or shapes are not known, and UnsupportedOperator for what has no kernel.
+    """
+    return _graph(module, inputs, name)
+
+
+def _graph(module: Any, inputs: Any, name: str) -> Graph:
+    import logging
+
+    from utvm_deploy.frontend.given_shapes import shapes_of_inputs
+    from utvm_deploy.relax.road import relax_graph, relax_model
+    from utvm_deploy.torch.in_memory import (
+        graph_of_quantized,
+        graph_of_torch,
+        is_module,
+        is_program,
+        is_quantized_model,
+    )
+
+    if is_quantized_model(module):
+        return graph_of_quantized(module, name)
+    if is_module(module) or is_program(module):
+        return graph_of_torch(module, inputs, name)
+    model = relax_model(module, shapes_of_inputs(inputs or {}))
+    for note in model.notes:
+        logging.getLogger(__name__).warning("%s: %s", name, note)
+    return relax_graph(model, name)
