@@ -5,7 +5,10 @@ The fences of a page say what a block is:
 - ``sh``: commands. Installations are left out, and ``utvm`` runs in this process.
 - ``text`` after it: what the commands print. A line ``...`` stands for any lines, ``...`` at the
   end of a line for its rest, and a number may differ by a tenth, because compilers do.
-- any language with ``title="NAME"``: the file NAME.
+- any language with ``title="NAME"``: the file NAME, and with ``title="NAME, continued"`` its
+  next part.
+
+A command with the comment ``exits with 1`` must do that, and its errors count as printed.
 """
 
 from __future__ import annotations
@@ -62,9 +65,11 @@ def run_page(page: str, capfd: pytest.CaptureFixture[str], **variables: str) -> 
     printed = ""
     for block in blocks(page):
         if block.title:
-            file = Path(block.title)
+            name, continued, _ = block.title.partition(", continued")
+            file = Path(name)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(block.text, encoding="utf-8")
+            before = file.read_text("utf-8") if continued else ""
+            file.write_text(before + block.text, encoding="utf-8")
         elif block.language == "sh":
             lines = commands(block)
             printed = "".join(run(line, capfd, variables) for line in lines)
@@ -74,9 +79,10 @@ def run_page(page: str, capfd: pytest.CaptureFixture[str], **variables: str) -> 
 
 
 def run(line: str, capfd: pytest.CaptureFixture[str], variables: dict[str, str]) -> str:
-    """What a command prints on stdout; it must succeed."""
+    """What a command prints on stdout; it must end as the page says."""
+    wanted = 1 if "# exits with 1" in line else 0
     argv = shlex.split(line, comments=True)
-    if argv[0] == "utvm" and not _SHELL_SIGNS.search(line):
+    if argv[0] == "utvm" and not _SHELL_SIGNS.search(line.partition("#")[0]):
         capfd.readouterr()
         code = main(argv[1:])
         out, err = capfd.readouterr()
@@ -94,8 +100,8 @@ def run(line: str, capfd: pytest.CaptureFixture[str], variables: dict[str, str])
             timeout=PATIENCE_S,
         )
         code, out, err = done.returncode, done.stdout, done.stderr
-    assert code == 0, f"{line}\n{out}\n{err}"
-    return out
+    assert code == wanted, f"{line}\n{out}\n{err}"
+    return out + err if wanted else out
 
 
 def first_difference(shown: str, printed: str) -> str | None:

@@ -40,13 +40,17 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
     for line in found:
         verb, *_ = words = line.split("|")[0].split("&&")[0].split()
         if verb == "utvm" and words[1] not in ("serve", "submit"):
-            arguments = [word for word in words[1:] if not word.startswith((">", "2>"))]
+            end = words.index("#") if "#" in words else len(words)
+            arguments = [word for word in words[1:end] if not word.startswith((">", "2>"))]
             assert build_parser(arguments[0]).parse_args(arguments)
 
 
 @pytest.mark.emulator
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["first-model.md", "from-data.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["first-model.md", "from-data.md", "small-ram.md", "own-board.md", "own-operator.md"],
+)
 def test_a_tutorial(
     page: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], image_cache: Path
 ) -> None:
