@@ -176,8 +176,8 @@ def test_too_much_ram_is_refused_before_building(monkeypatch: pytest.MonkeyPatch
     assert str(caught.value) == (
         "model 'tiny' needs 262,145 bytes of RAM for its activations, and mps2_an500 has 262,144 "
         "bytes for it (327,680 bytes of RAM in all; the largest region is ram with 262,144, of "
-        "which runtime and stack take 0); use a smaller arena (utvm docs small-ram), a smaller "
-        "model or a board with more RAM"
+        "which runtime and stack take 0); take less (utvm docs small-ram), or a "
+        "board with more RAM"
     )
     check_fits(tiny_model(board, arena_bytes=board.main_ram.size), board)
 

@@ -121,7 +121,7 @@ def _check_arena(
         f"model {model.name!r} needs {_amount(model, model.arena_bytes)} of RAM for its "
         f"activations, and {board.name} has {_left(room)} for it "
         f"({', '.join(filter(None, (about, of_which)))}); "
-        "use a smaller arena (utvm docs small-ram), a smaller model or a board with more RAM"
+        "take less (utvm docs small-ram), or a board with more RAM"
     )
 
 
