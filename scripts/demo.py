@@ -53,12 +53,12 @@ def demonstrate(board_name: str) -> int:
     import utvm_deploy
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.bundling import write_bundle
-    from utvm_deploy.cli.profile_verb import profile_summary
     from utvm_deploy.compiler.options import AUTO
     from utvm_deploy.frontend.tflite import load_model
     from utvm_deploy.oracle.reference import REFERENCE, run_reference
     from utvm_deploy.oracle.samples import load_golden
     from utvm_deploy.profiling.layer_costs import profile
+    from utvm_deploy.profiling.summary import profile_summary
 
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from utvm_deploy.api.compile_function import compile, from_relax
     from utvm_deploy.api.connect_function import connect
     from utvm_deploy.api.evaluate_function import evaluate
+    from utvm_deploy.api.inspect_function import inspect
+    from utvm_deploy.api.memory_function import memory
+    from utvm_deploy.api.profile_function import profile
     from utvm_deploy.api.quantize_function import quantize
+    from utvm_deploy.api.verify_function import verify
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.compiler.model import CompiledModel
@@ -36,11 +40,15 @@ __all__ = [
     "connect",
     "evaluate",
     "from_relax",
+    "inspect",
     "intrinsics",
     "load_board",
+    "memory",
     "models",
+    "profile",
     "quantize",
     "torch",
+    "verify",
 ]
 
 #: The module of each name. Almost nothing is loaded until the command has its handler for Ctrl-C.
@@ -55,8 +63,12 @@ _MODULES = {
     "connect": "api.connect_function",
     "evaluate": "api.evaluate_function",
     "from_relax": "api.compile_function",
+    "inspect": "api.inspect_function",
     "load_board": "boards.board",
+    "memory": "api.memory_function",
+    "profile": "api.profile_function",
     "quantize": "api.quantize_function",
+    "verify": "api.verify_function",
 }
 _PACKAGES = ("intrinsics", "models", "torch")
 

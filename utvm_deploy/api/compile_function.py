@@ -31,6 +31,7 @@ def compile(
     optimize: str = "time",
     float_math: str = "exact",
     ram_budget: int | None = None,
+    flash_budget: int | None = None,
     cycle_budget: int | None = None,
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
@@ -53,6 +54,7 @@ def compile(
     the two on the board. ``optimize`` is "time", "size", "balanced" or "ram": the
     smallest arena, at most 20 % slower. ``ram_budget`` (bytes) asks for the fastest plan whose
     arena fits, and ``cycle_budget`` for the smallest arena within that many cycles, by the records.
+    ``flash_budget`` (bytes) asks for the fastest level whose code and weights fit.
     ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at once.
     ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best record.
     ``check_needs`` is called early with the memory that the model needs.
@@ -65,6 +67,7 @@ def compile(
     import contextlib
     from pathlib import Path
 
+    from utvm_deploy.api.flash_budget import within_flash
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.pipeline import compile_model
@@ -84,8 +87,8 @@ def compile(
     source = _graph(model, inputs, name or "model") if given is None else given
     target = board if isinstance(board, Board) else load_board(board)
     backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
-    # The command line gives shapes around this call.
-    with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
+
+    def compiled_for(level: str) -> CompiledModel:
         return compile_model(
             source,
             target,
@@ -96,7 +99,7 @@ def compile(
             backend=backend,
             scratch=scratch,
             records=None if records is None else read_records(Path(records)),
-            level=optimize,
+            level=level,
             float_math=float_math,
             check_needs=check_needs,
             allow_float=allow_float,
@@ -104,6 +107,12 @@ def compile(
             input_rows=input_rows,
             pools=pools or {},
         )
+
+    # The command line gives shapes around this call.
+    with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
+        if flash_budget is None:
+            return compiled_for(optimize)
+        return within_flash(flash_budget, optimize, target, compiled_for)
 
 
 def from_relax(

@@ -12,7 +12,6 @@ from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_board, add_verb, board_of, connection
 from utvm_deploy.cli.bench_models import Comparing
-from utvm_deploy.cli.bench_summary import bench_summary
 from utvm_deploy.cli.bench_text import overview, refused, report
 from utvm_deploy.cli.compile_options import (
     add_cmsis_nn,
@@ -29,6 +28,7 @@ from utvm_deploy.comparing.facts import ModelComparison
 from utvm_deploy.comparing.gate import check_covered
 from utvm_deploy.comparing.page import comparison_html
 from utvm_deploy.comparing.recorded import check_recorded_core
+from utvm_deploy.comparing.summary import bench_summary
 from utvm_deploy.compiler.c_text import prefix_from_path
 
 ENGINES = ("cmsis-nn",)

@@ -25,7 +25,6 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.bundle_outputs import Outputs, as_library, with_steps
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.profile_verb import profile_summary
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step, load_step
@@ -36,6 +35,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import Samples, load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.profiling.layer_costs import profile
+from utvm_deploy.profiling.summary import profile_summary
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.verifying.bounds import bounds_of, whole_bound
 

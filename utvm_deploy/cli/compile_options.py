@@ -117,6 +117,8 @@ def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
         "allow_float": not args.no_float,
         "float_math": args.float_math,
         "ram_budget": args.ram_budget,
+        # Its levels are compiled by the C compiler, which a dry run does not start.
+        "flash_budget": None if args.dry_run else args.flash_budget,
         "cycle_budget": args.cycle_budget,
         "input_rows": args.input_rows,
         "pools": pools_of(args),

@@ -17,10 +17,11 @@ from utvm_deploy.cli.arguments import (
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.reports import compiled_summary, memory_line
+from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import write_library
 from utvm_deploy.compiler.options import ARENA, STAGES
+from utvm_deploy.compiler.summary import compiled_summary
 from utvm_deploy.project import check_fits_alone
 
 #: For --dump: what every stage made.

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
-from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.backends.plugins import load_plugin
-from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
+import utvm_deploy
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, check_outputs
 from utvm_deploy.cli.compile_options import add_plugin
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
-from utvm_deploy.frontend.formats import kinds_in
-from utvm_deploy.frontend.tflite import load_model, survey_model
-from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.inspecting.facts import (
     Inspection,
     OperatorFacts,
     TensorFacts,
     graph_svg,
-    inspect_model,
-    inspect_refused,
-    with_problems,
 )
-from utvm_deploy.inspecting.pass_effects import GraphSizes, PassEffects, pass_effects
-from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
+from utvm_deploy.inspecting.pass_effects import GraphSizes, PassEffects
+from utvm_deploy.inspecting.quantizable import Quantizable
 from utvm_deploy.inspecting.supported import supported_operators
-from utvm_deploy.quantizing.model_steps import refusal_of
 
 #: Formats of files whose operators can be listed.
 FORMATS = ("tflite", "onnx", "torch")
@@ -81,64 +72,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.format is not None:
         raise UsageError("--format goes with --supported; a MODEL's name says its format")
     check_outputs(args.model, args.svg)
-    custom = None if args.plugin is None else CustomOperators(load_plugin(args.plugin))
-    graph, found, least = _found(args.model, custom)
-    svg = args.svg if graph is not None else None
-    if graph is not None and svg is not None and not args.dry_run:
-        write_text(svg, graph_svg(graph))
-    _report(found, least, out)
-    if args.svg is not None and graph is None:
+    result = utvm_deploy.inspect(args.model, plugin=args.plugin, passes=args.passes)
+    found = result.found
+    svg = args.svg if result.graph is not None else None
+    if result.graph is not None and svg is not None and not args.dry_run:
+        write_text(svg, graph_svg(result.graph))
+    _report(found, result.least_activation_bytes, out)
+    if args.svg is not None and result.graph is None:
         out.line("no picture: only a model that can be imported is drawn")
     elif svg is not None and not args.dry_run:
         out.line(f"picture: {svg}")
-    effects = pass_effects(graph) if args.passes and graph is not None and found.ok else None
-    if effects is not None:
-        _report_passes(effects, out)
+    if result.passes is not None:
+        _report_passes(result.passes, out)
     elif args.passes:
         out.line("no passes: only a model that can be compiled goes through them")
-    facts = asdict(found)
-    facts["sha256"] = facts.pop("digest")
-    out.result(
-        "utvm.inspect/1",
-        {**facts, "ok": found.ok, "least_activation_bytes": least, "svg": svg}
-        | {"passes": None if effects is None else _passes_json(effects)},
-    )
+    out.found({**result.to_dict(), "svg": svg})
     return 0 if found.ok else 1
-
-
-def _found(
-    path: Path, custom: CustomOperators | None
-) -> tuple[Graph | None, Inspection, int | None]:
-    """The graph if the file can be imported, the facts, and the least bytes of activations."""
-    try:
-        graph = load_model(path, custom)
-    except ModelError as error:
-        found = survey_model(path, error)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return None, inspect_refused(path.stem, digest, found), None
-    # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.compiler.pipeline import least_activation_bytes, lowering_problems
-
-    inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
-    try:
-        problems = lowering_problems(graph)
-        if problems:
-            return graph, with_problems(inspected, problems), None
-        return graph, inspected, least_activation_bytes(graph)
-    except UtvmError as error:
-        return graph, replace(inspected, problems=(str(error),)), None
-
-
-def _quantizable(path: Path, graph: Graph) -> Quantizable | None:
-    """What `utvm quantize` would do; None if it does not take the file, or is not needed."""
-    ending = path.suffix.lower()
-    if ending == ".relax":
-        return None
-    found = quantizable(graph, kinds_in(path), "torch" if ending == ".pt2" else "onnx")
-    if found is None or not found.is_of_other_format or all(found.types.values()):
-        return found
-    # Operators without integers are written in float32, but not all of them can be.
-    return replace(found, refused=refusal_of(path))
 
 
 def _supported(form: str, out: Output) -> int:
@@ -215,14 +164,6 @@ def _report_passes(effects: PassEffects, out: Output) -> None:
 
 def _figures(sizes: GraphSizes) -> tuple[int, int, int, int]:
     return sizes.layers, sizes.macs, sizes.weights_bytes, sizes.peak_activation_bytes
-
-
-def _passes_json(effects: PassEffects) -> dict[str, object]:
-    return {
-        "before": asdict(effects.before),
-        "after": asdict(effects.after),
-        "removed": [{"pass": name, **asdict(sizes)} for name, sizes in effects.removed.items()],
-    }
 
 
 def _has_islands(found: Inspection) -> bool:

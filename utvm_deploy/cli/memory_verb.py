@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import utvm_deploy
-from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.api.memory_function import SCHEMA, measured
 from utvm_deploy.base.files import write_text
-from utvm_deploy.base.progress import Progress
-from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -22,24 +19,19 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import ARENA, AUTO, scratch_place
+from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.compiler.pool_facts import pool_lines
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.profiling.memory_page import memory_html, memory_svg
 from utvm_deploy.profiling.memory_report import (
-    ImageMemory,
     MemoryReport,
     flash_parts,
-    image_memory,
     memory_json,
     memory_report,
 )
-from utvm_deploy.project import build_image, check_fits_alone
-from utvm_deploy.project.model_code import ModelCode, model_code
+from utvm_deploy.project import check_fits_alone
+from utvm_deploy.project.model_code import ModelCode
 from utvm_deploy.project.stack_use import plain_name
-
-SCHEMA = "utvm.memory/1"
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -69,21 +61,19 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, measure the objects, and print the tables."""
     check_outputs(args.model, args.svg, args.html)
     board = board_of(args)
+    options = compile_options(args, board)
     with out.progress() as progress:
-        compiled = compile_step(args, board, progress, fits=check_fits_alone)
-        code, image, notes = None, None, []
-        if not args.dry_run:
-            try:
-                progress("compiling its C", 0, 1)
-                code = model_code(compiled, board)
-            except MissingTool as error:
-                notes.append(f"stack and code are not known: {error}")
-            if code is not None and not args.no_image:
-                try:
-                    image = _image(args, board, compiled, progress)
-                except (MissingTool, CompileError, BuildError) as error:
-                    notes.append(f"there is no image with the runtime: {error}")
-    found = memory_report(compiled, board, code, image, notes)
+        if args.dry_run:
+            found = memory_report(compile_step(args, board, progress, fits=check_fits_alone), board)
+        else:
+            found = measured(
+                args.model,
+                board,
+                progress,
+                image=not args.no_image,
+                name=args.name,
+                **options,
+            )
     result = memory_json(found)
     _report(found, out)
     for path, text in ((args.svg, memory_svg), (args.html, memory_html)):
@@ -92,30 +82,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
             out.line(f"wrote {path}")
     out.result(SCHEMA, {**result, "svg": args.svg, "html": args.html})
     return 0
-
-
-def bundle_arena_bytes(args: argparse.Namespace, board: Board, compiled: CompiledModel) -> int:
-    """The arena of a bundle of the same model: with all scratch in the arena."""
-    if not compiled.stack_bytes:
-        return compiled.arena_bytes
-    options = compile_options(args, board) | {"scratch": ARENA}
-    return utvm_deploy.compile(args.model, board, name=args.name, **options).arena_bytes
-
-
-def _image(
-    args: argparse.Namespace, board: Board, compiled: CompiledModel, progress: Progress
-) -> ImageMemory:
-    """What `utvm profile` shows: the same options, with scratch where an image has it."""
-    # A budget, and level ram, have scratch in the arena everywhere.
-    place = ARENA if compiled.tradeoff is not None else scratch_place(board, AUTO)
-    held = [pool.name for pool in compiled.pools if pool.scratch_bytes]
-    if held:
-        place = held[0]
-    elif place != scratch_place(board, args.scratch):
-        options = compile_options(args, board) | {"scratch": place}
-        compiled = utvm_deploy.compile(args.model, board, name=args.name, **options)
-    progress("building the image", 0, 1)
-    return image_memory(compiled, build_image(compiled, board), place)
 
 
 def _report(found: MemoryReport, out: Output) -> None:

@@ -55,6 +55,11 @@ class Output:
             json.dump({"schema": schema, **data}, sys.stdout, indent=2, default=_plain)
             sys.stdout.write("\n")
 
+    def found(self, data: Mapping[str, Any]) -> None:
+        """The same of an object that says its schema, as ``to_dict`` of results gives it."""
+        rest = dict(data)
+        self.result(rest.pop("schema"), rest)
+
     def line(self, text: str = "") -> None:
         """A line for a person to read."""
         self._prose.print(text, markup=False, highlight=False, soft_wrap=True)

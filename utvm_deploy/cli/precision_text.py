@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
@@ -121,29 +120,6 @@ def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> Non
         ):
             own, int8, int16x8 = (f"{value:,}" for value in taken)
             out.line(f"  {what}: {own} {unit} ({INT8} {int8}, {INT16X8} {int16x8})")
-
-
-def layers_json(rows: tuple[LayerSensitivity, ...]) -> list[dict[str, Any]]:
-    """The table for --json."""
-    return [asdict(row) for row in rows]
-
-
-def mixed_json(mixed: Mixed, max_loss: float) -> dict[str, Any]:
-    """The choice for --json."""
-
-    def price(one: Any) -> Any:
-        return None if one is None else {k: v for k, v in asdict(one).items() if k != "layers"}
-
-    return {
-        "wide": list(mixed.wide),
-        "loss": mixed.loss,
-        "loss_unit": mixed.loss_unit,
-        "max_loss": max_loss,
-        "is_within": mixed.is_within,
-        "losses": dict(mixed.losses),
-        "price": price(mixed.price),
-        "prices": {scheme: price(one) for scheme, one in mixed.prices.items()},
-    }
 
 
 def _loss(text: str) -> float:

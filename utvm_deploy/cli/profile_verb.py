@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from utvm_deploy.base.errors import UtvmError
+import utvm_deploy
+from utvm_deploy.api.profile_function import SCHEMA, check_hot
 from utvm_deploy.base.files import write_text
-from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -18,26 +15,21 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
+    connection,
     keep_model,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
 from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
 from utvm_deploy.cli.keep_run import add_store
-from utvm_deploy.cli.memory_verb import bundle_arena_bytes
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
-from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.profiling.bound import Bound, layer_bounds
-from utvm_deploy.profiling.hotspots import Hotspot, hotspots_of
-from utvm_deploy.profiling.layer_costs import LayerProfile, Profile, profile
+from utvm_deploy.profiling.bound import Bound
+from utvm_deploy.profiling.hotspots import Hotspot
+from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.profiling.page import profile_html
-
-SCHEMA = "utvm.profile/1"
-
-Bounds = Sequence[Bound | None]
+from utvm_deploy.profiling.summary import Bounds
 
 _MIX = "mix_"
 #: Beyond what the plain table shows of each layer.
@@ -78,47 +70,33 @@ def run(args: argparse.Namespace, out: Output) -> int:
     keep_model(args.model, args.html)
     check_before(args)
     board = board_of(args)
-    if args.hot and not board.has_cycle_model:
-        raise _without_model(board)
-    check_board(args, board)
-    graph = load_model(args.model, custom_of(args, board))
-    samples = random_samples(graph, 1)
-    hotspots: tuple[Hotspot, ...] = ()
-    with out.progress() as progress:
-        compiled = compile_step(args, board, progress)
-        if args.dry_run:
-            return dry_run_step(args, board, compiled)
-        with load_step(args, board, compiled, progress) as model:
-            found = profile(model, samples, progress)
-            if args.hot:
-                image = model.device.image
-                report = model.device.cycle_report()
-                if report is None:  # its emulator takes no plugins
-                    raise _without_model(board)
-                hotspots = hotspots_of(report, image, args.hot)
-    # A bound is in cycles, so it says nothing about other figures.
-    bounds = layer_bounds(compiled, simplify(graph), board) if found.tick_unit == "cycles" else None
-    _report(found, bounds, args.wide, out)
-    for block in hotspots:
+    check_hot(args.hot, board)
+    if args.dry_run:
+        check_board(args, board)
+        load_model(args.model, custom_of(args, board))
+        with out.progress() as progress:
+            return dry_run_step(args, board, compile_step(args, board, progress))
+    with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
+        found = utvm_deploy.profile(
+            args.model,
+            device,
+            hot=args.hot,
+            name=args.name,
+            progress=progress,
+            **compile_options(args, board),
+        )
+    _report(found.found, found.bounds, args.wide, out)
+    for block in found.hotspots:
         _report_block(block, out)
-    bundle = bundle_arena_bytes(args, board, compiled)
+    bundle = found.bundle_arena_bytes
     out.line(f"a bundle of the same model needs an arena of {bundle:,} bytes (utvm memory)")
-    result = profile_summary(found, bounds) | {"bundle_arena_bytes": bundle}
-    if hotspots:
-        result |= {"hot": list(map(asdict, hotspots))}
+    result = found.to_dict()
     if args.html is not None:
         write_text(args.html, profile_html(result))
         out.line(f"wrote {args.html}")
     gate = judge(args, out, SCHEMA, result)
-    out.result(SCHEMA, result | gate)
+    out.found(result | gate)
     return exit_code(gate)
-
-
-def _without_model(board: Board) -> UtvmError:
-    return UtvmError(
-        f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
-        "board that has it"
-    )
 
 
 def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
@@ -250,44 +228,3 @@ def _report_block(block: Hotspot, out: Output) -> None:
             for one in block.instructions
         ],
     )
-
-
-def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, Any]:
-    """A profile for ``--json`` and for a bundle's report."""
-    return {
-        "board": found.board,
-        "model": found.model,
-        "tick_unit": found.tick_unit,
-        "ticks_per_second": found.ticks_per_second,
-        "is_modelled": found.is_modelled,
-        "cycle_model": found.cycle_model,
-        "runs": found.runs,
-        "ticks": found.ticks,
-        "ticks_median": found.ticks_median,
-        "seconds": found.seconds,
-        "figures": dict(found.figures),
-        "macs": found.macs,
-        "arena_bytes": found.arena_bytes,
-        "weights_bytes": found.weights_bytes,
-        "flash_bytes": found.flash_bytes,
-        "ram_bytes": found.ram_bytes,
-        "placement": dict(vars(found.placement)),
-        "layers": [
-            {
-                "index": item.layer.index,
-                "operator": item.layer.kind,
-                "name": item.layer.name,
-                "ticks": item.ticks,
-                "ticks_median": item.ticks_median,
-                "ticks_per_mac": item.ticks_per_mac,
-                "figures": dict(item.figures),
-                "bound": None if bound is None else asdict(bound),
-                "macs": item.layer.macs,
-                "kernel": item.layer.kernel,
-                "engine": item.layer.engine,
-                "why": item.layer.why,
-                "origin": item.layer.origin,
-            }
-            for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
-        ],
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from utvm_deploy.cli.precision_text import (
     add_precision,
     budgets_of,
     check_precision,
-    layers_json,
-    mixed_json,
     report_layers,
     report_mixed,
 )
@@ -29,6 +26,7 @@ from utvm_deploy.precision.steps import (
     quantize_mixed,
     sensitivities,
 )
+from utvm_deploy.precision.summary import layers_json, mixed_json
 from utvm_deploy.quantizing.facts import (
     AUTO,
     CLIPPINGS,
@@ -38,6 +36,7 @@ from utvm_deploy.quantizing.facts import (
     QuantizedModel,
 )
 from utvm_deploy.quantizing.model_steps import quantize_model
+from utvm_deploy.quantizing.summary import quantized_summary
 
 #: Operators are counted by their kind; this many kinds are named.
 _MOST_NAMED = 8
@@ -128,7 +127,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if not is_ok:
         out.line("--no-float: operators that compute in float32 remain, so the exit status is 1")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
-    out.result("utvm.quantize/1", {**_facts(made), **more, "ok": is_ok, "output": args.output})
+    result = {**quantized_summary(made), **more, "ok": is_ok, "output": args.output}
+    out.result("utvm.quantize/1", result)
     return 0 if is_ok else 1
 
 
@@ -217,20 +217,3 @@ def _counted(kinds: tuple[str, ...]) -> str:
     told = ", ".join(f"{kinds.count(name)} {name}" for name in names[:_MOST_NAMED])
     more = len(names) - _MOST_NAMED
     return f"{told} and {more} more kinds" if more > 0 else told
-
-
-def _facts(made: QuantizedModel) -> dict[str, Any]:
-    return {
-        "scheme": made.scheme,
-        "samples": made.calibration.samples,
-        "compared_samples": made.compared_samples,
-        "bytes": len(made.data),
-        "float_bytes": made.float_bytes,
-        "float_operators": [asdict(one) for one in made.float_operators],
-        "rewritten": list(made.rewritten),
-        "outputs": [asdict(one) for one in made.outputs],
-        "warnings": list(made.warnings),
-        "equalizing": made.equalizing,
-        "clipping": made.clipping,
-        "clippings": dict(made.clippings),
-    }

@@ -8,27 +8,21 @@ from contextlib import contextmanager
 
 import utvm_deploy
 import utvm_deploy.compiler.pipeline  # here, before Ctrl-C becomes an exception
-from utvm_deploy.base.errors import CompileError, UsageError
+from utvm_deploy.api.steps import CheckFits, compile_fitting
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
-from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import BALANCED, SIZE, TIME
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image, check_fits
-from utvm_deploy.project.model_code import model_code
 
 
 def check_board(args: argparse.Namespace, board: Board) -> None:
     """Refuse a board that cannot be reached before anything is compiled or built for it."""
     utvm_deploy.connect(board, **connection(args)).check_ready()
-
-
-#: Raises CompileError for a model that does not fit a board.
-CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 
 
 def compile_step(
@@ -44,44 +38,8 @@ def compile_step(
     ``fits`` is for a whole image with the runtime, or for the model alone.
     """
     options = compile_options(args, board)
-    progress(f"compiling {args.model.name} for {board.name}", 0, 1)
-
-    def compiled_for(level: str) -> CompiledModel:
-        return utvm_deploy.compile(
-            args.model,
-            board,
-            name=args.name,
-            dump=dump,
-            check_needs=lambda needs: fits(needs, board),
-            **options | {"optimize": level},
-        )
-
-    if args.flash_budget is None or args.dry_run:
-        compiled = compiled_for(args.optimize)
-    else:
-        compiled = _within_flash(args.flash_budget, args.optimize, board, compiled_for)
-    fits(compiled, board)
-    return compiled
-
-
-def _within_flash(
-    budget: int, level: str, board: Board, compiled_for: Callable[[str], CompiledModel]
-) -> CompiledModel:
-    """The model at its level, or else at the fastest one whose code and weights fit the budget."""
-    taken = {}
-    order = (TIME, BALANCED, SIZE)
-    rest = order[order.index(level) + 1 :] if level in order else (SIZE,)
-    for one in (level, *rest):
-        compiled = compiled_for(one)
-        code = model_code(compiled, board)
-        taken[one] = compiled.weights_bytes + code.code_bytes + code.table_bytes
-        if taken[one] <= budget:
-            return compiled
-    least = min(taken, key=lambda one: taken[one])
-    raise CompileError(
-        f"the flash budget is {budget:,} bytes, and the least that is possible is "
-        f"{taken[least]:,} (--optimize {least}, without the runtime); give a budget of at least "
-        "that"
+    return compile_fitting(
+        args.model, board, progress, fits=fits, name=args.name, dump=dump, **options
     )
 
 

@@ -1,4 +1,4 @@
-"""What `utvm tune` says: the table of kernels, what became of models, and the JSON of both."""
+"""What `utvm tune` says: the table of kernels, and what became of models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.cli.output import Output
-from utvm_deploy.records.candidate import Candidate
 
 # The longest name in a line of a log, where there is no terminal.
 _LONGEST_NAME = 48
@@ -19,10 +18,13 @@ def report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> No
     unit = found.setting.unit
     columns = ["kernel", ">layers", f">before, {unit}", ">best", ">per MAC", ">trials", ">gain"]
     out.table([*columns, "candidate"], kernel_rows(found))
-    unfollowed = _not_followed(found, model_runs)
+    # Its modules load TVM, which takes a second.
+    from utvm_deploy.tuning.summary import tuning_summary, unfollowed
+
+    not_taken = unfollowed(found, model_runs)
     for model_run in model_runs:
         out.line(_model_line(model_run, unit))
-        for one in unfollowed:
+        for one in not_taken:
             if one.model == model_run.name:
                 out.line(
                     f"    not followed in {_short(one.kernel)}: {one.candidate.label} "
@@ -36,9 +38,7 @@ def report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> No
         f"{found.trials} in all, {found.errors} of them failed{_why(found)}; "
         f"records: {path}"
     )
-    out.result(
-        "utvm.tune/2", {**_json(found), **_json_model_runs(model_runs, unfollowed), "records": path}
-    )
+    out.result("utvm.tune/2", tuning_summary(found, model_runs, not_taken, path))
 
 
 def _model_line(model_run: Any, unit: str) -> str:
@@ -56,19 +56,6 @@ def _model_line(model_run: Any, unit: str) -> str:
         f"{model_run.name}: {model_run.before:,} -> {model_run.after:,} {unit} as a whole, "
         f"{gain:.3f} times as fast with {count} other kernel{'s' if count > 1 else ''}"
     )
-
-
-def _not_followed(found: Any, model_runs: Sequence[Any]) -> list[Any]:
-    from utvm_deploy.tuning.model_runs import not_followed
-
-    states = {state.work.kernel.key: state for state in found.states}
-
-    def ticks(key: str, candidate: Candidate) -> int | None:
-        measured = states[key].measured.get(candidate)
-        return measured.ticks_min if measured is not None and measured.is_ok else None
-
-    best = {key: state.best for key, state in states.items() if state.best is not None}
-    return not_followed(model_runs, best, ticks, found.scratch, found.setting.core)
 
 
 def kernel_rows(tuning: Any) -> list[list[object]]:
@@ -121,74 +108,3 @@ def caption(tuning: Any) -> str:
     before, after = tuning.total(tuned=False), tuning.total(tuned=True)
     gain = f", kernels alone {before / after:.2f} times as fast" if before and after else ""
     return f"tuning: {tuning.trials} of {tuning.trials_wanted} trials{gain}{left}"
-
-
-def _json_model_runs(model_runs: Sequence[Any], unfollowed: Sequence[Any]) -> dict[str, Any]:
-    return {
-        "models": [
-            {
-                "model": model_run.name,
-                "ticks_before": model_run.before,
-                "ticks_after": model_run.after,
-                "changed": model_run.changed,
-                "slower_in_place": {
-                    key: {"before": before, "after": after}
-                    for key, (before, after) in model_run.slower.items()
-                },
-                "note": model_run.note,
-            }
-            for model_run in model_runs
-        ],
-        "not_followed": [
-            {
-                "model": one.model,
-                "kernel": one.kernel,
-                "candidate": one.candidate.to_json(),
-                "ticks": one.ticks,
-                "taken": one.taken.to_json(),
-                "taken_ticks": one.taken_ticks,
-                "reason": one.reason,
-            }
-            for one in unfollowed
-        ],
-    }
-
-
-def _json(tuning: Any) -> dict[str, Any]:
-    from utvm_deploy.tuning.winners import winner_of
-
-    setting = tuning.setting
-    return {
-        "core": setting.core,
-        "compiler": setting.compiler,
-        "flags": setting.flags,
-        "unit": setting.unit,
-        "cycle_model": setting.model,
-        "trials": tuning.trials,
-        "trials_before": tuning.trials_before,
-        "failed": tuning.errors,
-        "seconds": tuning.seconds,
-        "candidates_per_second": tuning.per_second,
-        "seconds_lower": tuning.lower_s,
-        "seconds_load": tuning.load_s,
-        "seconds_run": tuning.run_s,
-        "ticks_before": tuning.total(tuned=False),
-        "ticks_best": tuning.total(tuned=True),
-        "kernels": [
-            {
-                "kernel": state.work.kernel.key,
-                "layers": state.work.layers,
-                "macs": state.work.kernel.macs,
-                "trials": len(state.measured),
-                "candidates": len(state.work.candidates),
-                "default_ticks": state.default_ticks,
-                "before": state.before.to_json(),
-                "before_ticks": state.before_ticks,
-                "best_ticks": state.best[1] if state.best else None,
-                "best": state.best[0].to_json() if state.best else None,
-                "best_family": winner_of(state.best[0]) if state.best else None,
-                "gain": state.gain,
-            }
-            for state in tuning.states
-        ],
-    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 
+import utvm_deploy
+from utvm_deploy.api.verify_function import DEFAULT_SAMPLES
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -13,23 +14,17 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
+    connection,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.oracle.origin import difference
-from utvm_deploy.oracle.samples import load_golden, random_samples
-from utvm_deploy.oracle.with_custom import run_oracle
-from utvm_deploy.verifying.on_board import Mismatch, Verification, verify
-
-#: Enough to meet every rounding case a layer has, quick enough for an emulated board.
-DEFAULT_SAMPLES = 8
+from utvm_deploy.verifying.on_board import Mismatch, Verification
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -61,28 +56,29 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if a byte differs."""
     board = board_of(args)
-    check_board(args, board)
-    graph = load_model(args.model, custom_of(args, board))
-    if args.golden:
-        samples = load_golden(args.golden, graph)
-    else:
-        samples = random_samples(graph, args.samples)
-    with out.progress() as progress:
-        compiled = compile_step(args, board, progress)
-        if args.dry_run:
-            return dry_run_step(args, board, compiled)
-        # Nobody looks at ticks here.
-        with load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model:
-            reference = run_oracle(args.model, samples.inputs, custom_of(args, board))
-            found = verify(model, args.model, samples, progress, reference=reference)
-    _report(found, out)
-    origin = difference(args.model, graph, samples.inputs, reference.outputs)
-    if origin is not None:
-        for line in origin.lines:
+    if args.dry_run:
+        check_board(args, board)
+        load_model(args.model, custom_of(args, board))
+        with out.progress() as progress:
+            return dry_run_step(args, board, compile_step(args, board, progress))
+    # Nobody looks at ticks here.
+    device = utvm_deploy.connect(board, timing=INSTRUCTIONS, **connection(args))
+    with out.progress() as progress, device:
+        result = utvm_deploy.verify(
+            args.model,
+            device,
+            samples=args.samples,
+            golden=args.golden,
+            name=args.name,
+            progress=progress,
+            **compile_options(args, board),
+        )
+    _report(result.found, out)
+    if result.origin is not None:
+        for line in result.origin.lines:
             out.line(line)
-    summary = {**_summary(found), "origin": asdict(origin) if origin else None}
-    out.result("utvm.verify/1", {"ok": found.ok, **summary})
-    return 0 if found.ok else 1
+    out.found(result.to_dict())
+    return 0 if result.ok else 1
 
 
 def _report(found: Verification, out: Output) -> None:
@@ -149,34 +145,3 @@ def _report_bounds(found: Verification, out: Output) -> None:
 
 def _where(mismatch: Mismatch) -> str:
     return f"{list(mismatch.element)} is {mismatch.got:g}, expected {mismatch.expected:g}"
-
-
-def _bound_facts(bound: Bound) -> dict[str, float]:
-    return {"ulps": bound.ulps, "relative": bound.relative}
-
-
-def _summary(found: Verification) -> dict[str, object]:
-    return {
-        "board": found.board,
-        "model": found.model,
-        "reference": found.reference,
-        "samples": found.samples_run,
-        "samples_from": found.samples,
-        "output_bytes": found.output_bytes,
-        "layer_bytes": found.layer_bytes,
-        "bound": _bound_facts(found.bound),
-        "golden_differs": found.golden_differs,
-        "mismatches": [asdict(mismatch) for mismatch in found.mismatches],
-        "layers": [
-            {
-                "index": check.layer.index,
-                "operator": check.layer.kind,
-                "engine": check.layer.engine,
-                "name": check.layer.name,
-                "bound": _bound_facts(check.bound),
-                "samples": check.samples,
-                "mismatch": asdict(check.mismatch) if check.mismatch else None,
-            }
-            for check in found.layers
-        ],
-    }

@@ -1,0 +1,104 @@
+"""Functions of ``utvm_deploy`` give what the verbs print, with tables, pictures and pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import utvm_deploy
+from utvm_deploy import models
+from utvm_deploy.base.errors import CompileError, ModelError, UsageError
+from utvm_deploy.cli.main import main
+from utvm_deploy.pages.notebook import Result
+
+DIGITS = models.path("digits")
+
+
+def said(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
+    """What the verb prints with --json."""
+    assert main([*map(str, argv), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def shown(result: Result, *told: str) -> None:
+    """One line, a table of equal rows, and a page without scripts."""
+    text, page = repr(result), result._repr_html_()
+    assert "\n" not in text and len(text) < 300
+    assert all(one in text for one in told), text
+    assert result.table and all(row.keys() == result.table[0].keys() for row in result.table)
+    assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
+    if result.svg is not None:
+        assert "<svg" in result.svg and "data:image/svg+xml" in page
+
+
+def test_inspect_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
+    found = utvm_deploy.inspect(DIGITS, passes=True)
+    assert found.ok and found.svg is not None
+    assert found.to_dict() == said(capsys, "inspect", DIGITS, "--passes")
+    shown(found, "digits", "operators", "MACs")
+
+
+def test_inspect_of_a_model_that_cannot_be_compiled_names_the_operator(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"\0" * 64)
+    with pytest.raises(ModelError):
+        utvm_deploy.inspect(broken)
+
+
+@pytest.mark.tools
+def test_verify_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
+    found = utvm_deploy.verify(DIGITS, "host", samples=2)
+    assert found.ok and {row["wrong_elements"] for row in found.table} == {0}
+    wanted = said(capsys, "verify", DIGITS, "--board", "host", "--samples", 2, "--no-store")
+    assert found.to_dict() == wanted
+    shown(found, "digits on host", "2 samples", "equal to")
+
+
+@pytest.mark.tools
+def test_profile_says_what_the_verb_says_and_leaves_a_device_open(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    steps = []
+    with utvm_deploy.connect("mps2_an500") as device:
+        found = utvm_deploy.profile(
+            DIGITS, device, progress=lambda what, done, total: steps.append(what)
+        )
+        assert device.hello.tick_unit == found.found.tick_unit == "cycles"
+    wanted = said(capsys, "profile", DIGITS, "--board", "mps2_an500", "--no-store")
+    assert found.to_dict() == wanted
+    assert sum(row["cycles"] for row in found.table) <= found.found.ticks * 1.1
+    assert any("profiling" in step for step in steps)
+    shown(found, "digits on mps2_an500", "modelled cycles", "RAM", "flash")
+
+
+@pytest.mark.tools
+def test_memory_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
+    found = utvm_deploy.memory(DIGITS, "host", image=False)
+    wanted = said(capsys, "memory", DIGITS, "--board", "host", "--no-image")
+    assert found.to_dict() == wanted
+    assert any(row["is_at_peak"] for row in found.table)
+    shown(found, "digits on host", "arena", "peak")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: utvm_deploy.inspect(model),
+        lambda model: utvm_deploy.verify(model, "host"),
+        lambda model: utvm_deploy.profile(model, "host"),
+        lambda model: utvm_deploy.memory(model, "host"),
+    ],
+)
+def test_what_is_no_model_is_refused_with_its_type(call: Callable[[Any], object]) -> None:
+    with pytest.raises(UsageError, match=r"type list is not a model.*path of a model file"):
+        call([1, 2])
+
+
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(CompileError, match="microbit"):
+        utvm_deploy.memory(models.path("cifar10_cnn"), "microbit")

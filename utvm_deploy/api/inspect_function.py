@@ -1,0 +1,151 @@
+"""``utvm_deploy.inspect``: what a model's file holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.steps import model_file, with_shapes
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.plugins import load_plugin
+from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.frontend.formats import kinds_in
+from utvm_deploy.frontend.tflite import load_model, survey_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.inspecting.facts import (
+    Inspection,
+    graph_svg,
+    inspect_model,
+    inspect_refused,
+    with_problems,
+)
+from utvm_deploy.inspecting.pass_effects import PassEffects, pass_effects
+from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.quantizing.model_steps import refusal_of
+
+SCHEMA = "utvm.inspect/1"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class InspectResult(Result):
+    """What ``inspect`` found; ``found`` has all facts."""
+
+    found: Inspection
+    graph: Graph | None  # None if the file cannot be imported
+    least_activation_bytes: int | None  # None if it cannot be compiled
+    passes: PassEffects | None  # None if nobody asked, or if it cannot be compiled
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model can be compiled, as far as is known."""
+        return self.found.ok
+
+    @property
+    def headline(self) -> str:
+        """Size and memory, or that it cannot be compiled."""
+        return self.found.headline
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each operator."""
+        return [
+            {
+                "index": one.index,
+                "operator": one.kind,
+                "detail": one.detail,
+                "output": one.outputs[0].name if one.outputs else "",
+                "dtype": one.outputs[0].dtype if one.outputs else "",
+                "shape": one.outputs[0].shape if one.outputs else (),
+                "macs": one.macs,
+                "weights_bytes": one.weights_bytes,
+                "live_bytes": one.live_bytes,
+                "problem": one.problem,
+            }
+            for one in self.found.operators
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The graph as a picture; None if the file cannot be imported."""
+        return None if self.graph is None else graph_svg(self.graph)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm inspect --json``."""
+        facts = asdict(self.found)
+        facts["sha256"] = facts.pop("digest")
+        effects = None if self.passes is None else _passes_object(self.passes)
+        more = {"least_activation_bytes": self.least_activation_bytes, "svg": None}
+        return plain_object(SCHEMA, {**facts, "ok": self.ok, **more, "passes": effects})
+
+
+def inspect(
+    model: str | Path | Any,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    plugin: str | Path | Backend | None = None,
+    passes: bool = False,
+) -> InspectResult:
+    """What a model holds: operators, shapes, quantization, MACs, and bytes of weights and of RAM.
+
+    ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``inputs`` maps
+    names of inputs to shapes or to example arrays, for models whose shapes are symbolic. ``plugin``
+    is the Python file, the name or the object of a backend with custom operators. With ``passes``,
+    the result also says what each pass of the compiler removes.
+
+    A model that cannot be compiled has a result, too: ``ok`` is False, and rows of ``table`` name
+    the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError
+    for a file that is not a model, and UsageError for other objects.
+    """
+    with with_shapes(inputs), model_file(model) as path:
+        backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
+        graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
+        effects = pass_effects(graph) if passes and graph is not None and found.ok else None
+        return InspectResult(found, graph, least, effects)
+
+
+def _found(
+    path: Path, custom: CustomOperators | None
+) -> tuple[Graph | None, Inspection, int | None]:
+    """The graph if the file can be imported, the facts, and the least bytes of activations."""
+    try:
+        graph = load_model(path, custom)
+    except ModelError as error:
+        found = survey_model(path, error)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return None, inspect_refused(path.stem, digest, found), None
+    # TVM takes a second to load, which other verbs need not wait for.
+    from utvm_deploy.compiler.pipeline import least_activation_bytes, lowering_problems
+
+    inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
+    try:
+        problems = lowering_problems(graph)
+        if problems:
+            return graph, with_problems(inspected, problems), None
+        return graph, inspected, least_activation_bytes(graph)
+    except UtvmError as error:
+        return graph, replace(inspected, problems=(str(error),)), None
+
+
+def _quantizable(path: Path, graph: Graph) -> Quantizable | None:
+    """What `utvm quantize` would do; None if it does not take the file, or is not needed."""
+    ending = path.suffix.lower()
+    if ending == ".relax":
+        return None
+    found = quantizable(graph, kinds_in(path), "torch" if ending == ".pt2" else "onnx")
+    if found is None or not found.is_of_other_format or all(found.types.values()):
+        return found
+    # Operators without integers are written in float32, but not all of them can be.
+    return replace(found, refused=refusal_of(path))
+
+
+def _passes_object(effects: PassEffects) -> dict[str, object]:
+    return {
+        "before": asdict(effects.before),
+        "after": asdict(effects.after),
+        "removed": [{"pass": name, **asdict(sizes)} for name, sizes in effects.removed.items()],
+    }

@@ -1,0 +1,143 @@
+"""``utvm_deploy.memory``: what a model takes of RAM, stack and flash, and what sets the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.compile_function import compile
+from utvm_deploy.api.steps import (
+    board_of,
+    compile_fitting,
+    model_file,
+    with_backend,
+    with_shapes,
+)
+from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import ARENA, AUTO, scratch_place
+from utvm_deploy.device import Device
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.profiling.memory_page import memory_svg
+from utvm_deploy.profiling.memory_report import (
+    ImageMemory,
+    MemoryReport,
+    image_memory,
+    memory_json,
+    memory_report,
+)
+from utvm_deploy.project import build_image, check_fits_alone
+from utvm_deploy.project.model_code import model_code
+
+SCHEMA = "utvm.memory/1"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MemoryResult(Result):
+    """What ``memory`` found; ``found`` has the peak, the stack and the parts of flash."""
+
+    found: MemoryReport
+
+    @property
+    def headline(self) -> str:
+        """The arena, and which layers set it."""
+        return self.found.headline
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each tensor and each scratch buffer in the arena."""
+        found = self.found
+        return [
+            {
+                "name": use.name,
+                "kind": use.kind,
+                "operator": found.compiled.layers[use.first].kind,
+                "offset": use.offset,
+                "bytes": use.size_bytes,
+                "first": use.first,
+                "last": use.last,
+                "is_at_peak": use in found.peak.uses,
+            }
+            for use in found.compiled.memory
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The arena over time: layers from left to right, bytes from the top down."""
+        return memory_svg(memory_json(self.found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm memory --json``."""
+        return plain_object(SCHEMA, {**memory_json(self.found), "svg": None, "html": None})
+
+
+def memory(
+    model: str | Path | Any,
+    board: Board | str | Path | Device,
+    *,
+    image: bool = True,
+    inputs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> MemoryResult:
+    """What a model takes of RAM, stack and flash on a board, and what would lower the peak.
+
+    ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
+    or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
+    the runtime takes. ``inputs``, ``name`` and ``options`` are as for ``compile``.
+    ``progress(what, done, total)`` is called on the way.
+
+    All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
+    stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
+    cannot be imported, and CompileError for a model that does not fit the board.
+    """
+    target = board_of(board)
+    with with_shapes(inputs), model_file(model, name) as path:
+        options, _ = with_backend({"scratch": ARENA} | options, target)
+        return MemoryResult(
+            measured(path, target, progress or no_progress, name=name, image=image, **options)
+        )
+
+
+def measured(
+    model: Path, board: Board, progress: Progress, *, image: bool, **options: Any
+) -> MemoryReport:
+    """Compile the model, its C and its image; notes say what is missing."""
+    compiled = compile_fitting(model, board, progress, fits=check_fits_alone, **options)
+    code, whole, notes = None, None, []
+    try:
+        progress("compiling its C", 0, 1)
+        code = model_code(compiled, board)
+    except MissingTool as error:
+        notes.append(f"stack and code are not known: {error}")
+    if code is not None and image:
+        try:
+            whole = _image(model, board, compiled, progress, options)
+        except (MissingTool, CompileError, BuildError) as error:
+            notes.append(f"there is no image with the runtime: {error}")
+    return memory_report(compiled, board, code, whole, notes)
+
+
+def _image(
+    model: Path,
+    board: Board,
+    compiled: CompiledModel,
+    progress: Progress,
+    options: Mapping[str, Any],
+) -> ImageMemory:
+    """What `utvm profile` shows: the same options, with scratch where an image has it."""
+    # A budget, and level ram, have scratch in the arena everywhere.
+    place = ARENA if compiled.tradeoff is not None else scratch_place(board, AUTO)
+    held = [pool.name for pool in compiled.pools if pool.scratch_bytes]
+    if held:
+        place = held[0]
+    elif place != scratch_place(board, options["scratch"]):
+        same = {"optimize": compiled.optimize, "flash_budget": None, "scratch": place}
+        compiled = compile(model, board, **{**options, **same})
+    progress("building the image", 0, 1)
+    return image_memory(compiled, build_image(compiled, board), place)

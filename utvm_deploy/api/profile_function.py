@@ -1,0 +1,156 @@
+"""``utvm_deploy.profile``: what each layer costs on a board."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.compile_function import compile
+from utvm_deploy.api.steps import (
+    compile_fitting,
+    device_of,
+    model_file,
+    with_backend,
+    with_shapes,
+)
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import ARENA, AUTO
+from utvm_deploy.device import CYCLES, Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.pages.bars_picture import bars_svg, layer_name
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.profiling import layer_costs
+from utvm_deploy.profiling.bound import layer_bounds
+from utvm_deploy.profiling.hotspots import Hotspot, hotspots_of
+from utvm_deploy.profiling.layer_costs import Profile
+from utvm_deploy.profiling.summary import Bounds, profile_summary
+
+SCHEMA = "utvm.profile/1"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProfileResult(Result):
+    """What ``profile`` found; ``found`` has the figures of the whole model."""
+
+    found: Profile
+    bounds: Bounds | None  # of each layer, in cycles; None on boards that count otherwise
+    hotspots: tuple[Hotspot, ...]
+    bundle_arena_bytes: int  # of a bundle, which has all scratch in its arena
+
+    @property
+    def headline(self) -> str:
+        """Time, RAM and flash of the whole model."""
+        return self.found.headline
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer; the column of its ticks has their unit as its name."""
+        total = sum(item.ticks for item in self.found.layers) or 1
+        return [
+            {
+                "index": item.layer.index,
+                "operator": item.layer.kind,
+                "name": item.layer.name,
+                self.found.tick_unit: item.ticks,
+                "percent": 100 * item.ticks / total,
+                "macs": item.layer.macs or None,
+                f"{self.found.tick_unit}_per_mac": item.ticks_per_mac,
+                "engine": item.layer.engine,
+                "kernel": item.layer.kernel,
+            }
+            for item in self.found.layers
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The time of each layer as bars."""
+        rows = [(layer_name(row), [float(row[self.found.tick_unit])]) for row in self.table]
+        title = f"{self.found.model} on {self.found.board}, in {self.found.unit_label}"
+        return bars_svg(title, rows, [self.found.tick_unit])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm profile --json``."""
+        result = profile_summary(self.found, self.bounds)
+        result |= {"bundle_arena_bytes": self.bundle_arena_bytes}
+        if self.hotspots:
+            result |= {"hot": list(map(asdict, self.hotspots))}
+        return plain_object(SCHEMA, result)
+
+
+def profile(
+    model: str | Path | Any,
+    board: Board | str | Path | Device,
+    *,
+    hot: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ProfileResult:
+    """What a model takes on a board: the time of each layer, and bytes of RAM and flash.
+
+    ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
+    ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
+    blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``name`` and
+    ``options`` are as for ``compile``; ``scratch`` is "auto" here. ``progress(what, done, total)``
+    is called on the way.
+
+    Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
+    boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the
+    runtime.
+
+    Raises ModelError for a file that cannot be imported, and CompileError for a model that does not
+    fit the board. Raises UtvmError if the board fails, or for ``hot`` without a cycle model.
+    """
+    told = progress or no_progress
+    with with_shapes(inputs), model_file(model, name) as path, device_of(board, CYCLES) as device:
+        target = device.board
+        check_hot(hot, target)
+        options, custom = with_backend({"scratch": AUTO} | options, target)
+        graph = load_model(path, custom)
+        samples = random_samples(graph, 1)
+        compiled = compile_fitting(path, target, told, name=name, **options)
+        told(f"building the image and starting {target.name}", 0, 1)
+        loaded = device.load(compiled)
+        found = layer_costs.profile(loaded, samples, told)
+        hotspots: tuple[Hotspot, ...] = ()
+        if hot:
+            image, report = device.image, device.cycle_report()
+            if report is None:  # its emulator takes no plugins
+                raise _without_model(target)
+            hotspots = hotspots_of(report, image, hot)
+        # A bound is in cycles, so it says nothing about other figures.
+        is_bounded = found.tick_unit == "cycles"
+        bounds = layer_bounds(compiled, simplify(graph), target) if is_bounded else None
+        bundle = bundle_arena_bytes(path, target, compiled, options)
+    return ProfileResult(found, bounds, hotspots, bundle)
+
+
+def check_hot(hot: int | None, board: Board) -> None:
+    """Refuse to look for hot code on a board without the cycle model."""
+    if hot and not board.has_cycle_model:
+        raise _without_model(board)
+
+
+def _without_model(board: Board) -> UtvmError:
+    return UtvmError(
+        f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
+        "board that has it"
+    )
+
+
+def bundle_arena_bytes(
+    model: Path, board: Board, compiled: CompiledModel, options: Mapping[str, Any]
+) -> int:
+    """The arena of a bundle of the same model: with all scratch in the arena."""
+    if not compiled.stack_bytes:
+        return compiled.arena_bytes
+    same = {"optimize": compiled.optimize, "flash_budget": None, "scratch": ARENA}
+    return compile(model, board, name=compiled.name, **{**options, **same}).arena_bytes

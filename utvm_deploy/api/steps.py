@@ -1,0 +1,111 @@
+"""What several functions have in common: the file of a model, the device, and the compile."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.compile_function import compile
+from utvm_deploy.api.connect_function import connect
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.progress import Progress
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.compiler.memory_needs import MemoryNeeds
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
+from utvm_deploy.precision.steps import MixedModel
+from utvm_deploy.project import check_fits, load_backend
+from utvm_deploy.records.candidate import CMSIS_NN
+from utvm_deploy.torch.in_memory import is_quantized_model
+
+#: Raises CompileError for a model that does not fit a board.
+CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
+#: The name of a model that has none: what `quantize` gave, and no file.
+UNNAMED = "model"
+
+
+def with_shapes(inputs: Any) -> AbstractContextManager[None]:
+    """Within the block, models are imported with these shapes of their inputs."""
+    # The command line gives shapes around all that it does.
+    return given_shapes(shapes_of_inputs(inputs)) if inputs else nullcontext()
+
+
+@contextmanager
+def model_file(model: Any, name: str | None = None) -> Iterator[Path]:
+    """The file of a model; what ``quantize`` made is a temporary file until the block ends.
+
+    Raises UsageError for other objects.
+    """
+    if isinstance(model, str | Path):
+        yield Path(model)
+        return
+    if isinstance(model, MixedModel):
+        model = model.quantized
+    if not is_quantized_model(model):
+        raise UsageError(
+            f"an object of type {type(model).__name__} is not a model here; give the path of a "
+            "model file, or what quantize() gave"
+        )
+    with tempfile.TemporaryDirectory(prefix="utvm-") as folder:
+        path = Path(folder, f"{name or UNNAMED}.tflite")
+        model.save(path)
+        yield path
+
+
+@contextmanager
+def device_of(board: Board | str | Path | Device, timing: str) -> Iterator[Device]:
+    """A device on a board. One that the caller opened stays open, and is checked like the others.
+
+    Raises UtvmError if the board cannot be reached.
+    """
+    opened = nullcontext(board) if isinstance(board, Device) else connect(board, timing=timing)
+    with opened as device:
+        device.check_ready()
+        yield device
+
+
+def board_of(board: Board | str | Path | Device) -> Board:
+    """The board that is meant."""
+    if isinstance(board, Device):
+        return board.board
+    return board if isinstance(board, Board) else load_board(board)
+
+
+def with_backend(
+    options: dict[str, Any], board: Board
+) -> tuple[dict[str, Any], CustomOperators | None]:
+    """The options with the plug-in loaded once, and the custom operators that it brings."""
+    plugin = options.get("plugin")
+    if plugin is None:
+        return options, None
+    if options.get("kernels") == CMSIS_NN:
+        raise UsageError(
+            f"plugin and kernels={CMSIS_NN!r} cannot be used together: a model takes one backend; "
+            "leave one of them out, or let the plug-in call CMSIS-NN itself"
+        )
+    backend: Backend = load_backend(plugin, board) if isinstance(plugin, str | Path) else plugin
+    return options | {"plugin": backend}, CustomOperators(backend)
+
+
+def compile_fitting(
+    model: Path,
+    board: Board,
+    progress: Progress,
+    *,
+    fits: CheckFits = check_fits,
+    **options: Any,
+) -> CompiledModel:
+    """Compile; refuse a model that does not fit the board as early as possible.
+
+    ``fits`` is for a whole image with the runtime, or for the model alone. Raises CompileError.
+    """
+    progress(f"compiling {model.name} for {board.name}", 0, 1)
+    compiled = compile(model, board, check_needs=lambda needs: fits(needs, board), **options)
+    fits(compiled, board)
+    return compiled

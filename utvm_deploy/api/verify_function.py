@@ -1,0 +1,116 @@
+"""``utvm_deploy.verify``: every byte on the board against the reference interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.steps import (
+    compile_fitting,
+    device_of,
+    model_file,
+    with_backend,
+    with_shapes,
+)
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.origin import Difference, difference
+from utvm_deploy.oracle.samples import load_golden, random_samples
+from utvm_deploy.oracle.with_custom import run_oracle
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.verifying import on_board
+from utvm_deploy.verifying.on_board import Verification
+from utvm_deploy.verifying.summary import verification_summary
+
+SCHEMA = "utvm.verify/1"
+#: Enough to meet every rounding case a layer has, quick enough for an emulated board.
+DEFAULT_SAMPLES = 8
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class VerifyResult(Result):
+    """What ``verify`` found."""
+
+    found: Verification
+    # The reference against the runtime that a converted model came from; None without one.
+    origin: Difference | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte compared is equal, or every float32 within its bound."""
+        return self.found.ok
+
+    @property
+    def headline(self) -> str:
+        """What was compared, and how it went."""
+        return self.found.headline
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer."""
+        return [
+            {
+                "index": check.layer.index,
+                "operator": check.layer.kind,
+                "name": check.layer.name,
+                "engine": check.layer.engine,
+                "samples": check.samples,
+                "bytes_each": check.bytes_each,
+                "bound": check.bound.text if not check.bound.is_exact else "equal",
+                "wrong_elements": check.mismatch.wrong_elements if check.mismatch else 0,
+            }
+            for check in self.found.layers
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm verify --json``."""
+        origin = None if self.origin is None else asdict(self.origin)
+        return plain_object(SCHEMA, {**verification_summary(self.found), "origin": origin})
+
+
+def verify(
+    model: str | Path | Any,
+    board: Board | str | Path | Device,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    golden: str | Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> VerifyResult:
+    """Run a model on a board, and compare each output byte and layer with the reference kernels.
+
+    ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
+    ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
+    run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
+    axis counts the samples. ``inputs``, ``name`` and ``options`` are as for ``compile``, but
+    ``scratch`` is "auto". ``progress(what, done, total)`` is called on the way.
+
+    ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
+    compared within their bounds. Raises ModelError for a file or samples that do not fit,
+    CompileError for a model that does not fit the board, and UtvmError if the board fails.
+    """
+    told = progress or no_progress
+    with (
+        with_shapes(inputs),
+        model_file(model, name) as path,
+        device_of(board, INSTRUCTIONS) as device,
+    ):
+        target = device.board
+        options, custom = with_backend({"scratch": AUTO} | options, target)
+        graph = load_model(path, custom)
+        taken = (
+            random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)
+        )
+        compiled = compile_fitting(path, target, told, name=name, **options)
+        told(f"building the image and starting {target.name}", 0, 1)
+        loaded = device.load(compiled)
+        reference = run_oracle(path, taken.inputs, custom)
+        found = on_board.verify(loaded, path, taken, told, reference=reference)
+        return VerifyResult(found, difference(path, graph, taken.inputs, reference.outputs))
