@@ -14,6 +14,8 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.frontend.torch_export import torch_to_model
+from utvm_deploy.quantizing.model_steps import opened
+from utvm_deploy.quantizing.tflite_calibrate import outputs_of
 
 torch = pytest.importorskip(
     "torch",
@@ -129,3 +131,24 @@ def test_files_of_torch_save_are_named(tmp_path: Path) -> None:
 def test_a_shape_for_a_pt2_file_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(path), "--shape", "x=1,3,8,8"]) == 1
     assert "network.pt2 has fixed shapes, so --shape does not apply" in capsys.readouterr().err
+
+
+class _Functions(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """Functions that TFLite has no operator of, each of the same input."""
+
+    def forward(self, x: Any) -> Any:
+        places = torch.tensor([3, 1, 0, 2])
+        made = [torch.ceil(x), torch.round(x), torch.trunc(x), torch.sign(x), torch.erf(x)]
+        made += [torch.exp2(x), torch.expm1(x), torch.log1p(x.abs()), torch.atan(x), x[:, places]]
+        return torch.cat(made, 1)
+
+
+def test_functions_that_tflite_lacks_equal_eager(tmp_path: Path) -> None:
+    samples = np.array([[[0.0, 0.5, -1.5, 2.5]], [[-0.3, 1.2, 3.7, -4.6]]], np.float32)
+    module = _Functions().eval()
+    path = tmp_path / "functions.pt2"
+    torch.export.save(torch.export.export(module, (torch.from_numpy(samples[0]),)), path)
+    (found,) = outputs_of(opened(path, is_converted=True).data, [samples])
+    for sample, output in zip(samples, found, strict=True):
+        wanted = module(torch.from_numpy(sample)).numpy()
+        np.testing.assert_allclose(output, wanted, rtol=1e-6, atol=1e-6)

@@ -16,6 +16,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend import (
     qdq_elementwise,
+    qdq_float_functions,
     qdq_functions,
     qdq_norms,
     qdq_transposed,
@@ -52,11 +53,17 @@ EMITTERS = {
     **qdq_weighted.EMITTERS,
     **qdq_transposed.EMITTERS,
     **qdq_elementwise.EMITTERS,
+    **qdq_float_functions.EMITTERS,
     **qdq_functions.EMITTERS,
     **qdq_norms.EMITTERS,
 }
 #: Kinds that are written in float32, and those of which TFLite has int8 but not int16.
-FLOAT_ONLY = qdq_elementwise.FLOAT_ONLY | qdq_functions.FLOAT_ONLY | qdq_norms.FLOAT_ONLY
+FLOAT_ONLY = (
+    qdq_elementwise.FLOAT_ONLY
+    | qdq_float_functions.FLOAT_ONLY
+    | qdq_functions.FLOAT_ONLY
+    | qdq_norms.FLOAT_ONLY
+)
 INT8_ONLY = qdq_elementwise.INT8_ONLY | qdq_functions.INT8_ONLY
 #: What else an operator needs to be written in integers.
 NEEDS: Mapping[str, Callable[[Storage, Pending], bool]] = {

@@ -87,10 +87,24 @@ def loaded_program(path: Path) -> Any:
     if is_pickled(path):
         raise ModelError(f"{path} {other_framework(path)}")
     try:
-        return torch.export.load(path)
+        program = torch.export.load(path)
     except Exception as exc:  # any exception of the many readers that it calls
         first = " ".join(str(exc).split())[:300]
         raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
+    _detach_copies(torch, program)
+    return program
+
+
+def _detach_copies(torch: Any, program: Any) -> None:
+    """Let ``detach`` make a copy: in place, it fails in a module that is exported again.
+
+    A call of ``torch.tensor`` in ``forward`` is exported with one.
+    """
+    aten = torch.ops.aten
+    for node in program.graph.nodes:
+        if node.target is aten.detach_.default:
+            node.target = aten.detach.default
+    program.graph_module.recompile()
 
 
 def check_types(program: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.qdq import Attribute
 from utvm_deploy.frontend.torch_calls import Call, Stated, Statement, Tensors, aten_name
 
@@ -16,6 +17,18 @@ def _embedding(tensors: Tensors, call: Call) -> Stated:
 
 def _index_select(tensors: Tensors, call: Call) -> Stated:
     return Stated("Gather", (str(call["self"]), str(call["index"])), {"axis": int(call["dim"])})
+
+
+def _index(tensors: Tensors, call: Call) -> Stated:
+    """x[:, places]: one list of places, along one axis."""
+    given = [(axis, one) for axis, one in enumerate(call["indices"]) if one is not None]
+    if len(given) != 1 or len(tensors.shapes[str(given[0][1])]) != 1:
+        raise ModelError(
+            f"the operator {call.name} takes elements by more than one list of places; "
+            "use one list, such as x[:, places]"
+        )
+    ((axis, places),) = given
+    return Stated("Gather", (str(call["self"]), str(places)), {"axis": axis})
 
 
 def _select(tensors: Tensors, call: Call) -> Stated:
@@ -105,6 +118,7 @@ MOVING: Mapping[str, Statement] = {
     **dict.fromkeys(("transpose", "t"), _transpose),
     **dict.fromkeys(("expand", "repeat", "expand_copy"), _repeat),
     "embedding": _embedding,
+    "index": _index,
     "index_select": _index_select,
     "select": _select,
     "cat": _concatenation,
