@@ -146,7 +146,8 @@ def _memory_of(loaded: DeviceModel, layer: Layer, entry: int) -> list[Stretch]:
     arena, weights = loaded.arena_address, loaded.weights_address
     own = [Stretch(arena + span.offset, span.size_bytes) for span in layer.arena]
     for pool, address in zip(loaded.compiled.pools, loaded.pool_addresses, strict=True):
-        own.append(Stretch(address, pool.scratch_bytes))
+        if pool.is_written:
+            own += [Stretch(address + span.offset, span.size_bytes) for span in layer.pool]
         own += [
             Stretch(address + one.offset, one.constant.size_bytes)
             for one in pool.residents

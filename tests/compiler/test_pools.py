@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
-from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
@@ -158,7 +158,7 @@ def test_an_archive_keeps_the_pools_and_refuses_impossible_ones(
         replace(pool, residents=(replace(pool.residents[0], layers=(99,)),)),
     ):
         write_library(replace(compiled, pools=(wrong,)), path)
-        with pytest.raises(Exception, match="is not a Model Library Format archive"):
+        with pytest.raises(ModelError, match="is not a Model Library Format archive"):
             read_library(path)
 
 
@@ -170,6 +170,36 @@ def test_a_pool_leaves_room_for_runtime_and_stack(model: Path) -> None:
     large = replace(compiled, pools=(replace(pool, size_bytes=60_000),))
     with pytest.raises(CompileError, match=r"60,000 bytes of mps2_an500's region dtcm"):
         check_fits(large, board)
+
+
+def test_activations_go_where_they_save_more(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    m = ModelWriter()
+    x = m.input((1, 24, 24, 8), scale=0.02)
+    for channels in (16, 16, 8):
+        weights = rng.integers(-127, 128, (channels, 1, 1, m.tensors[x].shape[3]), dtype=np.int8)
+        x = m.conv2d(x, weights, np.arange(channels), scale=0.5)
+    m.output(x)
+    path, board = m.save(tmp_path / "m.tflite"), load_board(BOARD)
+    plain = compile_model(path, board, level="balanced", pools={"dtcm": 9000})
+    found = compile_model(path, board, level="balanced", pools={"dtcm": 40_000})
+    (pool,) = found.pools
+    assert not plain.pools[0].uses and len(pool.uses) >= 1
+    assert found.arena_bytes < plain.arena_bytes
+    assert [buffer.pool for buffer in (*found.inputs, *found.outputs)] == ["", ""]
+    inside = [buffer for layer in found.layers for buffer in layer.outputs if buffer.pool]
+    assert inside and all(buffer.pool == "dtcm" for buffer in inside)
+    assert all(use.offset >= pool.scratch_bytes for use in pool.uses)
+    # Within a RAM budget, scratch stays in the arena.
+    tight = compile_model(path, board, budget=Budget(ram=plain.arena_bytes), pools={"dtcm": 40_000})
+    assert tight.pools[0].residents and not tight.pools[0].scratch_bytes
+    archive = tmp_path / "m.tar"
+    write_library(found, archive)
+    assert read_library(archive).pools == found.pools
+    wrong = replace(pool.uses[0], offset=pool.size_bytes)
+    write_library(replace(found, pools=(replace(pool, uses=(wrong,)),)), archive)
+    with pytest.raises(ModelError, match="is not a Model Library Format archive"):
+        read_library(archive)
 
 
 def test_the_reports_say_what_a_pool_holds(

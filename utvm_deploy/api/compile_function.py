@@ -61,7 +61,7 @@ def compile(
     ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
     model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
     row (``NAME_push_rows``), and the arena never has the whole input. ``pools`` maps names of
-    memory regions of the board to bytes: copies of weights go there (``{"dtcm": 49152}``). Raises
+    memory regions of the board to bytes that the model may use (``{"dtcm": 49152}``). Raises
     ModelError if the file cannot be imported and CompileError if it cannot be compiled.
     """
     import contextlib

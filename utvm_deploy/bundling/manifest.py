@@ -125,7 +125,7 @@ def _check_facts(manifest: dict[str, Any]) -> None:
 
 
 def _buffer_of(entry: dict[str, Any]) -> Buffer:
-    unsaid = {"source": None, "first": "", "channels": None, "rows": None}
+    unsaid = {"source": None, "first": "", "channels": None, "rows": None, "pool": ""}
     facts = {**entry, **unsaid, "size_bytes": entry["bytes"]}
     del facts["bytes"]
     return from_json(Buffer, facts)

@@ -45,8 +45,8 @@ def add_pools(parser: Any) -> None:
         action="append",
         default=[],
         help="a memory region of the board, and the bytes of it that the model may use: dtcm=48K. "
-        "It holds scratch, and copies of the weights that are read most. May be given several "
-        "times",
+        "It holds scratch, activations, and copies of the weights that are read most. May be given "
+        "several times",
     )
 
 

@@ -127,6 +127,15 @@ def _report_totals(found: MemoryReport, out: Output) -> None:
     out.line(f"a bundle needs: arena {compiled.arena_bytes:,} bytes of RAM{scratch}")
     for pool, line in zip(compiled.pools, pool_lines(compiled), strict=True):
         out.line(f"{line} ({found.board.name} has {found.board.region(pool.name).size:,} there)")
+        if pool.uses:
+            out.table(
+                [">layer", "name", ">offset", ">bytes", ">last"],
+                [
+                    (use.first, short_name(use.name), use.offset, use.size_bytes, use.last)
+                    for use in pool.uses
+                ],
+                title=f"activations in the pool {pool.name}",
+            )
     if image is not None:
         out.line(
             f"an image with the runtime (utvm profile): RAM {image.ram_bytes:,} bytes, of which "

@@ -225,8 +225,7 @@ def _outputs_of(
         model.call_layer(layer)
         if layer.index in wanted:
             outputs[layer.index] = [
-                device.read(model.arena_address + buffer.offset, buffer.size_bytes)
-                for buffer in layer.outputs
+                device.read(model.address_of(buffer), buffer.size_bytes) for buffer in layer.outputs
             ]
     return outputs
 
@@ -245,7 +244,7 @@ def _compare_outputs(
     missed: set[int] = set()
     for layer in run.compiled.layers:
         model.call_layer(layer)
-        places = [(model.arena_address + b.offset, b.size_bytes) for b in layer.outputs]
+        places = [(model.address_of(b), b.size_bytes) for b in layer.outputs]
         if layer.index in expected:
             for (address, size), wanted in zip(places, expected[layer.index], strict=True):
                 got = np.frombuffer(device.read(address, size), np.uint8)

@@ -27,9 +27,7 @@ from utvm_deploy.compiler.emit_pools import (
     load_text,
     pool_arguments,
     pool_parameters,
-    pools_of,
-    scratch_offsets,
-    unused_pools,
+    unused_memories,
 )
 from utvm_deploy.compiler.emit_rows import input_rows_of, push_text
 from utvm_deploy.compiler.memory_map import memory_map
@@ -43,11 +41,12 @@ from utvm_deploy.compiler.model import (
     first_bytes,
 )
 from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
-from utvm_deploy.compiler.program import Program, ScheduledStep
+from utvm_deploy.compiler.pool_planning import scratch_offsets
+from utvm_deploy.compiler.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.contract.c_texts import shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
 from utvm_deploy.records import DEFAULT
 
@@ -79,7 +78,7 @@ def emit(program: Program) -> CompiledModel:
     calls, layers = [], []
     # Where there is a library, the bytes behind the plan take its status, layer by layer.
     status = program.plan.arena_bytes if program.library else None
-    pools = _pools(program, tables)
+    pools = program.pools
     copies = copies_of(pools)
     for index, layer in enumerate(program.layers):
         arguments, members = _arguments(program, index, layer, tables, copies)
@@ -123,14 +122,6 @@ def emit(program: Program) -> CompiledModel:
     return replace(compiled, sources=sources)
 
 
-def _pools(program: Program, tables: ConstantTables) -> tuple[MemoryPool, ...]:
-    if not program.pool_limits:
-        return ()
-    layers = enumerate(program.layers)
-    members = [sorted(_arguments(program, i, layer, tables, {})[1]) for i, layer in layers]
-    return pools_of(program, tables, members)
-
-
 def _buffer(program: Program, number: int) -> Buffer:
     tensor = program.graph.tensors[number]
     quantization = tensor.quantization if tensor.dtype != "float32" else None
@@ -146,6 +137,7 @@ def _buffer(program: Program, number: int) -> Buffer:
         first=_first(tensor),
         channels=tensor.channels,
         rows=tensor.rows,
+        pool=program.near_pool if number in program.plan.in_pool else "",
     )
 
 
@@ -177,6 +169,7 @@ def _layer_facts(
         origin=layer.step.call.origin,
         is_external=layer.kernel.calls is not None,
         arena=_arena_spans(program, index, layer),
+        pool=_pool_spans(program, index, layer),
         constants=constants,
     )
 
@@ -188,7 +181,7 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     spans = [
         Span(plan.tensors[number], tensors[number].size_bytes)
         for number in sorted(used)
-        if tensors[number].data is None
+        if tensors[number].data is None and number not in plan.in_pool
     ]
     if plan.scratch[index]:
         pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
@@ -197,6 +190,17 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     if layer.kernel.has_state and state is not None:
         spans.append(state)
     return tuple(spans)
+
+
+def _pool_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
+    """Activations and scratch of a layer, as far as they are in the pool."""
+    plan = program.plan
+    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
+    sizes = {number: program.graph.tensors[number].size_bytes for number in used & plan.in_pool}
+    spans = [Span(plan.tensors[number], sizes[number]) for number in sorted(sizes)]
+    offsets = scratch_offsets(program, index, layer) or ()
+    pieces = zip(offsets, layer.kernel.function.scratch, strict=bool(offsets))
+    return (*spans, *(Span(offset, piece.size_bytes) for offset, piece in pieces))
 
 
 def _engine(program: Program, layer: ScheduledStep) -> str:
@@ -227,18 +231,19 @@ def _arguments(
         if isinstance(argument, ScalarArgument):
             texts.append(integer(argument.value))
             continue
-        if isinstance(argument, ConstantArgument):
-            role, data = argument.name, argument.data
-        else:
+        constant = constant_of(program, index, argument)
+        if constant is None:
             assert isinstance(argument, TensorArgument)
             tensor = program.graph.tensors[argument.tensor]
-            if tensor.data is None:
-                const = "" if argument.tensor in written else "const "
-                offset = program.plan.tensors[argument.tensor]
-                texts.append(f"({const}{c_type(tensor.dtype)} *)(void *)(arena + {offset})")
-                continue
-            role, data = "constant", tensor.data
-        member = tables.add(f"layer_{index}_{role}", data)
+            const = "" if argument.tensor in written else "const "
+            offset = program.plan.tensors[argument.tensor]
+            base = "arena"
+            if argument.tensor in program.plan.in_pool:
+                base = f"pool_{program.near_pool}"
+            texts.append(f"({const}{c_type(tensor.dtype)} *)(void *)({base} + {offset})")
+            continue
+        role, data = constant
+        member = tables.add(role, data)
         members.add(member)
         place = f"{program.name}_weights.{member}"
         if member in copies:
@@ -246,7 +251,7 @@ def _arguments(
         texts.append(place)
     places = [f"(arena + {offset})" for offset in program.plan.scratch[index]]
     in_pool = scratch_offsets(program, index, layer) or ()
-    places += [f"(pool_{program.scratch_pool} + {offset})" for offset in in_pool]
+    places += [f"(pool_{program.near_pool} + {offset})" for offset in in_pool]
     places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
@@ -257,7 +262,7 @@ def _arguments(
 
 def _on_stack(program: Program, index: int, layer: ScheduledStep) -> list[int]:
     """Bytes of the layer's scratch buffers if they are on the stack, in words of eight."""
-    if program.plan.scratch[index] or program.scratch_pool is not None:
+    if program.plan.scratch[index] or program.has_scratch_in_pool:
         return []
     return [-(-s.size_bytes // STACK_WORD) * STACK_WORD for s in layer.kernel.function.scratch]
 
@@ -281,7 +286,7 @@ def _layer_function(
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
         f"static void layer_{index}(uint8_t *arena{pool_parameters(pools)}) {{\n{scratch}"
-        f"{unused_pools(pools, separated)}"
+        f"{unused_memories(pools, result + separated)}"
         f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 

@@ -123,7 +123,7 @@ def _manual(model: CompiledModel) -> Iterator[str]:
                 yield f"(q - {_parenthesized(buffer.zero_point)})"
             yield "\n"
     result = model.outputs[0]
-    own = ", and pools" if any(pool.scratch_bytes for pool in model.pools) else ""
+    own = ", and pools" if any(pool.is_written for pool in model.pools) else ""
     held = "inputs" if model.inputs else "windows of the input's rows"
     yield f"""\
 //

@@ -160,8 +160,12 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
     _within(f"macs of {what}", layer.macs, MAX_MACS)
     _within(f"scratch_bytes of {what}", layer.scratch_bytes, MAX_BYTES)
     _within(f"weights_bytes of {what}", layer.weights_bytes, MAX_BYTES)
+    near = {pool.name: pool.size_bytes for pool in compiled.pools if pool.is_written}
     for buffer in layer.outputs:
-        _check_buffer(f"output of {what}", buffer, compiled.arena_bytes)
+        room = near.get(buffer.pool, 0) if buffer.pool else compiled.arena_bytes
+        _check_buffer(f"output of {what}", buffer, room)
+    for span in layer.pool:
+        _inside(what, span, max(near.values(), default=0))
     for span in layer.arena:
         _inside(what, span, compiled.arena_bytes)
     for span in layer.constants:
@@ -174,6 +178,8 @@ def _check_pool(pool: MemoryPool, compiled: CompiledModel) -> None:
     _within(f"limit_bytes of the {what}", pool.limit_bytes, MAX_BYTES)
     _within(f"size_bytes of the {what}", pool.size_bytes, pool.limit_bytes)
     _within(f"scratch_bytes of the {what}", pool.scratch_bytes, pool.size_bytes)
+    for use in pool.uses:
+        _inside(what, Span(use.offset, use.size_bytes), pool.size_bytes)
     for one in pool.residents:
         _matches(f"a table of the {what}", one.table, _C_NAME)
         _inside(what, one.constant, compiled.weights_bytes)

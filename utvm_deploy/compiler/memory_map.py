@@ -8,11 +8,23 @@ from utvm_deploy.compiler.plan import ArenaPlan
 
 
 def memory_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
-    """Every block of the plan, in the order in which it is first used."""
+    """Every block of the arena, in the order in which it is first used."""
+    return _map(plan, is_in_pool=False)
+
+
+def pool_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
+    """Every block in the plan's pool, by offsets from the pool's start."""
+    return _map(plan, is_in_pool=True)
+
+
+def _map(plan: ArenaPlan, *, is_in_pool: bool) -> tuple[ArenaUse, ...]:
+    moved = {plan.block_of[tensor] for tensor in plan.in_pool}
     steps = len(plan.scratch)
     tensors = len(plan.blocks) - sum(map(len, plan.scratch))  # scratch comes behind them
     found = []
     for place, (block, offset) in enumerate(zip(plan.blocks, plan.placement.offsets, strict=True)):
+        if (place in moved) != is_in_pool:
+            continue
         # Inputs are there before the first layer, outputs after the last one, states both.
         is_early, is_late = block.first < 0, block.last >= steps
         if place >= tensors:

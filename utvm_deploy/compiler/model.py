@@ -35,6 +35,8 @@ class Buffer:
     channels: tuple[int, ...] | None = None
     # Which rows of the file's tensor these are, from and up to, if it is computed in strips.
     rows: tuple[int, int] | None = None
+    # The pool from whose start ``offset`` counts; "": the arena.
+    pool: str = ""
 
     def of_file(self, array: Array) -> Array:
         """What there is here of the file's tensor: some of its rows, if it is computed in strips,
@@ -84,6 +86,18 @@ class InputRows:
 
 
 @dataclass(frozen=True)
+class ArenaUse:
+    """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
+
+    name: str  # of the tensor; several that share bytes have the name of one
+    kind: str  # "input", "output", "activation", "state" or "scratch"
+    offset: int
+    size_bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Resident:
     """A constant table that layers read from a pool."""
 
@@ -101,24 +115,19 @@ class MemoryPool:
     limit_bytes: int  # that the caller set
     size_bytes: int  # that the model needs
     scratch_bytes: int  # of these, at the start: scratch of the layers
+    # Activations behind it, and when; offsets are from the start of the pool.
+    uses: tuple[ArenaUse, ...]
     residents: tuple[Resident, ...]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether runs write there."""
+        return bool(self.scratch_bytes or self.uses)
 
     @property
     def parameter(self) -> str:
         """What the C calls its pointer."""
         return f"pool_{self.name}"
-
-
-@dataclass(frozen=True)
-class ArenaUse:
-    """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
-
-    name: str  # of the tensor; several that share bytes have the name of one
-    kind: str  # "input", "output", "activation", "state" or "scratch"
-    offset: int
-    size_bytes: int
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,8 @@ class Layer:
     is_external: bool = False
     # All that ``kernel`` may touch of the arena (inputs, outputs, scratch), and of the constants.
     arena: tuple[Span, ...] = ()
+    # The same in the pool of activations and scratch.
+    pool: tuple[Span, ...] = ()
     constants: tuple[Span, ...] = ()
 
 

@@ -62,6 +62,7 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.planning import Planned, Planner, lowered_steps
+from utvm_deploy.compiler.pool_planning import Memories, with_pools
 from utvm_deploy.compiler.pools import (
     NO_POOLS,
     beside_pools,
@@ -206,25 +207,20 @@ def compile_model(
     stack_limit = stack.limit if stack is not None else 0
     sequence = _with_scratch(chosen.sequence, layers, stack_limit)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
-    if check_needs is not None:
-        check_needs(planned_needs(prefix, graph, sequence, plan))
     calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
     called = library.called(calls) if library else None
     is_fused = float_math == FAST
-    cache = board.cpu.dcache_bytes
-    program = Program(
-        prefix,
-        board.name,
-        core,
-        graph,
-        layers,
-        plan,
-        called,
-        is_fused,
-        others,
-        cache,
-        in_pool.name if in_pool is not None else None,
-    )
+    program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
+    if others:
+        near = in_pool or next((one for one in others if one.is_faster), None)
+        memories = Memories(others, near, in_pool is not None, board.cpu.dcache_bytes)
+        program = stage.run(
+            "plan",
+            lambda: with_pools(program, sequence, memories),
+            lambda found: plan_text(found.plan),
+        )
+    if check_needs is not None:
+        check_needs(planned_needs(prefix, graph, sequence, program.plan))
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
     return replace(compiled, tradeoff=made.tradeoff if is_asked else None)

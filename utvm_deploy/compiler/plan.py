@@ -10,8 +10,8 @@ that its kernel has read by then.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from utvm_deploy.base.errors import CompileError
@@ -32,13 +32,15 @@ from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.compiler.steps import Step, View
 from utvm_deploy.graph.model import Graph, Operator
 
-__all__ = ["ArenaPlan", "BareLive", "Step", "View", "is_view", "plan_arena"]
+__all__ = ["ArenaPlan", "BareLive", "Step", "View", "is_view", "plan_arena", "with_pool"]
 
 #: What the caller must align the arena to: enough for every vector instruction of the cores here.
 ARENA_ALIGNMENT = 16
 #: Every buffer in the arena starts at a multiple of this, so that every load instruction may start
 #: there. That costs the four MLPerf Tiny models no memory.
 BUFFER_ALIGNMENT = 16
+#: More than any memory has.
+_FAR = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,13 @@ class ArenaPlan:
     blocks: tuple[Block, ...]
     handovers: tuple[Handover, ...]
     placement: Placement
+    # Tensor -> the position of its block.
+    block_of: Mapping[int, int]
+    # Whether outputs may share their inputs' bytes.
+    is_in_place: bool
+    # Tensors in a pool, whose offsets are from the start of that, and the pool's bytes.
+    in_pool: frozenset[int] = frozenset()
+    pool_bytes: int = 0
 
 
 def is_view(graph: Graph, operator: Operator) -> bool:
@@ -67,12 +76,25 @@ def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     """The smaller of the plans with and without working in place; verified."""
     groups = _Groups(graph, sequence)
     is_shared = groups.merge_in_place(sequence)
-    plan = _plan(graph, sequence, groups)
+    plan = _plan(graph, sequence, groups, is_in_place=is_shared)
     if not is_shared:
         return plan
-    apart = _plan(graph, sequence, _Groups(graph, sequence))
+    apart = _plan(graph, sequence, _Groups(graph, sequence), is_in_place=False)
     # On a tie in place wins: it touches less memory.
     return min(plan, apart, key=lambda one: one.arena_bytes)
+
+
+def with_pool(
+    graph: Graph, sequence: Sequence[Step | View], plan: ArenaPlan, moved: Collection[int], at: int
+) -> ArenaPlan:
+    """The plan with some blocks in a pool, behind its first ``at`` bytes; verified.
+
+    ``moved`` are positions of blocks of tensors that are neither inputs nor outputs nor states.
+    """
+    groups = _Groups(graph, sequence)
+    if plan.is_in_place:
+        groups.merge_in_place(sequence)
+    return _plan(graph, sequence, groups, is_in_place=plan.is_in_place, moved=moved, at=at)
 
 
 class BareLive:
@@ -107,7 +129,15 @@ class BareLive:
         return self._apart[index] - handover.saved_bytes(*blocks)
 
 
-def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> ArenaPlan:
+def _plan(
+    graph: Graph,
+    sequence: Sequence[Step | View],
+    groups: _Groups,
+    *,
+    is_in_place: bool,
+    moved: Collection[int] = (),
+    at: int = 0,
+) -> ArenaPlan:
     tensor_blocks = groups.blocks()
     steps = [item for item in sequence if isinstance(item, Step)]
     scratch_blocks = [
@@ -117,14 +147,18 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> Are
     ]
     blocks = (*tensor_blocks.values(), *scratch_blocks)
     handovers = groups.handovers(sequence, list(tensor_blocks))
-    placement = place(blocks, handovers)
-    verify(blocks, placement, handovers)
+    placement, pool_bytes = _placed(blocks, handovers, moved, at)
     roots = dict(zip(tensor_blocks, placement.offsets, strict=False))
     scratch = iter(placement.offsets[len(tensor_blocks) :])
     tensors = {
         tensor: roots[groups.root(tensor)] + groups.inside(tensor) for tensor in groups.members()
     }
-    verify_sharing(graph, sequence, tensors)
+    positions = {root: position for position, root in enumerate(tensor_blocks)}
+    block_of = {tensor: positions[groups.root(tensor)] for tensor in groups.members()}
+    in_pool = frozenset(tensor for tensor, block in block_of.items() if block in moved)
+    # Both memories as one, in which they are far apart.
+    places = {one: offset + (_FAR if one in in_pool else 0) for one, offset in tensors.items()}
+    verify_sharing(graph, sequence, places)
     return ArenaPlan(
         tensors=tensors,
         scratch=tuple(tuple(next(scratch) for _ in step.scratch_bytes) for step in steps),
@@ -133,7 +167,33 @@ def _plan(graph: Graph, sequence: Sequence[Step | View], groups: _Groups) -> Are
         blocks=blocks,
         handovers=handovers,
         placement=placement,
+        block_of=block_of,
+        is_in_place=is_in_place,
+        in_pool=in_pool,
+        pool_bytes=pool_bytes,
     )
+
+
+def _placed(
+    blocks: Sequence[Block], handovers: Sequence[Handover], moved: Collection[int], at: int
+) -> tuple[Placement, int]:
+    """Blocks in the arena, and those that are ``moved`` in a pool from ``at`` on, and its bytes."""
+    offsets, ends = [0] * len(blocks), []
+    for is_moved, start in ((False, 0), (True, at)):
+        some = [i for i in range(len(blocks)) if (i in moved) == is_moved]
+        places = {block: place for place, block in enumerate(some)}
+        chosen = tuple(blocks[i] for i in some)
+        kept = tuple(
+            replace(one, source=places[one.source], result=places[one.result])
+            for one in handovers
+            if one.source in places and one.result in places
+        )
+        found = place(chosen, kept)
+        verify(chosen, found, kept)
+        ends.append(start + found.arena_bytes)
+        for block, offset in zip(some, found.offsets, strict=True):
+            offsets[block] = start + offset
+    return Placement(tuple(offsets), ends[0]), ends[1] if moved else 0
 
 
 class _Groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.model import CompiledModel, MemoryPool
 
 
 def pool_lines(compiled: CompiledModel) -> list[str]:
@@ -16,7 +16,8 @@ def pool_lines(compiled: CompiledModel) -> list[str]:
         of = f" of layers {', '.join(map(str, layers))}" if layers else ""
         lines.append(
             f"pool {pool.name}: {pool.size_bytes:,} of {pool.limit_bytes:,} bytes: scratch "
-            f"{pool.scratch_bytes:,}, copies of weights {copies:,}{of}"
+            f"{pool.scratch_bytes:,}, activations {_activation_bytes(pool):,}, copies of weights "
+            f"{copies:,}{of}"
         )
     return lines
 
@@ -29,6 +30,17 @@ def pools_summary(compiled: CompiledModel) -> list[dict[str, Any]]:
             "limit_bytes": pool.limit_bytes,
             "bytes": pool.size_bytes,
             "scratch_bytes": pool.scratch_bytes,
+            "activation_bytes": _activation_bytes(pool),
+            "activations": [
+                {
+                    "name": use.name,
+                    "offset": use.offset,
+                    "bytes": use.size_bytes,
+                    "first": use.first,
+                    "last": use.last,
+                }
+                for use in pool.uses
+            ],
             "weights": [
                 {
                     "table": one.table,
@@ -41,3 +53,9 @@ def pools_summary(compiled: CompiledModel) -> list[dict[str, Any]]:
         }
         for pool in compiled.pools
     ]
+
+
+def _activation_bytes(pool: MemoryPool) -> int:
+    """Bytes that activations take, at different times."""
+    end = max((use.offset + use.size_bytes for use in pool.uses), default=0)
+    return end - min((use.offset for use in pool.uses), default=0)

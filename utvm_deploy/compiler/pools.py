@@ -3,7 +3,7 @@
 A pool is a region of the board's RAM with a limit in bytes, such as 48 KiB of DTCM. The constants
 in flash are the source; a pool has copies of those that are read most. How often a layer reads its
 tables is an estimate: once, or in each pass over its weights (``kernel_costs.weight_passes``)
-where they do not stay in the data cache.
+where they do not stay in the data cache. ``pool_planning`` weighs them against activations.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class PoolLimit:
     saved_cycles: float
     # Whether it is tightly coupled, and the arena's memory is not.
     is_faster: bool
+    # What a line costs less that is read from here, and not from the arena.
+    saved_of_arena: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def pool_limits(board: Board, pools: Mapping[str, int]) -> tuple[PoolLimit, ...]
             )
         if region != board.main_ram:
             is_faster = region.kind == "tcm" != board.main_ram.kind
-            limits.append(PoolLimit(name, size, max(_miss(board, region), 0), is_faster))
+            saved = float(_arena_miss(board)) if is_faster else 0.0
+            limits.append(PoolLimit(name, size, max(_miss(board, region), 0), is_faster, saved))
     return tuple(sorted(limits, key=lambda one: -one.saved_cycles))
 
 
@@ -144,6 +147,14 @@ def _miss(board: Board, region: Region) -> int:
     return cost - (REF_MISS_CYCLES if region.miss_cycles is None else region.miss_cycles)
 
 
+def _arena_miss(board: Board) -> int:
+    """Cycles of a line of the arena; the host stands for a board with a cache."""
+    if not board.cpu.dcache_bytes and not board.is_host:
+        return 0
+    cost = board.main_ram.miss_cycles
+    return REF_MISS_CYCLES if cost is None else cost
+
+
 def lines_read(size: int, layer_bytes: int, passes: float, cache_bytes: int) -> float:
     """The lines of a table of ``size`` bytes that a run of a layer reads from flash.
 
@@ -155,15 +166,15 @@ def lines_read(size: int, layer_bytes: int, passes: float, cache_bytes: int) -> 
 
 
 def filled_pools(
-    tables: Sequence[Table], limits: Iterable[PoolLimit], scratch: Mapping[str, int]
+    tables: Sequence[Table], limits: Iterable[PoolLimit], taken: Mapping[str, int]
 ) -> tuple[MemoryPool, ...]:
     """The copies in each pool that save most; a pool that holds nothing is left out.
 
-    ``scratch`` are the bytes at the start of a pool that layers have their scratch in.
+    ``taken`` are the bytes at the start of a pool that others have, by its name.
     """
     left, pools = list(tables), []
     for limit in limits:
-        own = scratch.get(limit.name, 0)
+        own = taken.get(limit.name, 0)
         end, residents = aligned_in_pool(own), list[Resident]()
         chosen = _best(left, replace(limit, size=max(limit.size - end, 0)))
         if not chosen and not own:
@@ -173,7 +184,7 @@ def filled_pools(
             size = table.span.size_bytes
             residents.append(Resident(table.member, table.span, end, table.layers))
             end = aligned_in_pool(end + size)
-        pools.append(MemoryPool(limit.name, limit.size, end, own, tuple(residents)))
+        pools.append(MemoryPool(limit.name, limit.size, end, 0, (), tuple(residents)))
     return tuple(pools)
 
 

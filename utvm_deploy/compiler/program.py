@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from utvm_deploy.compiler.model import MemoryPool
 from utvm_deploy.compiler.plan import ArenaPlan, Step
-from utvm_deploy.compiler.pools import PoolLimit
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.kernels.contract.c_function import CFunction
+from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, TensorArgument
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 
@@ -47,12 +49,30 @@ class Program:
     library: ExternalLibrary | None = None
     # Whether compilers may fuse a product and a sum of float32.
     is_fused: bool = False
-    # Memories besides the arena's that it may use, and the data cache in front of flash.
-    pool_limits: tuple[PoolLimit, ...] = ()
-    cache_bytes: int = 0
-    # The pool that scratch is in, if the plan has it neither in the arena nor on the stack.
-    scratch_pool: str | None = None
+    # Memories besides the arena's that it uses.
+    pools: tuple[MemoryPool, ...] = ()
+    # The pool of the plan's tensors, and whether scratch that is not in the arena is there, too.
+    near_pool: str = ""
+    has_scratch_in_pool: bool = False
 
     def kernels(self) -> list[ScheduledKernel]:
         """Every kernel once, in the order of first use."""
         return list({layer.kernel.function.name: layer.kernel for layer in self.layers}.values())
+
+
+def layer_constants(program: Program, index: int) -> Iterator[tuple[str, Array]]:
+    """The constants that a layer reads: a name for each, and its values."""
+    for argument in program.layers[index].step.call.arguments:
+        found = constant_of(program, index, argument)
+        if found is not None:
+            yield found
+
+
+def constant_of(program: Program, index: int, argument: Argument) -> tuple[str, Array] | None:
+    """The name and the values of an argument; None if it is not a constant."""
+    if isinstance(argument, ConstantArgument):
+        return f"layer_{index}_{argument.name}", argument.data
+    if isinstance(argument, TensorArgument):
+        data = program.graph.tensors[argument.tensor].data
+        return None if data is None else (f"layer_{index}_constant", data)
+    return None

@@ -146,7 +146,7 @@ class DeviceModel(Shown):
         for layer in self.compiled.layers:
             if layer.index in arrays:
                 for buffer, array in zip(layer.outputs, arrays[layer.index], strict=True):
-                    self._session.write(self._arena + buffer.offset, array.tobytes())
+                    self._session.write(self.address_of(buffer), array.tobytes())
                 runs.append(LayerRun(layer, 0, arrays[layer.index], is_replaced=True))
                 continue
             (ticks,) = self.call_layer(layer).ticks.all
@@ -173,7 +173,7 @@ class DeviceModel(Shown):
         for layer in self.compiled.layers:
             self.call_layer(layer)
             for buffer in layer.outputs:
-                address = self._arena + buffer.offset
+                address = self.address_of(buffer)
                 self.device.call("utvm_crc32_of", address, buffer.size_bytes, slot)
                 slot += 4
         raw = self.device.read(self._checksums, 4 * self._checksums_wanted)
@@ -201,11 +201,11 @@ class DeviceModel(Shown):
                 made[layer.index] = tuple(self._read(buffer) for buffer in layer.outputs)
                 right = self._replacement(layer, REFERENCE, reference)
                 for buffer, array in zip(layer.outputs, right, strict=True):
-                    self._session.write(self._arena + buffer.offset, array.tobytes())
+                    self._session.write(self.address_of(buffer), array.tobytes())
                 slot += 4 * len(layer.outputs)
                 continue
             for buffer in layer.outputs:
-                address = self._arena + buffer.offset
+                address = self.address_of(buffer)
                 self.device.call("utvm_crc32_of", address, buffer.size_bytes, slot)
                 slot += 4
         raw = self.device.read(self._checksums, 4 * self._checksums_wanted)
@@ -259,6 +259,10 @@ class DeviceModel(Shown):
     def pool_addresses(self) -> tuple[int, ...]:
         """Where the pools begin, in the order of ``CompiledModel.pools``."""
         return self._pools.addresses
+
+    def address_of(self, buffer: Buffer) -> int:
+        """Where a tensor is: in the arena, or in a pool."""
+        return (self._pools.address(buffer.pool) if buffer.pool else self._arena) + buffer.offset
 
     def reset_state(self) -> None:
         """Forget what earlier runs left; of no effect on a model that keeps nothing."""
@@ -317,7 +321,7 @@ class DeviceModel(Shown):
 
     def _layer_s(self, layer: Layer) -> float:
         """How long a layer may take, by the bytes that it touches and its multiplications."""
-        size = sum(span.size_bytes for span in (*layer.arena, *layer.constants))
+        size = sum(span.size_bytes for span in (*layer.arena, *layer.pool, *layer.constants))
         return self._session.speeds.task_s(size, layer.macs, LAYER_FLOOR_S)
 
     def _replacement(
@@ -347,7 +351,7 @@ class DeviceModel(Shown):
         )
 
     def _read(self, buffer: Buffer) -> Array:
-        data = self._session.read(self._arena + buffer.offset, buffer.size_bytes)
+        data = self._session.read(self.address_of(buffer), buffer.size_bytes)
         return np.frombuffer(data, np.dtype(buffer.dtype)).reshape(buffer.shape)
 
 

@@ -28,6 +28,11 @@ class DevicePools:
             self.addresses = tuple(one.address for one in placed_pools(model.compiled, board))
         self._bytes = sum(pool.size_bytes for pool in pools)
 
+    def address(self, name: str) -> int:
+        """Where the pool of that name begins."""
+        names = [pool.name for pool in self._model.compiled.pools]
+        return self.addresses[names.index(name)]
+
     def load(self) -> None:
         """Queue the call that copies the weights; nothing if there are none."""
         function = self._model.compiled.load_function
