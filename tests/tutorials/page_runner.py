@@ -33,7 +33,7 @@ PATIENCE_S = 300.0
 #: By how much a number may differ from the page's.
 TOLERANCE = 0.1
 #: Commands that set something up outside of the reader's folder.
-SET_UP = ("pip ", "sudo ", "python3 -m venv", "west ", "git ", ". .venv")
+SET_UP = ("pip ", "sudo ", "python3 -m venv", "west ", "git ", ". .venv", "export ")
 _BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _SHELL_SIGNS = re.compile(r"[|&;<>*$`]")

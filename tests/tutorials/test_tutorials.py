@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
 from pathlib import Path
 
 import page_runner
 import pytest
-from page_runner import TUTORIALS, Block, blocks, commands, first_difference, run_page
+import yaml
+from page_runner import ROOT, TUTORIALS, Block, blocks, commands, first_difference, run_page
 
 from utvm_deploy.cli.main import build_parser
 
+# `utvm serve` for tests.
+sys.path.append(str(ROOT / "tests" / "service"))
 PAGES = sorted(path.name for path in TUTORIALS.glob("*.md"))
 
 
@@ -38,10 +44,8 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
     found = [line for block in blocks(page) if block.language == "sh" for line in commands(block)]
     assert found
     for line in found:
-        verb, *_ = words = line.split("|")[0].split("&&")[0].split()
-        if verb == "utvm" and words[1] not in ("serve", "submit"):
-            end = words.index("#") if "#" in words else len(words)
-            arguments = [word for word in words[1:end] if not word.startswith((">", "2>"))]
+        verb, *arguments = re.split(r"[|>#]|&&", line)[0].split()
+        if verb == "utvm" and arguments[0] not in ("serve", "submit"):
             assert build_parser(arguments[0]).parse_args(arguments)
 
 
@@ -49,7 +53,10 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    ["first-model.md", "from-data.md", "small-ram.md", "own-board.md", "own-operator.md"],
+    [
+        *("first-model.md", "from-data.md", "small-ram.md", "tune-in-ci.md"),
+        *("own-board.md", "own-operator.md"),
+    ],
 )
 def test_a_tutorial(
     page: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], image_cache: Path
@@ -58,6 +65,37 @@ def test_a_tutorial(
         pytest.importorskip("torch")
     assert Path.cwd() == tmp_path
     run_page(page, capfd, UTVM_CACHE=str(image_cache))
+
+
+@pytest.mark.emulator
+@pytest.mark.slow
+def test_the_tutorial_of_a_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    image_cache: Path,
+) -> None:
+    server_process = pytest.importorskip("server_process")
+    cache = {"UTVM_CACHE": str(image_cache)}
+    with server_process.serving(tmp_path / "data", env=cache) as server:
+        monkeypatch.setenv("UTVM_SERVER", server.url)
+        run_page("team-server.md", capfd, **cache)
+    # What the runner leaves out, because it never ends, is a command, too.
+    text = (TUTORIALS / "team-server.md").read_text(encoding="utf-8")
+    serves = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("utvm serve")]
+    assert len(serves) == 3
+    for argv in serves:
+        assert build_parser("serve").parse_args(argv)
+
+
+def test_the_workflow_is_the_one_whose_steps_other_tests_run() -> None:
+    (shown,) = (one for one in blocks("tune-in-ci.md") if one.title.endswith(".yml"))
+    workflow = yaml.safe_load(shown.text)
+    example = yaml.safe_load((ROOT / "examples" / "ci" / "github-actions.yml").read_text("utf-8"))
+    example["env"]["MODEL"] = "digits.tflite"
+    example["jobs"] = {"mps2_an500": example["jobs"]["mps2_an500"]}
+    example["jobs"]["mps2_an500"]["env"]["TRIALS"] = 8
+    assert workflow == example
 
 
 def test_the_runner_finds_all_blocks() -> None:
