@@ -14,8 +14,11 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from utvm_deploy import intrinsics, models, torch
+    from utvm_deploy.api.bundle_function import bundle
+    from utvm_deploy.api.compare_function import compare
     from utvm_deploy.api.compile_function import compile, from_relax
     from utvm_deploy.api.connect_function import connect
+    from utvm_deploy.api.convert_function import convert
     from utvm_deploy.api.evaluate_function import evaluate
     from utvm_deploy.api.inspect_function import inspect
     from utvm_deploy.api.memory_function import memory
@@ -36,8 +39,11 @@ __all__ = [
     "DeviceModel",
     "UtvmError",
     "board_names",
+    "bundle",
+    "compare",
     "compile",
     "connect",
+    "convert",
     "evaluate",
     "from_relax",
     "inspect",
@@ -59,8 +65,11 @@ _MODULES = {
     "DeviceModel": "device",
     "UtvmError": "base.errors",
     "board_names": "boards.board",
+    "bundle": "api.bundle_function",
+    "compare": "api.compare_function",
     "compile": "api.compile_function",
     "connect": "api.connect_function",
+    "convert": "api.convert_function",
     "evaluate": "api.evaluate_function",
     "from_relax": "api.compile_function",
     "inspect": "api.inspect_function",

@@ -11,7 +11,7 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy import models
-from utvm_deploy.base.errors import CompileError, ModelError, UsageError
+from utvm_deploy.base.errors import BenchError, BundleError, CompileError, ModelError, UsageError
 from utvm_deploy.cli.main import main
 from utvm_deploy.pages.notebook import Result
 
@@ -83,6 +83,88 @@ def test_memory_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> N
     assert found.to_dict() == wanted
     assert any(row["is_at_peak"] for row in found.table)
     shown(found, "digits on host", "arena", "peak")
+
+
+@pytest.mark.tools
+def test_bundle_says_what_the_verb_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "bundle"
+    found = utvm_deploy.bundle(DIGITS, "host", folder, samples=2, latency=False)
+    wanted = said(
+        capsys,
+        *("bundle", DIGITS, "--board", "host", "-o", tmp_path / "other", "--samples", 2),
+        "--no-latency",
+    )
+    assert found.to_dict() == {**wanted, "path": str(folder)}
+    assert "manifest.json" in {row["file"] for row in found.table}
+    shown(found, "bundle", "arena")
+    zipped = utvm_deploy.bundle(DIGITS, "host", tmp_path / "b.zip", samples=2, latency=False)
+    assert len(zipped.table) == len(found.table)
+    with pytest.raises(BundleError, match=str(tmp_path)):
+        utvm_deploy.bundle(DIGITS, "host", tmp_path)
+
+
+def test_compile_says_what_the_verb_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = utvm_deploy.compile(DIGITS, "host")
+    wanted = said(capsys, "compile", DIGITS, "--board", "host", "-o", tmp_path / "a.tar")
+    changing = {"seconds": {}, "output": None}
+    assert {**found.to_dict(), **changing} == {**wanted, **changing}
+    shown(found, "digits for host", "layers")
+
+
+def test_evaluate_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
+    data = DIGITS.with_name("digits_labelled.npz")
+    model = DIGITS.with_name("digits_int8.tflite")
+    found = utvm_deploy.evaluate(model, data, samples=20)
+    wanted = said(capsys, "eval", model, "--data", data, "--samples", 20)
+    assert without_times(found.to_dict()) == without_times(wanted)
+    shown(found, "digits_int8", "20 samples", "reference", "accuracy")
+
+
+def without_times(result: dict[str, Any]) -> dict[str, Any]:
+    for run in result["runs"]:
+        del run["seconds"], run["samples_per_second"]
+    return result
+
+
+def test_quantize_says_what_the_verb_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = models.path("digits_float"), DIGITS.with_name("digits_calib.npz")
+    found = utvm_deploy.quantize(model, data)
+    assert isinstance(found, Result)
+    output = tmp_path / "q.tflite"
+    wanted = said(capsys, "quantize", model, "--data", data, "-o", output)
+    assert found.to_dict() == {**wanted, "output": None}
+    shown(found, "int8", "no operator in float32", "SQNR")
+    # What is in memory has no file.
+    assert utvm_deploy.inspect(found).found.operators == utvm_deploy.inspect(output).found.operators
+
+
+def test_compare_takes_results_objects_and_files(tmp_path: Path) -> None:
+    before = {
+        "schema": "utvm.profile/1",
+        "model": "m",
+        "board": "b",
+        "tick_unit": "cycles",
+        "ticks": 200,
+        "ram_bytes": 10,
+        "flash_bytes": 20,
+        "layers": [{"index": 0, "operator": "CONV_2D", "name": "c", "ticks": 100}],
+    }
+    now = {**before, "ticks": 230}
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(before))
+    found = utvm_deploy.compare(file, now, fail_over=10)
+    assert not found.ok and utvm_deploy.compare(before, now).ok
+    assert found.table[1]["percent"] == pytest.approx(15.0)
+    shown(found, "m: 200 -> 230 cycles (+15.0 %)")
+    assert found.to_dict()["grown"]
+    with pytest.raises(BenchError, match="neither a file nor a run"):
+        utvm_deploy.compare(before, "nosuch.json")
+    with pytest.raises(UsageError, match="type int has no figures"):
+        utvm_deploy.compare(1, now)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def circles() -> Iterator[str]:
 def test_importing_a_module_shadows_no_function() -> None:
     # In a process of its own, which imports every module first.
     code = """
-import importlib, inspect, pathlib, pkgutil, sys, utvm_deploy
+import importlib, inspect, pathlib, pkgutil, sys, tempfile, utvm_deploy
 for module in pkgutil.walk_packages(utvm_deploy.__path__, "utvm_deploy."):
     if module.name.split(".")[-1] != "__main__":
         importlib.import_module(module.name)
@@ -248,6 +248,15 @@ module = builder.get()
 floats = pathlib.Path(model).with_name("digits_float.tflite")
 calibration = floats.with_name("digits_calib.npz")
 zeros = numpy.zeros((1, 8, 8, 1), "int8")
+folder = pathlib.Path(tempfile.mkdtemp())
+profiled = {"schema": "utvm.profile/1", "model": "m", "board": "b", "tick_unit": "cycles"}
+profiled |= {"ticks": 1, "layers": [], "ram_bytes": 1, "flash_bytes": 1}
+def refused(call):
+    try:
+        call()
+    except utvm_deploy.UtvmError:
+        return
+    raise AssertionError("not refused")
 calls = {
     "from_relax": lambda: utvm_deploy.from_relax(module),
     "board_names": lambda: utvm_deploy.board_names(),
@@ -256,6 +265,9 @@ calls = {
     "verify": lambda: utvm_deploy.verify(model, board, samples=1),
     "profile": lambda: utvm_deploy.profile(model, board),
     "memory": lambda: utvm_deploy.memory(model, board, image=False),
+    "bundle": lambda: utvm_deploy.bundle(model, board, folder / "bundle", latency=False),
+    "compare": lambda: utvm_deploy.compare(profiled, profiled),
+    "convert": lambda: refused(lambda: utvm_deploy.convert(model)),
     "compile": lambda: utvm_deploy.compile(model, board),
     "connect": lambda: utvm_deploy.connect(board),
     "quantize": lambda: utvm_deploy.quantize(floats, calibration),

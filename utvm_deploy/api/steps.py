@@ -14,7 +14,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
-from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
@@ -74,7 +74,8 @@ def board_of(board: Board | str | Path | Device) -> Board:
     """The board that is meant."""
     if isinstance(board, Device):
         return board.board
-    return board if isinstance(board, Board) else load_board(board)
+    # Nothing is started; an address of a server's board is understood.
+    return board if isinstance(board, Board) else connect(board).board
 
 
 def with_backend(

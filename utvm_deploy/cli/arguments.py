@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from utvm_deploy.base.errors import BoardError, CompileError, UtvmError
-from utvm_deploy.base.files import check_writable
+from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
@@ -172,28 +171,6 @@ def add_name(parser: argparse.ArgumentParser) -> None:
         type=_prefix,
         help="prefix of every C symbol; default: from the file's name",
     )
-
-
-def keep_model(model: Path, *outputs: Path | None) -> None:
-    """Refuse an output that would replace the model it is made from."""
-    keep_input(model, "the model", *outputs)
-
-
-def keep_input(given: Path | None, what: str, *outputs: Path | None) -> None:
-    """Refuse an output that would replace a file that is read."""
-    for output in outputs:
-        if output is None or given is None or not output.exists() or not given.exists():
-            continue
-        if output.samefile(given):
-            raise UtvmError(f"{output} is {what} itself; give another name for the output")
-
-
-def check_outputs(model: Path, *outputs: Path | None) -> None:
-    """Refuse files that cannot be written, or had better not, before any work is done for them."""
-    keep_model(model, *outputs)
-    for output in outputs:
-        if output is not None:
-            check_writable(output)
 
 
 def board_of(args: argparse.Namespace) -> Board:

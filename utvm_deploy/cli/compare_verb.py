@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
 from pathlib import Path
 
-from utvm_deploy.base.errors import BenchError
+from utvm_deploy.api.compare_function import HEXADECIMAL, compared, figures_of
 from utvm_deploy.base.files import check_writable, write_text
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.gate import percent
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import RESULT, add_server, open_server
-from utvm_deploy.comparing.gate import Ours, baseline_of, growths, read_baseline
-from utvm_deploy.runs.comparable import check_compared, figures_of_run
-from utvm_deploy.runs.difference import Difference, differences
+from utvm_deploy.comparing.gate import Ours, baseline_of
+from utvm_deploy.runs.comparable import check_compared
+from utvm_deploy.runs.difference import Difference
 from utvm_deploy.runs.page import compare_html
 from utvm_deploy.runs.store import KEY_DIGITS, RunStore
 
@@ -51,57 +50,33 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.html is not None:
         check_writable(args.html)
     before, now = (_figures(one, args, out) for one in (args.before, args.now))
-    found = differences(before, now)
-    for one in found:
+    result = compared(before, now, args.fail_over)
+    for one in result.found:
         _report(one, out)
     if args.html is not None and not args.dry_run:
-        write_text(args.html, compare_html(found, args.before, args.now))
+        write_text(args.html, compare_html(result.found, args.before, args.now))
         out.line(f"wrote {args.html}")
-    allowed = args.fail_over
-    grown = [] if allowed is None else growths(before, now, allowed, with_sizes=True)
-    if grown:
+    if result.grown:
         out.line(f"GREW by more than {args.fail_over:g} %:")
-    for item in grown:
+    for item in result.grown:
         out.line(f"  {item}")
-    out.result(
-        "utvm.compare/1",
-        {
-            "models": [
-                {
-                    "name": one.model,
-                    "boards": one.boards,
-                    "changes": [
-                        vars(change) | {"percent": change.percent} for change in one.changes
-                    ],
-                }
-                for one in found
-            ],
-            "fail_over_percent": args.fail_over,
-            "grown": [asdict(item) for item in grown],
-            "ok": not grown,
-        },
-    )
-    return 1 if grown else 0
+    out.found(result.to_dict())
+    return 0 if result.ok else 1
 
 
 def _figures(name: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ...]:
     """Our figures of a file, a run or a job."""
-    if Path(name).is_file():
-        return read_baseline(Path(name))
-    if name.startswith(_JOB):
+    is_file = Path(name).is_file()
+    if not is_file and name.startswith(_JOB):
         return _figures_of_job(name.removeprefix(_JOB), args, out)
-    if not set(name) <= set("0123456789abcdef"):
-        raise BenchError(
-            f"{name} is neither a file nor a run; give a file that --json wrote, a run's digits "
-            "from `utvm history`, or job:DIGITS"
-        )
     has_server = bool(args.server or os.environ.get("UTVM_SERVER"))
-    with RunStore(runs_file()) as store:
+    if not is_file and has_server and len(name) == KEY_DIGITS and set(name) <= HEXADECIMAL:
+        with RunStore(runs_file()) as store:
+            is_run = store.has(name)
         # The digits of a run and of a job look the same.
-        if has_server and len(name) == KEY_DIGITS and not store.has(name):
+        if not is_run:
             return _figures_of_job(name, args, out)
-        kept = store.get(name)
-    return figures_of_run(kept)
+    return figures_of(name, name)
 
 
 def _figures_of_job(key: str, args: argparse.Namespace, out: Output) -> tuple[Ours, ...]:

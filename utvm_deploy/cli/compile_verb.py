@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from utvm_deploy.base.files import write_text
+from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -13,7 +14,6 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    check_outputs,
 )
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.output import Output

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 
-from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.files import write_atomically
-from utvm_deploy.cli.arguments import Verbs, add_verb, check_outputs
+import utvm_deploy
+from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
-from utvm_deploy.frontend.formats import quantized_tflite
-from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.macs import total_macs
-
-_ENDING = ".tflite"
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -37,27 +30,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Write the file and say what it holds."""
-    output: Path = args.output
-    if output.suffix.lower() != _ENDING:
-        raise UsageError(f"{output}: convert writes a .tflite file; give a name that ends so")
-    check_outputs(args.model, output)
-    data = quantized_tflite(args.model)
-    # Nothing is written that the other verbs do not read.
-    graph = load_model(args.model)
-    if not args.dry_run:
-        write_atomically(output, lambda file: file.write(data))
-    out.line(
-        f"{output}: {len(data):,} bytes, {len(graph.operators)} operators, "
-        f"{total_macs(graph):,} MACs, converted from {args.model}"
-    )
-    out.result(
-        "utvm.convert/1",
-        {
-            "model": str(args.model),
-            "output": str(output),
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "operators": len(graph.operators),
-        },
-    )
+    found = utvm_deploy.convert(args.model, args.output, write=not args.dry_run)
+    out.line(found.headline)
+    out.found(found.to_dict())
     return 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
+from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -17,8 +18,6 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    check_outputs,
-    keep_input,
     positive,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of

@@ -10,7 +10,8 @@ from pathlib import Path
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
-from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, check_outputs
+from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb
 from utvm_deploy.cli.compile_options import add_plugin
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape

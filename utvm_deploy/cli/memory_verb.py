@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utvm_deploy.api.memory_function import SCHEMA, measured
 from utvm_deploy.base.files import write_text
+from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -14,7 +15,6 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    check_outputs,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output

@@ -8,6 +8,7 @@ from pathlib import Path
 import utvm_deploy
 from utvm_deploy.api.profile_function import SCHEMA, check_hot
 from utvm_deploy.base.files import write_text
+from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -16,7 +17,6 @@ from utvm_deploy.cli.arguments import (
     add_verb,
     board_of,
     connection,
-    keep_model,
     positive,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import Verbs, add_verb, board_of, check_outputs
+from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.cli.arguments import Verbs, add_verb, board_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.precision_text import (
     MIXED,

@@ -11,6 +11,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import write_atomically
+from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -18,7 +19,6 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
-    check_outputs,
 )
 from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
     add_verb,
     board_of,
-    check_outputs,
     connection,
     positive,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.memory_picture import arena_svg
+from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.records import DEFAULT
 
 
@@ -158,7 +160,7 @@ class Layer:
 
 
 @dataclass(frozen=True, repr=False)
-class CompiledModel(Shown):
+class CompiledModel(Result):
     """What ``compile_model`` returns and what project, bundle and device work from."""
 
     name: str  # C prefix of every symbol, such as "digits"
@@ -210,6 +212,48 @@ class CompiledModel(Shown):
             f"{self.macs:,} MACs, arena {self.arena_bytes:,} bytes{stack}, weights "
             f"{self.weights_bytes:,} bytes of flash"
         )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer."""
+        return [
+            {
+                "index": layer.index,
+                "operator": layer.kind,
+                "name": layer.name,
+                "macs": layer.macs,
+                "weights_bytes": layer.weights_bytes,
+                "scratch_bytes": layer.scratch_bytes,
+                "engine": layer.engine,
+                "kernel": layer.kernel,
+                "origin": layer.origin,
+            }
+            for layer in self.layers
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The arena over time; None for a model that was read from an archive."""
+        if not self.memory:
+            return None
+        uses = [
+            {
+                "name": use.name,
+                "kind": use.kind,
+                "offset": use.offset,
+                "bytes": use.size_bytes,
+                "first": use.first,
+                "last": use.last,
+            }
+            for use in self.memory
+        ]
+        return arena_svg(self.name, self.board, uses, self.arena_bytes, len(self.layers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm compile --json``, without an output."""
+        from utvm_deploy.compiler.summary import compiled_summary  # it needs these classes
+
+        return plain_object("utvm.compile/1", {**compiled_summary(self), "output": None})
 
     @property
     def taken(self) -> tuple[Buffer, ...]:

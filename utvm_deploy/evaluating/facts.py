@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Result, Shown, plain_object
 
 CLASSIFICATION, ANOMALY, REGRESSION = "classification", "anomaly", "regression"
 TASKS = (CLASSIFICATION, ANOMALY, REGRESSION)
@@ -138,7 +138,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation(Shown):
+class Evaluation(Result):
     """What ``evaluate`` found."""
 
     model: str
@@ -181,6 +181,26 @@ class Evaluation(Shown):
             figures = ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())
             lines.append(f"{one.run.engine} ({one.run.runtime}): {figures}")
         return "\n".join(lines)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each engine, with its metrics; None for one that an engine lacks."""
+        names = list(dict.fromkeys(name for one in self.judged for name in one.metrics))
+        return [
+            {
+                "engine": one.run.engine,
+                "runtime": one.run.runtime,
+                "model": one.run.model,
+                "samples": one.run.samples,
+                "seconds": one.run.seconds,
+                **{name: one.metrics.get(name) for name in names},
+            }
+            for one in self.judged
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm eval --json``."""
+        return plain_object("utvm.eval/1", self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``utvm eval --json`` prints."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.pages.chart import MAP_HEIGHT, MAP_WIDTH, block
+from utvm_deploy.pages.render import render
 
 #: Kind of use -> the class of its colour.
 _COLOURS = {
@@ -41,3 +42,14 @@ def memory_values(
         "kinds": [kind for kind in _COLOURS if any(use["kind"] == kind for use in uses)],
         "colours": _COLOURS,
     }
+
+
+def arena_svg(
+    model: str, board: str, uses: Sequence[Mapping[str, Any]], arena_bytes: int, layers: int
+) -> str:
+    """The map as an SVG file that needs no style from outside."""
+    return render(
+        "memory_picture.svg",
+        found={"model": model, "board": board},
+        map=memory_values(uses, arena_bytes, layers),
+    )

@@ -14,14 +14,17 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.evaluating.problem import problem_of
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import layer_sensitivities, layers_of, worst_layers
+from utvm_deploy.precision.summary import layers_json, mixed_json
 from utvm_deploy.quantizing.child_steps import TFLITE
 from utvm_deploy.quantizing.facts import (
     COMPARED_SAMPLES,
+    INT8,
+    INT16X8,
     SCHEMES,
     SENSITIVITY_HINT,
     Calibration,
@@ -40,12 +43,13 @@ DEFAULT_MAX_LOSS = 0.5
 
 
 @dataclass(frozen=True, repr=False)
-class MixedModel(Shown):
+class MixedModel(Result):
     """A file with a scheme for each layer, the table that it was chosen by, and the choice."""
 
     quantized: QuantizedModel
     rows: tuple[LayerSensitivity, ...]
     mixed: Mixed
+    max_loss: float = DEFAULT_MAX_LOSS  # that was allowed, in ``mixed.loss_unit``
 
     @property
     def headline(self) -> str:
@@ -55,6 +59,25 @@ class MixedModel(Shown):
             f"{self.quantized.headline}; {len(mixed.wide)} of {len(self.rows)} layers int16x8, "
             f"loss {mixed.loss:.3g} {mixed.loss_unit}"
         )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer: its scheme, and the SQNR in dB with this layer alone quantized."""
+        return [
+            {
+                "index": row.index,
+                "operator": row.kind,
+                "output": row.output,
+                "scheme": INT16X8 if row.output in self.mixed.wide else INT8,
+                **{f"sqnr_db_{scheme}": value for scheme, value in row.sqnr_db.items()},
+            }
+            for row in self.rows
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm quantize --scheme mixed --json``, without an output."""
+        more = {"layers": layers_json(self.rows), "mixed": mixed_json(self.mixed, self.max_loss)}
+        return plain_object("utvm.quantize/1", {**self.quantized.to_dict(), **more})
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""
@@ -199,4 +222,4 @@ def quantize_mixed(
     made = quantize_with_recipe(
         found.calibration, recipe, name=path.stem, float_bytes=found.float_bytes
     )
-    return MixedModel(replace(made, scheme="mixed"), found.rows, mixed)
+    return MixedModel(replace(made, scheme="mixed"), found.rows, mixed, max_loss)

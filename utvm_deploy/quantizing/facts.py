@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Result, plain_object
 
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
@@ -126,7 +127,7 @@ def quality(floats: Sequence[FloatOperator], outputs: Sequence[OutputError]) -> 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QuantizedModel(Shown):
+class QuantizedModel(Result):
     """A quantized .tflite file, and what is known about it."""
 
     data: bytes = field(repr=False)
@@ -151,6 +152,18 @@ class QuantizedModel(Shown):
             f"{self.scheme}: {len(self.data):,} bytes from {self.float_bytes:,}, "
             f"{quality(self.float_operators, self.outputs)}"
         )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each output: its SQNR in dB, and the largest difference."""
+        return [asdict(one) for one in self.outputs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm quantize --json``, without an output."""
+        from utvm_deploy.quantizing.summary import quantized_summary  # it needs these classes
+
+        more = {"ok": True, "output": None}
+        return plain_object("utvm.quantize/1", {**quantized_summary(self), **more})
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -6,7 +6,7 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, load_torch, program_to_tflite
 from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.quantizing.facts import (
     FEW_SAMPLES,
     INT8,
@@ -41,7 +41,7 @@ from utvm_deploy.relax.torch_evaluation import check_evaluation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QuantizedModule(Shown):
+class QuantizedModule(Result):
     """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
 
     data: bytes = field(repr=False)
@@ -58,6 +58,25 @@ class QuantizedModule(Shown):
         """Scheme, size, what stayed float, and the error."""
         how = quality(self.float_operators, self.outputs)
         return f"{self.scheme}: {len(self.data):,} bytes, {how}, {self.samples} samples"
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each output: its SQNR in dB, and the largest difference."""
+        return [asdict(one) for one in self.outputs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``utvm quantize --json`` prints, as far as it is known of a module."""
+        facts = {
+            "scheme": self.scheme,
+            "samples": self.samples,
+            "bytes": len(self.data),
+            "float_operators": [asdict(one) for one in self.float_operators],
+            "outputs": self.table,
+            "warnings": list(self.warnings),
+            "ok": True,
+            "output": None,
+        }
+        return plain_object("utvm.quantize/1", facts)
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
-import utvm_deploy
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import BundleError, CompileError, MissingTool
-from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import load_step
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import EXACT
 from utvm_deploy.device import INSTRUCTIONS, DeviceModel
@@ -29,45 +27,43 @@ Outputs = Sequence[Sequence[Array]]
 _HOST = "host"
 
 
-def as_library(
-    args: argparse.Namespace,
-    board: Board,
-    compiled: CompiledModel,
-    samples: Samples,
-    expected: Outputs,
-    out: Output,
-    progress: Progress,
-) -> tuple[Outputs, str]:
+@dataclass(frozen=True)
+class Making:
+    """A bundle on its way: what it is made of, how a model gets onto a board, and notes."""
+
+    model: Path
+    board: Board
+    compiled: CompiledModel
+    graph: Graph
+    samples: Samples
+    #: The model on a board of this computer, until the block ends; with the timing that is needed.
+    loaded: Callable[[Board, CompiledModel, str], AbstractContextManager[DeviceModel]]
+    notes: list[str]
+
+
+def as_library(made: Making, expected: Outputs) -> tuple[Outputs, str]:
     """What the self-test is to expect of a library that may round otherwise, and who says so."""
+    compiled, board = made.compiled, made.board
     assert compiled.external is not None
     name = compiled.external.name
     found: Outputs | None = None
     if board.runs_here:
         # The bundle may fit a board that is too small for the runtime, which runs the model here.
-        with (
-            suppress(CompileError),
-            load_step(args, board, compiled, progress, timing=INSTRUCTIONS) as model,
-        ):
-            found = _run(model, samples)
+        with suppress(CompileError), made.loaded(board, compiled, INSTRUCTIONS) as model:
+            found = _run(model, made.samples)
     if found is None:
-        out.line(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
+        made.notes.append(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
         return expected, REFERENCE
     if _equal(found, expected, range(len(compiled.outputs))):
         return expected, REFERENCE
-    out.line(f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes")
+    made.notes.append(
+        f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes"
+    )
     return found, f"{name} ({compiled.external.built_with}) on {board.name}"
 
 
 def with_steps(
-    args: argparse.Namespace,
-    board: Board,
-    compiled: CompiledModel,
-    graph: Graph,
-    samples: Samples,
-    reference: ReferenceRun,
-    bounds: Mapping[int, Bound],
-    out: Output,
-    progress: Progress,
+    made: Making, reference: ReferenceRun, bounds: Mapping[int, Bound]
 ) -> tuple[Outputs, str]:
     """What the self-test is to expect of integers behind inexact float32, and who says so.
 
@@ -75,15 +71,17 @@ def with_steps(
     may enlarge it. So no bound of such outputs is both safe and narrow. The self-test expects the
     model's own bytes instead, after each layer was found to be right.
     """
-    behind = integers_behind(compiled, graph, bounds)
+    compiled, board = made.compiled, made.board
+    behind = integers_behind(compiled, made.graph, bounds)
     if not behind:
         return reference.outputs, reference.reference
     for target in _targets(board, compiled):
         with suppress(CompileError, MissingTool):
-            made = compiled if target.name == board.name else _compiled_for(args, compiled, target)
-            with load_step(args, target, made, progress, timing=INSTRUCTIONS) as model:
-                return _checked(args, model, samples, reference, behind, out)
-    out.line(
+            same = target.name == board.name
+            here = compiled if same else compile(made.model, target, name=compiled.name)
+            with made.loaded(target, here, INSTRUCTIONS) as model:
+                return _checked(made, model, reference, behind)
+    made.notes.append(
         f"the self-test expects {reference.reference}'s bytes of integers that float32 is rounded "
         f"to; {board.name} may round otherwise"
     )
@@ -96,37 +94,26 @@ def _targets(board: Board, compiled: CompiledModel) -> list[Board]:
     return [*own, load_board(_HOST)] if compiled.float_math == EXACT else own
 
 
-def _compiled_for(
-    args: argparse.Namespace, compiled: CompiledModel, target: Board
-) -> CompiledModel:
-    return utvm_deploy.compile(args.model, target, name=compiled.name)
-
-
 def _checked(
-    args: argparse.Namespace,
-    model: DeviceModel,
-    samples: Samples,
-    reference: ReferenceRun,
-    behind: Sequence[int],
-    out: Output,
+    made: Making, model: DeviceModel, reference: ReferenceRun, behind: Sequence[int]
 ) -> tuple[Outputs, str]:
     """The reference's outputs, and the model's own where those ``behind`` differ from them."""
     model.reset_state()
-    found = _run(model, samples)
+    found = _run(model, made.samples)
     expected = reference.outputs
     if _equal(found, expected, behind):
         return expected, reference.reference
-    if not verify(model, args.model, samples, reference=reference).ok:
+    if not verify(model, made.model, made.samples, reference=reference).ok:
         raise BundleError(
-            f"{args.model} does not compute what {reference.reference} does; see which layer is "
-            f"wrong with: utvm verify {args.model} --board {model.compiled.board}"
+            f"{made.model} does not compute what {reference.reference} does; see which layer is "
+            f"wrong with: utvm verify {made.model} --board {model.compiled.board}"
         )
     mixed = [
         [ours if index in behind else theirs for index, (ours, theirs) in enumerate(pairs)]
         for pairs in (zip(*rows, strict=True) for rows in zip(found, expected, strict=True))
     ]
     names = ", ".join(model.compiled.outputs[index].name for index in behind)
-    out.line(
+    made.notes.append(
         f"float32 is rounded to other steps than {reference.reference}'s: the self-test expects "
         f"our bytes of {names}; every layer was verified"
     )

@@ -1,0 +1,179 @@
+"""``utvm_deploy.bundle``: the standalone deliverable for somebody else's firmware."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
+from utvm_deploy.api.connect_function import connect
+from utvm_deploy.api.steps import (
+    board_of,
+    compile_fitting,
+    model_file,
+    with_backend,
+    with_shapes,
+)
+from utvm_deploy.base.errors import CompileError, MissingTool
+from utvm_deploy.base.outputs import keep_model
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.bundling import check_destination, write_bundle
+from utvm_deploy.client.session_server import SCHEME, board_address
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import ARENA
+from utvm_deploy.device import CYCLES, DeviceModel
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.samples import load_golden, random_samples
+from utvm_deploy.oracle.with_custom import run_oracle
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.profiling.layer_costs import profile
+from utvm_deploy.profiling.summary import profile_summary
+from utvm_deploy.project import check_fits_alone
+from utvm_deploy.verifying.bounds import bounds_of, whole_bound
+
+SCHEMA = "utvm.bundle/1"
+#: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no
+#: run influences the next one.
+DEFAULT_SAMPLES = 4
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BundleResult(Result):
+    """What ``bundle`` wrote, to the folder or the .zip file ``path``."""
+
+    path: Path
+    format: str
+    board: str
+    samples: int  # of the self-test
+    compiled: CompiledModel
+    latency: Mapping[str, Any] | None  # a profile as of ``utvm profile --json``
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """Where it is, and what the model takes."""
+        return f"{self.path} ({self.format}): {self.compiled.headline}"
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each file of the bundle, with its bytes."""
+        return [{"file": name, "bytes": size} for name, size in _files(self.path)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm bundle --json``."""
+        return plain_object(
+            SCHEMA,
+            {
+                "path": self.path,
+                "name": self.compiled.name,
+                "format": self.format,
+                "board": self.board,
+                "samples": self.samples,
+                "arena_bytes": self.compiled.arena_bytes,
+                "weights_bytes": self.compiled.weights_bytes,
+                "has_latency": self.latency is not None,
+            },
+        )
+
+
+def bundle(
+    model: str | Path | Any,
+    board: Board | str | Path,
+    output: str | Path,
+    *,
+    format: str = "cmake",
+    samples: int = DEFAULT_SAMPLES,
+    golden: str | Path | None = None,
+    latency: bool = True,
+    server: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> BundleResult:
+    """Write a model as a library for somebody else's firmware, with a self-test.
+
+    ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file or a
+    ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is a folder,
+    or a file that ends in .zip; an older bundle there is replaced. ``format`` is "cmake" or another
+    that ``utvm bundle --help`` names. ``samples`` is how many random samples the self-test has.
+    ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
+    samples. Without ``latency``, or if the board does not run on this computer, the latency report
+    is left out, and ``notes`` say why. ``inputs``, ``name`` and ``options`` are as for ``compile``.
+    ``progress(what, done, total)`` is called on the way.
+
+    Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
+    for a file or samples that do not fit, and CompileError for a model that does not fit the board.
+    """
+    told, target, destination = progress or no_progress, board_of(board), Path(output)
+    if isinstance(board, str) and board.startswith(SCHEME):
+        server, _ = board_address(board)
+    with with_shapes(inputs), model_file(model, name) as path:
+        keep_model(path, destination)
+        check_destination(destination)
+        options, custom = with_backend({"scratch": ARENA} | options, target)
+        graph = load_model(path, custom)
+        if golden is None:
+            taken = random_samples(graph, samples)
+        else:
+            taken = load_golden(Path(golden), graph)
+        compiled = compile_fitting(path, target, told, fits=check_fits_alone, name=name, **options)
+
+        @contextmanager
+        def loaded(where: Board, what: CompiledModel, timing: str) -> Iterator[DeviceModel]:
+            told(f"building the image and starting {where.name}", 0, 1)
+            with connect(where, timing=timing, server=server) as device:
+                yield device.load(what)
+
+        made = Making(path, target, compiled, graph, taken, loaded, [])
+        told("running the reference interpreter", 0, 1)
+        reference = run_oracle(path, taken.inputs, custom)
+        bounds = bounds_of(compiled, reference.reference)
+        report = _latency(made, told) if latency else None
+        expected: Outputs
+        if compiled.external is not None:
+            expected, oracle = as_library(made, reference.outputs)
+        else:
+            expected, oracle = with_steps(made, reference, bounds)
+        told(f"writing {destination}", 0, 1)
+        written = write_bundle(
+            compiled,
+            target,
+            path,
+            destination,
+            format=format,
+            inputs=taken.inputs,
+            expected=expected,
+            oracle=oracle,
+            tolerance=whole_bound(bounds).relative,
+            report=report,
+        )
+    count = len(taken.inputs)
+    return BundleResult(written, format, target.name, count, compiled, report, tuple(made.notes))
+
+
+def _latency(made: Making, progress: Progress) -> Mapping[str, Any] | None:
+    """A profile, if the board runs on this computer; writing a bundle flashes no board."""
+    if not made.board.runs_here:
+        made.notes.append(f"no latency report: {made.board.name} does not run on this computer")
+        return None
+    try:
+        with made.loaded(made.board, made.compiled, CYCLES) as model:
+            return profile_summary(profile(model, made.samples, progress))
+    except (MissingTool, CompileError) as error:
+        # The bundle may fit a board that is too small for the runtime, which the latency needs.
+        made.notes.append(f"no latency report: {error}")
+        return None
+
+
+def _files(path: Path) -> list[tuple[str, int]]:
+    if path.is_file():
+        with zipfile.ZipFile(path) as archive:
+            return sorted((one.filename, one.file_size) for one in archive.infolist())
+    files = (file for file in path.rglob("*") if file.is_file())
+    return sorted((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)

@@ -1,0 +1,120 @@
+"""``utvm_deploy.convert``: the .tflite file that a quantized ONNX or PyTorch model becomes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.steps import with_shapes
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.files import write_atomically
+from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.frontend.formats import quantized_tflite
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import total_macs
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.inspecting.facts import graph_svg
+from utvm_deploy.pages.notebook import Result, plain_object
+
+SCHEMA = "utvm.convert/1"
+_ENDING = ".tflite"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ConvertResult(Result):
+    """What ``convert`` made."""
+
+    source: Path
+    output: Path | None  # None if nothing was written
+    data: bytes  # the .tflite file
+    graph: Graph
+
+    @property
+    def headline(self) -> str:
+        """The size of the file, and what it holds."""
+        return (
+            f"{self.output or self.source.stem + _ENDING}: {len(self.data):,} bytes, "
+            f"{len(self.graph.operators)} operators, {total_macs(self.graph):,} MACs, converted "
+            f"from {self.source}"
+        )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each operator of the file."""
+        tensors = self.graph.tensors
+        return [
+            {
+                "index": index,
+                "operator": operator.kind,
+                "output": tensors[operator.outputs[0]].name,
+                "dtype": tensors[operator.outputs[0]].dtype,
+                "shape": tensors[operator.outputs[0]].shape,
+            }
+            for index, operator in enumerate(self.graph.operators)
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The graph as a picture."""
+        return graph_svg(self.graph)
+
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        target = _checked(self.source, Path(path))
+        write_atomically(target, lambda file: file.write(self.data))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm convert --json``."""
+        return plain_object(
+            SCHEMA,
+            {
+                "model": str(self.source),
+                "output": None if self.output is None else str(self.output),
+                "bytes": len(self.data),
+                "sha256": hashlib.sha256(self.data).hexdigest(),
+                "operators": len(self.graph.operators),
+            },
+        )
+
+
+def convert(
+    model: str | Path,
+    output: str | Path | None = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    write: bool = True,
+) -> ConvertResult:
+    """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
+
+    ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
+    ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
+    ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
+    symbolic.
+
+    ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
+    quantized or cannot be imported, and UsageError for an ``output`` with another ending.
+    """
+    if not isinstance(model, str | Path):
+        raise UsageError(
+            f"an object of type {type(model).__name__} is not a model here; give the path of a "
+            "quantized .onnx or .pt2 file"
+        )
+    source = Path(model)
+    target = None if output is None else _checked(source, Path(output))
+    with with_shapes(inputs):
+        data = quantized_tflite(source)
+        # Nothing is written that other functions do not read.
+        graph = load_model(source)
+    if target is not None and write:
+        write_atomically(target, lambda file: file.write(data))
+    return ConvertResult(source, target, data, graph)
+
+
+def _checked(source: Path, output: Path) -> Path:
+    if output.suffix.lower() != _ENDING:
+        raise UsageError(f"{output}: convert writes a .tflite file; give a name that ends so")
+    check_outputs(source, output)
+    return output
