@@ -1,24 +1,24 @@
-"""What README.md shows is what works: its commands, its Python and its C, cut out and run."""
+"""What README.md shows is what works: its commands, and its picture."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import board_names
 from utvm_deploy.cli.main import main
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from readme_picture import MODELS, PAGE, PICTURE, panels, picture  # noqa: E402
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DIGITS = data_dir("models") / "digits.tflite"
 #: How long a snippet may take on a loaded machine.
 PATIENCE_S = 120.0
 
@@ -42,24 +42,24 @@ def commands(program: str) -> list[list[str]]:
 UTVM = commands("utvm")
 
 
-def test_the_commands_are_found() -> None:
-    assert [argv[1] for argv in UTVM] == [
-        "doctor",
-        "inspect",
-        "verify",
-        "profile",
-        "memory",
-        "tune",
-        "bundle",
-    ]
-
-
 @pytest.mark.emulator
-@pytest.mark.parametrize("argv", UTVM, ids=lambda argv: argv[1])
-def test_a_command_works_as_shown(argv: list[str], tmp_path: Path) -> None:
+def test_the_commands_work_in_the_order_in_which_they_are_shown(tmp_path: Path) -> None:
     # The working directory is tmp_path; see conftest.py.
-    shutil.copy(DIGITS, tmp_path / "model.tflite")
-    assert main(argv[1:]) == 0
+    assert [argv[1] for argv in UTVM] == ["doctor", "models", "verify", "bundle"]
+    for argv in UTVM:
+        assert main(argv[1:]) == 0
+    assert (tmp_path / "firmware" / "include" / "digits.h").is_file()
+
+
+def test_it_is_one_screen() -> None:
+    assert len(README.splitlines()) <= 70
+
+
+def test_the_picture_shows_the_figures_of_the_benchmarks() -> None:
+    drawn = picture(panels(PAGE.read_text(encoding="utf-8")))
+    assert f"]({PICTURE.relative_to(ROOT)})" in README
+    assert PICTURE.read_text(encoding="utf-8") == drawn, "run benchmarks/readme_picture.py"
+    assert drawn.count('class="ours"') == drawn.count('class="other"') == 1 + 3 * len(MODELS)
 
 
 @pytest.mark.parametrize("script", ["scripts/demo", "scripts/test"])
@@ -69,58 +69,10 @@ def test_a_script_is_there(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / script)], check=True, timeout=PATIENCE_S)
 
 
-@pytest.mark.emulator
-def test_the_python_snippets() -> None:
-    deploy, session = snippets("python")
-    lines = output_of(deploy)
-    assert len(lines) > 1
-    assert lines[-1].startswith("SOFTMAX ") and lines[-1].endswith(" (1, 10)")
-    (line,) = output_of(session)
-    assert line.startswith("[0 0 1 1 2 2 3 3] ")
-
-
-def output_of(code: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.tools
-def test_the_c_snippet(tmp_path: Path) -> None:
-    (code,) = snippets("c")
-    bundle = ["bundle", str(DIGITS), "--board", "stm32f746g_disco", "--samples", "1", "-o", "out"]
-    assert main(bundle) == 0
-    # What stands before the first statement is file scope, as in any program.
-    declarations, arena, statements = code.partition(
-        "__attribute__((aligned(DIGITS_ARENA_ALIGNMENT)));"
-    )
-    assert arena, "the snippet's arena has changed"
-    program = tmp_path / "program.c"
-    program.write_text(
-        f"{declarations}{arena}\nint main(void)\n{{\n{statements}\n"
-        "return input == 0 || output == 0;\n}\n",
-        encoding="utf-8",
-    )
-    sources = sorted(str(path) for path in (tmp_path / "out" / "src").glob("*.c"))
-    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Iout/include"]
-    subprocess.run(
-        ["gcc", *flags, str(program), *sources, "-lm", "-o", "program"],
-        check=True,
-        timeout=PATIENCE_S,
-    )
-    subprocess.run(["./program"], check=True, timeout=PATIENCE_S)
-
-
 def test_boards_are_listed() -> None:
+    table = (ROOT / "docs" / "guides" / "boards.md").read_text(encoding="utf-8")
     for board in board_names():
-        assert f"`{board}`" in README, board
+        assert f"`{board}`" in table, board
 
 
 def test_links_lead_somewhere() -> None:
