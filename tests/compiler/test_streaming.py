@@ -13,6 +13,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
@@ -40,6 +41,16 @@ def test_level_ram_computes_layers_in_strips_and_says_so() -> None:
     assert small.tradeoff.cycles <= 1.2 * small.tradeoff.fastest_cycles
     assert f"{small.tradeoff.streamed} layers are computed in strips of rows" in small.tradeoff.text
     assert any(layer.kind == "MOVE" for layer in small.layers)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", ["digits_float", "digits_int16x8"])
+def test_strips_of_other_types_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = data_dir("models") / f"{name}.tflite"
+    small = utvm_deploy.compile(model, "host", optimize="ram")
+    assert any(layer.kind == "MOVE" for layer in small.layers)
+    argv = ["verify", str(model), "--board", "host", "--optimize", "ram", "--samples", "2"]
+    assert main(argv) == 0, capsys.readouterr().out
 
 
 def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> None:

@@ -17,18 +17,23 @@ from utvm_deploy.kernels.contract.operation import Operation
 
 @dataclass(frozen=True)
 class Moved:
-    """``output[i] = input[start + i]`` for ``count`` bytes, of an input of ``size`` bytes."""
+    """``output[i] = input[start + i]`` for ``count`` bytes, of an input of ``size`` bytes.
+
+    ``dtype`` is that of the elements, for the pointers' types in C.
+    """
 
     size: int
     start: int
     count: int
+    dtype: str = "int8"
 
     scratch: ClassVar[tuple[Operand, ...]] = ()
     why: ClassVar[str] = "copy by blocks of 16 bytes"
 
     @property
     def name(self) -> str:
-        return f"move_{self.start}_{self.count}_of_{self.size}"
+        of_type = "" if self.dtype == "int8" else f"{self.dtype}_"
+        return f"move_{of_type}{self.start}_{self.count}_of_{self.size}"
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
@@ -43,22 +48,27 @@ class Moved:
         return (shared_text("utvm_move"),)
 
     def drive(self, c: Driver) -> None:
-        c.call("utvm_move", self._output.at(), self._source.at(self.start), self.count)
+        if self.dtype == "int8":
+            c.call("utvm_move", self._output.at(), self._source.at(self.start), self.count)
+            return
+        source = f"(const int8_t *)(const void *){self._source.name} + {self.start}"
+        c.call("utvm_move", f"(int8_t *)(void *){self._output.name}", source, self.count)
 
     @property
     def _source(self) -> Operand:
-        return Operand("input", (self.size,), "int8")
+        return Operand("input", (self.size // np.dtype(self.dtype).itemsize,), self.dtype)
 
     @property
     def _output(self) -> Operand:
-        return Operand("output", (self.count,), "int8")
+        return Operand("output", (self.count // np.dtype(self.dtype).itemsize,), self.dtype)
 
 
 def lower_move(op: Operation) -> KernelCall:
     """MOVE of any type."""
     source, result = op.source, op.result
     width = np.dtype(source.dtype).itemsize
-    kernel = Moved(source.size_bytes, op.attributes(Move).start * width, result.size_bytes)
+    start = op.attributes(Move).start * width
+    kernel = Moved(source.size_bytes, start, result.size_bytes, source.dtype)
     return op.call(kernel)
 
 
