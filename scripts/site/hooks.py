@@ -5,36 +5,23 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 from pathlib import Path
-from typing import Any
 
 import command_line
+import python_names
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from page_text import anchor, rewritten, with_wide_lists
 
-import utvm_deploy
 from utvm_deploy.cli.doc_pages import PROJECT_FILES
 from utvm_deploy.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The item of the navigation that gets a page for each verb.
 COMMAND_LINE = "Command line"
-#: What the functions of the package return or take, and the functions of its modules.
-MORE_PYTHON = (
-    "utvm_deploy.compiler.model.CompiledModel",
-    "utvm_deploy.device.device.Device",
-    "utvm_deploy.device.model.DeviceModel",
-    "utvm_deploy.evaluating.facts.Evaluation",
-    "utvm_deploy.quantizing.facts.QuantizedModel",
-    "utvm_deploy.torch.explain",
-    "utvm_deploy.models",
-    "utvm_deploy.intrinsics",
-)
 #: Attributes by which a page loads something. Links that a reader may follow are no loading.
 _LOADED = re.compile(
     r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"?(https?:)?//[^>]*>"
@@ -60,7 +47,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, _place(name), content=text))
     for verb, text in command_line.pages().items():
         files.append(File.generated(config, f"reference/verbs/{verb}.md", content=text))
-    files.append(File.generated(config, "reference/python.md", content=python_page()))
+    for name, text in python_names.pages().items():
+        files.append(File.generated(config, f"reference/python/{name}.md", content=text))
     return files
 
 
@@ -81,27 +69,6 @@ def on_post_build(config: MkDocsConfig) -> None:
         for found in (*_LOADED.finditer(text), *_IMPORTED.finditer(text)):
             if 'rel="canonical"' not in found[0]:
                 log.warning("%s loads something from elsewhere: %s", page.name, found[0])
-
-
-def python_page() -> str:
-    """The page of the Python names: a heading for each, which mkdocstrings fills."""
-    lines = [
-        "# Python\n",
-        "`import utvm_deploy` is quick: TVM and the other heavy packages load on first use. Every",
-        "error that is no bug is a `UtvmError`, and its text is one sentence.\n",
-    ]
-    paths = [path for name in utvm_deploy.__all__ if (path := _path(name))]
-    for path in dict.fromkeys((*paths, *MORE_PYTHON)):
-        lines.append(f"::: {path}\n")
-    return "\n".join(lines)
-
-
-def _path(name: str) -> str:
-    """Where a name of the package is defined."""
-    found: Any = getattr(utvm_deploy, name)
-    if inspect.ismodule(found):
-        return found.__name__
-    return f"{found.__module__}.{found.__qualname__}"
 
 
 def _place(name: str) -> str:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import utvm_deploy
 from utvm_deploy.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "site"))
+import python_names  # noqa: E402
 from command_line import pages as pages_of_verbs  # noqa: E402
 from page_text import anchor, rewritten, with_wide_lists  # noqa: E402
 
@@ -88,3 +90,13 @@ def test_each_verb_has_a_page_with_all_its_options() -> None:
         _, usage, tables = page.split("```", 2)
         for option in re.findall(r"--[a-z-]+", usage):
             assert f"`{option}" in tables, (verb, option)
+
+
+@pytest.mark.tools
+def test_each_python_name_has_a_heading() -> None:
+    pages = python_names.pages()
+    headings = [one for page in pages.values() for one in re.findall("^::: (.*)$", page, re.M)]
+    assert len(headings) == len(set(headings))
+    named = {one.rpartition(".")[2] for one in headings}
+    assert named >= set(utvm_deploy.__all__)
+    assert {"QuantizedModel", "ProfileResult"} <= named
