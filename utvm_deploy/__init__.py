@@ -14,6 +14,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from utvm_deploy import intrinsics, models, torch
+    from utvm_deploy.api.bench_function import bench
     from utvm_deploy.api.bundle_function import bundle
     from utvm_deploy.api.compare_function import compare
     from utvm_deploy.api.compile_function import compile, from_relax
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from utvm_deploy.api.memory_function import memory
     from utvm_deploy.api.profile_function import profile
     from utvm_deploy.api.quantize_function import quantize
+    from utvm_deploy.api.tune_function import tune
     from utvm_deploy.api.verify_function import verify
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
@@ -38,6 +40,7 @@ __all__ = [
     "Device",
     "DeviceModel",
     "UtvmError",
+    "bench",
     "board_names",
     "bundle",
     "compare",
@@ -54,6 +57,7 @@ __all__ = [
     "profile",
     "quantize",
     "torch",
+    "tune",
     "verify",
 ]
 
@@ -65,6 +69,7 @@ _MODULES = {
     "DeviceModel": "device",
     "UtvmError": "base.errors",
     "board_names": "boards.board",
+    "bench": "api.bench_function",
     "bundle": "api.bundle_function",
     "compare": "api.compare_function",
     "compile": "api.compile_function",
@@ -77,6 +82,7 @@ _MODULES = {
     "memory": "api.memory_function",
     "profile": "api.profile_function",
     "quantize": "api.quantize_function",
+    "tune": "api.tune_function",
     "verify": "api.verify_function",
 }
 _PACKAGES = ("intrinsics", "models", "torch")
@@ -90,3 +96,7 @@ def __getattr__(name: str) -> object:
     if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

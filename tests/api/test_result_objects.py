@@ -167,6 +167,52 @@ def test_compare_takes_results_objects_and_files(tmp_path: Path) -> None:
         utvm_deploy.compare(1, now)  # type: ignore[arg-type]
 
 
+@pytest.mark.tools
+def test_tune_keeps_records_and_says_what_the_verb_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = tmp_path / "r.jsonl"
+    seen = []
+    found = utvm_deploy.tune(DIGITS, "mps2_an386", records, trials=2, watch=seen.append)
+    assert records.exists() and seen and found.found.trials == 2
+    shown(found, "kernels", "2 of 2 trials", "digits")
+    again = said(
+        capsys,
+        *("tune", DIGITS, "--board", "mps2_an386", "--records", records, "--trials", 2),
+        "--no-store",
+    )
+    result = found.to_dict()
+    assert result.keys() == again.keys()
+    same = ("schema", "core", "compiler", "flags", "unit", "trials", "models", "records")
+    assert {name: result[name] for name in same} == {name: again[name] for name in same}
+    assert utvm_deploy.compile(DIGITS, "mps2_an386", records=records).layers
+
+
+@pytest.mark.tools
+def test_bench_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
+    model = models.path("cifar10_cnn")
+    found = utvm_deploy.bench(model, "mps2_an500")
+    assert found.ok
+    assert found.to_dict() == said(capsys, "bench", model, "--board", "mps2_an500", "--no-store")
+    shown(found, "cifar10_cnn on mps2_an500", "times as fast as")
+
+
+def test_calls_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    records = tmp_path / "r.jsonl"
+    with pytest.raises(UsageError, match="no end to the tuning; give trials=N"):
+        utvm_deploy.tune(DIGITS, "host", records)
+    with pytest.raises(UsageError, match="no model to tune"):
+        utvm_deploy.tune([], "host", records, trials=1)
+    with pytest.raises(UsageError, match="workers of a cluster run no code of yours"):
+        utvm_deploy.tune(
+            DIGITS, "host", records, trials=1, cluster="tcp://127.0.0.1:1", plugin="x.py"
+        )
+    with pytest.raises(UsageError, match="no model to compare"):
+        utvm_deploy.bench([], "host")
+    with pytest.raises(BenchError, match="two models are called digits"):
+        utvm_deploy.bench([DIGITS, DIGITS], "mps2_an500")
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
+from utvm_deploy.api import bench_models
 from utvm_deploy.base.paths import data_dir
-from utvm_deploy.cli import bench_models
 from utvm_deploy.cli.main import main
 from utvm_deploy.comparing.facts import ModelComparison
 

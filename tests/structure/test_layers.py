@@ -266,6 +266,8 @@ calls = {
     "profile": lambda: utvm_deploy.profile(model, board),
     "memory": lambda: utvm_deploy.memory(model, board, image=False),
     "bundle": lambda: utvm_deploy.bundle(model, board, folder / "bundle", latency=False),
+    "bench": lambda: refused(lambda: utvm_deploy.bench(model, board)),
+    "tune": lambda: utvm_deploy.tune(model, board, folder / "r.jsonl", trials=1),
     "compare": lambda: utvm_deploy.compare(profiled, profiled),
     "convert": lambda: refused(lambda: utvm_deploy.convert(model)),
     "compile": lambda: utvm_deploy.compile(model, board),

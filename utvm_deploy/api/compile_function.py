@@ -38,31 +38,38 @@ def compile(
     input_rows: bool = False,
     pools: Mapping[str, int] | None = None,
 ) -> CompiledModel:
-    """Compile a model for a board; ``name`` prefixes every C symbol.
+    """Compile a model to C for a board; the result knows its layers, its arena and its sources.
 
-    ``model`` is a file (.tflite, .onnx, .pt2, .relax), a Relax module (``tvm.IRModule``) with a
-    function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
-    ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic; a symbolic batch that is not given is 1. For a PyTorch module it may also be a tuple
-    of example tensors.
+    - ``model`` is a file (.tflite, .onnx, .pt2, .relax), a Relax module (``tvm.IRModule``) with a
+      function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
+    - ``board`` is a name, a board file's path, or what ``load_board`` gave.
+    - ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
+      symbolic; a symbolic batch that is not given is 1. For a PyTorch module it may also be a tuple
+      of example tensors.
+    - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
+    - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
+    - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
+      asks for the fastest level whose code and weights fit. ``cycle_budget`` asks for the smallest
+      arena within that many cycles, by the records.
+    - ``records`` is a file that ``tune`` wrote; each layer is compiled with its best record.
+    - ``kernels`` is "best", "generic" (plain C) or "cmsis-nn": where ``cmsis_nn``, which
+      ``project.find_cmsis_nn`` gave, has a function.
+    - ``plugin`` is a Python file with a backend of yours, the name of an installed one, or what
+      ``project.load_backend`` gave; its code runs with your rights.
+    - ``scratch`` says where layers have their scratch: "arena", "stack" (that of the caller), or
+      "auto": the faster of the two on the board.
+    - ``pools`` maps names of memory regions of the board to bytes that the model may use there
+      (``{"dtcm": 49152}``).
+    - ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at
+      once. Without ``allow_float``, a model that computes in float32 is refused.
+    - With ``input_rows``, the model takes its input row by row (``NAME_push_rows``), and the arena
+      never has the whole input.
+    - ``dump(stage, text)`` is called with the result of each stage of the pipeline.
+      ``check_needs`` is called early with the memory that the model needs;
+      ``project.check_fits`` refuses there what does not fit the board.
 
-    ``dump(stage, text)`` is called with the result of each stage of the pipeline. ``kernels`` is
-    "best", "generic" (plain C) or "cmsis-nn": the user's CMSIS-NN (``project.find_cmsis_nn``) where
-    it has a function. ``plugin`` is a Python file with a backend of yours, the name of an installed
-    one, or what ``project.load_backend`` gave; its code runs with your rights. ``scratch`` says
-    where layers have their scratch: "arena", "stack" (that of the caller), or "auto": the faster of
-    the two on the board. ``optimize`` is "time", "size", "balanced" or "ram": the
-    smallest arena, at most 20 % slower. ``ram_budget`` (bytes) asks for the fastest plan whose
-    arena fits, and ``cycle_budget`` for the smallest arena within that many cycles, by the records.
-    ``flash_budget`` (bytes) asks for the fastest level whose code and weights fit.
-    ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at once.
-    ``records`` is a file that ``utvm tune`` wrote; each layer is compiled with its best record.
-    ``check_needs`` is called early with the memory that the model needs.
-    ``project.check_fits`` refuses there what does not fit the board. Without ``allow_float``, a
-    model that computes in float32 is refused. With ``input_rows``, the model takes its input row by
-    row (``NAME_push_rows``), and the arena never has the whole input. ``pools`` maps names of
-    memory regions of the board to bytes that the model may use (``{"dtcm": 49152}``). Raises
-    ModelError if the file cannot be imported and CompileError if it cannot be compiled.
+    Raises ModelError if the model cannot be imported, BoardError for an unknown board, and
+    CompileError if the model cannot be compiled, or not within a budget.
     """
     import contextlib
     from pathlib import Path
@@ -118,10 +125,12 @@ def compile(
 def from_relax(
     module: Any, *, inputs: Mapping[str, Any] | None = None, name: str = "model"
 ) -> Graph:
-    """The graph that ``compile`` makes of a Relax module (``tvm.IRModule``), for a look at it.
+    """The graph that ``compile`` makes of a Relax module, for a look at it.
 
-    ``inputs`` is as for ``compile``. ``name`` is the graph's. Raises ModelError if ``main`` is
-    missing or shapes are not known, and UnsupportedOperator for what has no kernel.
+    ``module`` is a ``tvm.IRModule`` with a function ``main``. ``inputs`` maps names of inputs to
+    shapes or to example arrays, for a module whose shapes are symbolic. ``name`` is the graph's.
+    Raises ModelError if ``main`` is missing or shapes are not known, and UnsupportedOperator for
+    what has no kernel.
     """
     return _graph(module, inputs, name)
 

@@ -31,19 +31,25 @@ def evaluate(
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Accuracy, or what fits the data: by the reference kernels, on ``board`` and as float.
+    """Accuracy, or what fits the data: by the reference kernels, on a board and as float.
 
-    ``data`` are labelled samples: a path as for ``utvm eval``, a mapping of arrays as in an .npz
-    file, or a ``datasets.Dataset``. ``board`` may be a device; without a board nothing is compiled.
-    ``reference`` is the float model to compare with. ``samples`` is how many are run, at equal
-    distances. ``labels`` is an .npy file with the labels or targets, and ``raw_type`` what .bin
-    files hold.
+    - ``model`` is the path of a model's file.
+    - ``data`` are labelled samples: a path as for ``utvm eval``, a mapping of arrays as in an .npz
+      file, or a ``datasets.Dataset``. The first axis of arrays counts the samples.
+    - ``board`` is as for ``connect``, or a device: this stays open. Without a board nothing is
+      compiled.
+    - ``reference`` is the float model to compare with.
+    - ``samples`` is how many are run, at equal distances.
+    - ``labels`` is an .npy file with the labels or targets, and ``raw_type`` what .bin files hold.
+    - ``task`` is "classification", "anomaly" or "regression", by default what the data and the
+      shape of the output number ``output`` say.
+    - ``top_k`` and ``threshold`` are for classification: how many of the best classes count, and
+      which single score is class 1.
+    - ``progress(what, done, total)`` is called on the way.
+    - ``options`` are those of ``compile``; without a board, ``inputs`` alone has a meaning.
 
-    ``task`` is "classification", "anomaly" or "regression", by default what the data and the shape
-    of the output number ``output`` say. ``top_k`` and ``threshold`` are for classification: how
-    many of the best classes count, and which single score is class 1. ``options`` are those of
-    ``compile``; without a board, ``inputs`` alone has a meaning. Raises DataError for data that do
-    not fit the model, and UsageError for arguments that are not of these kinds.
+    Accuracies are from 0 to 1. Raises DataError for data that do not fit the model, ModelError for
+    a file that cannot be imported, and UsageError for arguments that are not of these kinds.
     """
     import contextlib
     from pathlib import Path

@@ -28,23 +28,30 @@ def quantize(
     cycle_budget: int | None = None,
     example_inputs: Any = None,
 ) -> QuantizedModel | MixedModel | QuantizedModule:
-    """Quantize a float model file, or a PyTorch module; ``save`` of the result writes the .tflite.
+    """Quantize a float model; ``save`` of the result writes the .tflite file.
 
-    ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis counts
-    the samples, or a mapping of the names of inputs to arrays. ``scheme`` is "int8", or "int16x8"
-    for int16 activations and int8 weights. ``float_ends`` leaves the model's inputs and outputs
-    float. ``input_range`` is the smallest and the largest value that float inputs can have; by
-    default the samples say it. ``clipping`` says how ranges follow from the samples: "min-max",
-    "percentile", "mse" or "auto". Raises ModelError and DataError.
+    - ``model`` is the path of a float model (.tflite, .onnx, .pt2), or a PyTorch module.
+    - ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis
+      counts the samples, or a mapping of the names of inputs to such arrays. For a PyTorch module,
+      it may also be a tensor, a list of inputs or a ``DataLoader``.
+    - ``scheme`` is "int8", "int16x8" (int16 activations and int8 weights), or "mixed": one of both
+      for each layer.
+    - ``float_ends`` leaves the model's inputs and outputs float. Those of a PyTorch module are
+      float always.
+    - ``input_range`` is the smallest and the largest value that float inputs can have; by default
+      the samples say it.
+    - ``clipping`` says how ranges follow from the samples: "min-max", "percentile", "mse" or
+      "auto".
+    - ``max_loss`` is what "mixed" may lose (0.5): percentage points of accuracy if the data have
+      labels, else dB of SQNR below the int16x8 model. On ``board`` it takes at most ``ram_budget``
+      and ``flash_budget`` (bytes), and ``cycle_budget`` (cycles).
+    - ``example_inputs`` has the shapes of a PyTorch module's inputs; by default, that is one
+      sample. "mixed" takes integers that follow the inputs, as those of a ``DataLoader``, as
+      labels.
 
-    The scheme "mixed" gives each layer one of both schemes. It loses at most
-    ``max_loss`` (0.5): percentage points of accuracy if the data have labels, else dB of SQNR below
-    the int16x8 model. On ``board`` it takes at most ``ram_budget`` and ``flash_budget`` (bytes) and
-    ``cycle_budget``. Raises UtvmError if even the int8 model takes more.
-
-    For a PyTorch module, ``data`` may also be a tensor, a list of inputs or a ``DataLoader``, and
-    ``example_inputs`` may say the shapes. Its inputs and outputs stay float. "mixed" takes integers
-    that follow the inputs, as those of a ``DataLoader``, as labels.
+    Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
+    it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
+    model takes more than a budget.
     """
     from pathlib import Path
 

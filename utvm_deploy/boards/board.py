@@ -114,8 +114,12 @@ def board_names() -> list[str]:
 def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     """The board of that name, or the one that a ``.toml`` file of the user describes.
 
-    Without ``trust``, a file may only name flags, programs and arguments that are known to drive a
-    board and do nothing else.
+    ``name_or_path`` is a name that ``board_names`` lists, or the path of a board file. Without
+    ``trust``, a file may only name flags, programs and arguments that are known to drive a board
+    and do nothing else.
+
+    Memories of the result are in bytes, and clocks in hertz. Raises BoardError for an unknown name,
+    and for a file that is missing or wrong; it names the line's key and what to write there.
     """
     given = str(name_or_path)
     if given.endswith(".toml"):

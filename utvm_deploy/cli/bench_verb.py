@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import utvm_deploy
-from utvm_deploy.base.errors import BenchError
+from utvm_deploy.api.bench_function import CMSIS_NN, SCHEMA, BenchResult, benched, check_names
+from utvm_deploy.api.bench_models import Comparing
 from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_board, add_verb, board_of, connection
-from utvm_deploy.cli.bench_models import Comparing
 from utvm_deploy.cli.bench_text import overview, refused, report
 from utvm_deploy.cli.compile_options import (
     add_cmsis_nn,
@@ -24,15 +23,11 @@ from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import check_board, dry_run_step
-from utvm_deploy.comparing.facts import ModelComparison
 from utvm_deploy.comparing.gate import check_covered
 from utvm_deploy.comparing.page import comparison_html
 from utvm_deploy.comparing.recorded import check_recorded_core
-from utvm_deploy.comparing.summary import bench_summary
-from utvm_deploy.compiler.c_text import prefix_from_path
 
-ENGINES = ("cmsis-nn",)
-SCHEMA = "utvm.bench/1"
+ENGINES = (CMSIS_NN,)
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -73,36 +68,31 @@ def run(args: argparse.Namespace, out: Output) -> int:
         check_recorded_core(board)
     with out.progress() as progress:
         work = Comparing(
-            board, libraries, args.records, out, progress, allow_float=not args.no_float
+            board, libraries, args.records, out.note, progress, allow_float=not args.no_float
         )
-        work.check(args.models)
         if args.dry_run:
+            work.check(args.models)
             return _dry_run(args, board, work)
-        work.measure(lambda: utvm_deploy.connect(board, **connection(args)))
-    figure = _write(args, work, out)
-    result = bench_summary(work.found, work.failed, board, args.against)
-    gate = judge(args, out, SCHEMA, result) if figure else {}
-    out.result(SCHEMA, result | gate)
-    return 1 if work.failed else exit_code(gate)
+        found = benched(
+            work, args.models, board, lambda: utvm_deploy.connect(board, **connection(args))
+        )
+    _write(args, found, out)
+    result = found.to_dict()
+    gate = judge(args, out, SCHEMA, result) if found.figure else {}
+    out.found(result | gate)
+    return exit_code(gate) if found.ok else 1
 
 
-def _write(args: argparse.Namespace, work: Comparing, out: Output) -> str:
-    """Everything for people to read; the figure that ratios are of, empty without any result."""
-    found = work.found
-    figure = _figure(found)
-    for comparison in found:
+def _write(args: argparse.Namespace, found: BenchResult, out: Output) -> None:
+    """Everything for people to read."""
+    for comparison in found.found:
         report(comparison, out)
-    if len(found) > 1:
-        overview(found, figure, out)
-    refused(work.failed, out)
+    if len(found.found) > 1:
+        overview(found.found, found.figure, out)
+    refused(found.failed, out)
     if args.html is not None:
-        write_text(args.html, comparison_html(found, figure, work.failed))
+        write_text(args.html, comparison_html(found.found, found.figure, found.failed))
         out.line(f"wrote {args.html}")
-    return figure
-
-
-def _figure(found: Sequence[ModelComparison]) -> str:
-    return next(iter(found[0].ours)) if found else ""
 
 
 def _dry_run(args: argparse.Namespace, board: Board, work: Comparing) -> int:
@@ -110,12 +100,3 @@ def _dry_run(args: argparse.Namespace, board: Board, work: Comparing) -> int:
         for compiled in (model.ours, *model.theirs.values()):
             dry_run_step(args, board, compiled)
     return 1 if work.failed else 0
-
-
-def check_names(models: Sequence[Path]) -> list[str]:
-    """The models' names; BenchError if two files give the same, under which results are kept."""
-    names = [prefix_from_path(path) for path in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise BenchError(f"two models are called {name}; rename a file, or compare them apart")
-    return names

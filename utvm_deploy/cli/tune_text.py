@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from utvm_deploy.api.tune_function import TuneResult
 from utvm_deploy.cli.output import Output
 
 # The longest name in a line of a log, where there is no terminal.
 _LONGEST_NAME = 48
 
 
-def report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> None:
+def report(result: TuneResult, out: Output) -> None:
     """The table of kernels, and what became of each model."""
+    found, path = result.found, result.records
     unit = found.setting.unit
     columns = ["kernel", ">layers", f">before, {unit}", ">best", ">per MAC", ">trials", ">gain"]
     out.table([*columns, "candidate"], kernel_rows(found))
-    # Its modules load TVM, which takes a second.
-    from utvm_deploy.tuning.summary import tuning_summary, unfollowed
-
-    not_taken = unfollowed(found, model_runs)
-    for model_run in model_runs:
+    for model_run in result.model_runs:
         out.line(_model_line(model_run, unit))
-        for one in not_taken:
+        for one in result.not_taken:
             if one.model == model_run.name:
                 out.line(
                     f"    not followed in {_short(one.kernel)}: {one.candidate.label} "
@@ -38,7 +34,7 @@ def report(found: Any, model_runs: Sequence[Any], path: Path, out: Output) -> No
         f"{found.trials} in all, {found.errors} of them failed{_why(found)}; "
         f"records: {path}"
     )
-    out.result("utvm.tune/2", tuning_summary(found, model_runs, not_taken, path))
+    out.found(result.to_dict())
 
 
 def _model_line(model_run: Any, unit: str) -> str:

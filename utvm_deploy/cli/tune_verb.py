@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import TuneError, UsageError
+from utvm_deploy.api.tune_function import (
+    Limits,
+    Prepared,
+    Watching,
+    library_backend,
+    prepare,
+    tuned_here,
+    tuned_on_cluster,
+)
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     MODEL_HELP,
@@ -36,13 +43,8 @@ from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.cli.tune_text import caption, kernel_rows, report
 from utvm_deploy.client.session_server import SCHEME
-from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
-from utvm_deploy.compiler.floats import refuse_float
 from utvm_deploy.compiler.options import KERNELS
-from utvm_deploy.device import connect
-from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.device import Device, connect
 from utvm_deploy.records.candidate import CMSIS_NN
 
 # A year: a larger number is a mistake.
@@ -140,7 +142,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Tune, or show what there is to choose from."""
     # TVM takes a second to load, which other verbs need not wait for.
     from utvm_deploy.tuning.place import check_tunable
-    from utvm_deploy.tuning.workload import workload
 
     board = board_of(args)
     if args.upgrade_records and args.records is None:
@@ -155,27 +156,27 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if args.cluster is None:
             check_board(args, board)
     copy = library_of(args, board)
-    if copy is not None and not copy.library:
-        raise TuneError(
-            f"{args.cmsis_nn or 'CMSIS-NN'} holds sources alone, and candidates are linked without "
-            f"Zephyr; name a library built for {board.cpu.core} (--cmsis-nn-library FILE)"
-        )
-    library = backend_of(args, board) if copy is None else cmsis_nn_backend(copy)
-    custom = custom_of(args, board)
-    graphs = [replace(simplify(load_model(path, custom)), name=path.stem) for path in args.models]
-    if args.no_float:
-        for graph in graphs:
-            refuse_float(graph)
-    works = workload(graphs, board.cpu.kernel_core, library, sketches=args.sketches)
+    library = (
+        backend_of(args, board) if copy is None else library_backend(copy, board, args.cmsis_nn)
+    )
+    made = prepare(
+        args.models,
+        board,
+        library,
+        custom_of(args, board),
+        sketches=args.sketches,
+        allow_float=not args.no_float,
+    )
     if args.show_space:
-        return _show_space(works, board, out)
+        return _show_space(made.works, board, out)
     if args.upgrade_records:
-        return _upgrade(args, works, board, out)
+        return _upgrade(args, made.works, board, out)
     if args.dry_run:
-        candidates = sum(len(work.candidates) for work in works)
-        out.line(f"{len(works)} kernels with {candidates} candidates; nothing run (--dry-run)")
+        candidates = sum(len(work.candidates) for work in made.works)
+        told = f"{len(made.works)} kernels with {candidates} candidates; nothing run (--dry-run)"
+        out.line(told)
         return 0
-    return _tune(args, graphs, works, board, library, out)
+    return _tune(args, made, out)
 
 
 def _check_cluster(args: argparse.Namespace) -> None:
@@ -256,17 +257,7 @@ def _upgrade(args: argparse.Namespace, works: Sequence[Any], board: Board, out: 
     return 0
 
 
-def _tune(
-    args: argparse.Namespace,
-    graphs: Sequence[Graph],
-    works: Sequence[Any],
-    board: Board,
-    library: Backend | None,
-    out: Output,
-) -> int:
-    from utvm_deploy.tuning.records_file import RecordsFile
-    from utvm_deploy.tuning.tuner import Tuning
-
+def _tune(args: argparse.Namespace, made: Prepared, out: Output) -> int:
     columns = [
         "kernel",
         ">layers",
@@ -277,101 +268,27 @@ def _tune(
         ">gain",
         "candidate",
     ]
-    with RecordsFile(args.records) as file, out.live_table(columns) as show:
-        kept = len(file.records)
+    with out.live_table(columns) as show:
         rows: list[list[object]] = []
 
-        def watch(tuning: Tuning) -> None:
+        def watch(tuning: Any) -> None:
             rows[:] = kernel_rows(tuning)
             show(rows, caption(tuning))
 
-        def tell(text: str) -> None:
-            show(rows, text)
+        limits = Limits(args.trials, args.minutes, args.seed, args.optimize)
+        watching = Watching(watch, lambda text: show(rows, text), out.note)
+        if args.cluster is None:
+            where = connection(args)
 
-        options = {
-            "trials": args.trials or sum(work.trials for work in works),
-            "minutes": args.minutes,
-            "seed": args.seed,
-            "level": args.optimize,
-            "library": library,
-            "watch": watch,
-        }
-        try:
-            if args.cluster is None:
-                found, model_runs = _tuned_here(args, graphs, works, board, file, options, tell)
-            else:
-                found, model_runs = _tuned_on_cluster(
-                    args, graphs, works, board, file, options, tell, out.note
-                )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_kept(args.records, kept, len(file.records))) from None
-    report(found, model_runs, args.records, out)
-    return 0
+            def device(wanted: str | None) -> Device:
+                place = where.copy()
+                place["link"] = where["link"] or wanted
+                return connect(made.board, **place)
 
-
-def _tuned_here(
-    args: argparse.Namespace,
-    graphs: Sequence[Graph],
-    works: Sequence[Any],
-    board: Board,
-    file: Any,
-    options: Mapping[str, Any],
-    tell: Callable[[str], None],
-) -> tuple[Any, Sequence[Any]]:
-    """The tuning and the runs of whole models on a board of this computer."""
-    from utvm_deploy.tuning.chain_runs import measure_chains
-    from utvm_deploy.tuning.model_runs import run_model
-    from utvm_deploy.tuning.place import fastest_link
-    from utvm_deploy.tuning.tuner import tune
-
-    fast = connection(args)
-    fast["link"] = fast["link"] or fastest_link(board)
-    tell(f"starting {board.name}")
-    with connect(board, **fast) as device:
-        found = tune(works, device, file, **options)
-    # Over the link that other verbs take: a debugger's writes leave the caches as they are.
-    tell(f"starting {board.name} for whole models")
-    level, library = options["level"], options["library"]
-    with connect(board, **connection(args)) as device:
-        for graph in graphs if library is not None else ():
-            measure_chains(
-                graph, device, file, found.setting, level=level, backend=library, tell=tell
+            found = tuned_here(made, args.records, limits, device, watching)
+        else:
+            found = tuned_on_cluster(
+                made, args.records, limits, args.cluster, args.certificates, watching
             )
-        return found, [
-            run_model(graph, device, file, found.setting, level=level, library=library, tell=tell)
-            for graph in graphs
-        ]
-
-
-def _tuned_on_cluster(
-    args: argparse.Namespace,
-    graphs: Sequence[Graph],
-    works: Sequence[Any],
-    board: Board,
-    file: Any,
-    options: Mapping[str, Any],
-    tell: Callable[[str], None],
-    note: Callable[[str], None],
-) -> tuple[Any, Sequence[Any]]:
-    """The same on the boards of a cluster's workers."""
-    from utvm_deploy.cluster.connection import open_cluster
-    from utvm_deploy.tuning.tuner import tune_on
-
-    tell(f"looking for workers with {board.name} at {args.cluster}")
-    with open_cluster(args.cluster, args.certificates) as client:
-        # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
-        from utvm_deploy.cluster.measuring import cluster_places
-
-        with cluster_places(client, board, works, options["level"], tell=note) as places:
-            found = tune_on(works, places, file, **options)
-            tell("running whole models at a worker")
-            return found, places.run_whole(graphs, file)
-
-
-def _kept(path: Path, before: int, after: int) -> str:
-    """What Ctrl-C leaves."""
-    if not after:
-        return f"no trial is recorded in {path} yet; the same command starts again"
-    new = f", {after - before} of them new" if before else ""
-    are = "trial is" if after == 1 else "trials are"
-    return f"{after} {are} recorded in {path}{new}; the same command continues from there"
+    report(found, out)
+    return 0

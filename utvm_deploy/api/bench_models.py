@@ -11,11 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import utvm_deploy
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import BenchError, CompileError, UtvmError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.output import Output
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.comparing.engines import compare_builds, run_engine, run_in_file
 from utvm_deploy.comparing.facts import ModelComparison, NotCompared, OtherPlacement
@@ -56,7 +55,7 @@ class Comparing:
         board: Board,
         libraries: Sequence[CmsisNn],
         records: Path | None,
-        out: Output,
+        note: Callable[[str], None],
         progress: Progress,
         *,
         allow_float: bool = True,
@@ -64,7 +63,7 @@ class Comparing:
         self._board = board
         self._libraries = libraries
         self._records = records
-        self._out = out
+        self._note = note
         self._progress = progress
         self._allow_float = allow_float
         self._is_alone = False
@@ -107,9 +106,9 @@ class Comparing:
             raise error
         if not isinstance(error, UtvmError | OSError):
             # Our bug keeps its traceback, and the other models keep their results.
-            self._out.note("".join(traceback.format_exception(error)).rstrip())
+            self._note("".join(traceback.format_exception(error)).rstrip())
         reason = str(error) or type(error).__name__
-        self._out.note(f"{path.name} is not compared: {reason}")
+        self._note(f"{path.name} is not compared: {reason}")
         self.failed.append(
             NotCompared(prefix_from_path(path), str(path), type(error).__name__, reason)
         )
@@ -152,9 +151,7 @@ class Comparing:
             whole_layers=True,
         )
         return ours, {
-            library.label: utvm_deploy.compile(
-                path, board, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO
-            )
+            library.label: compile(path, board, kernels=CMSIS_NN, cmsis_nn=library, scratch=AUTO)
             for library in self._libraries
         }
 

@@ -1,0 +1,337 @@
+"""``utvm_deploy.tune``: the fastest kernels for models, found by running them on the board."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utvm_deploy.api.connect_function import connect
+from utvm_deploy.api.steps import board_of, model_file, with_backend, with_shapes
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.errors import TuneError, UsageError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
+from utvm_deploy.compiler.floats import refuse_float
+from utvm_deploy.compiler.options import TIME
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.pages.bars_picture import bars_svg
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.project import find_cmsis_nn
+
+if TYPE_CHECKING:
+    # TVM takes a second to load, which other functions need not wait for.
+    from utvm_deploy.tuning.model_runs import ModelRun, NotFollowed
+    from utvm_deploy.tuning.tuner import Tuning
+    from utvm_deploy.tuning.workload import Work
+
+SCHEMA = "utvm.tune/2"
+Tell = Callable[[str], None]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TuneResult(Result):
+    """What ``tune`` found; the records have the measurements."""
+
+    found: Tuning
+    model_runs: tuple[ModelRun, ...]  # whole models, without the records and with them
+    not_taken: tuple[NotFollowed, ...]  # candidates that are fastest alone, and not in the model
+    records: Path
+
+    @property
+    def headline(self) -> str:
+        """Kernels and trials, and what became of each model."""
+        models = (one.headline for one in self.model_runs)
+        return "; ".join((self.found.headline, *models))
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each kernel; times are in the unit of the board."""
+        return [
+            {
+                "kernel": state.work.kernel.key,
+                "layers": state.work.layers,
+                "macs": state.work.kernel.macs,
+                "unit": self.found.setting.unit,
+                "before": state.before_ticks,
+                "best": state.best[1] if state.best else None,
+                "gain": state.gain,
+                "trials": len(state.measured),
+                "candidate": state.best[0].label if state.best else None,
+            }
+            for state in self.found.states
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """Bars of each kernel, before and with its best candidate."""
+        rows = [(str(row["kernel"]), [row["before"], row["best"]]) for row in self.table]
+        title = f"kernels alone, in {self.found.setting.unit}"
+        return bars_svg(title, rows, ["before", "best"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm tune --json``."""
+        from utvm_deploy.tuning.summary import tuning_summary
+
+        return plain_object(
+            SCHEMA, tuning_summary(self.found, self.model_runs, self.not_taken, self.records)
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The models on a board, and the kernels that they consist of."""
+
+    board: Board
+    graphs: tuple[Graph, ...]
+    works: Sequence[Work]
+    library: Backend | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to tune, and where the search begins."""
+
+    trials: int | None = None  # in all
+    minutes: float | None = None
+    seed: int = 0
+    level: str = TIME
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Functions that are called: after each batch, at each step, and with lasting notes."""
+
+    batch: Callable[[Tuning], None]
+    step: Tell
+    note: Tell
+
+
+def tune(
+    models: str | Path | Any | Sequence[Any],
+    board: Board | str | Path,
+    records: str | Path,
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    optimize: str = TIME,
+    sketches: bool = False,
+    seed: int = 0,
+    cmsis_nn: str | Path | CmsisNn | None = None,
+    plugin: str | Path | Backend | None = None,
+    allow_float: bool = True,
+    cluster: str | None = None,
+    certificates: str | Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    port: str | None = None,
+    probe: str | None = None,
+    serial: str | None = None,
+    link: str | None = None,
+    server: str | None = None,
+    watch: Callable[[Tuning], None] | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Find the fastest kernels of models by running candidates on a board; records keep all.
+
+    ``models`` is a file, what ``quantize`` gave, or a list of these. ``records`` is the file
+    (.jsonl) of the measurements: what is there already is not measured again, and ``compile`` takes
+    it. ``trials`` is the number of candidates in all, and ``minutes`` ends the search before; one
+    of them is needed. ``optimize`` is as for ``compile``. ``sketches`` also searches sketches of
+    TVM's rules for int8 kernels that a SIMD family computes. ``seed`` is what the search begins
+    with. ``cmsis_nn`` is the folder of your CMSIS-NN, whose calls become candidates. ``plugin`` is
+    a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
+    refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
+    ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
+    example arrays. ``board``, ``port``, ``probe``, ``serial``, ``link`` and ``server`` are as for
+    ``connect``. ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)``
+    at each step.
+
+    Times are in the unit of the board, such as cycles; those of emulated boards are modelled.
+    Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
+    go together, and UtvmError if the board fails.
+    """
+    from utvm_deploy.tuning.place import check_tunable
+
+    target, told = board_of(board), progress or no_progress
+    check_tunable(target)
+    if trials is None and minutes is None:
+        raise UsageError("no end to the tuning; give trials=N or minutes=M, or both")
+    given = list(models) if isinstance(models, list | tuple) else [models]
+    if not given:
+        raise UsageError("there is no model to tune; give the path of a model file")
+    if cmsis_nn is not None and plugin is not None:
+        raise UsageError("cmsis_nn and plugin cannot be used together; leave one of them out")
+    if cluster is not None and (plugin is not None or cmsis_nn is not None):
+        raise UsageError(
+            "workers of a cluster run no code of yours; leave out plugin and cmsis_nn, or tune "
+            "without cluster"
+        )
+    options, custom = with_backend({"plugin": plugin}, target)
+    library: Backend | None = options["plugin"]
+    if cmsis_nn is not None:
+        if isinstance(cmsis_nn, CmsisNn):
+            library = library_backend(cmsis_nn, target)
+        else:
+            copy = find_cmsis_nn(Path(cmsis_nn), target)
+            library = library_backend(copy, target, cmsis_nn)
+
+    def device(wanted: str | None = None) -> Device:
+        where = board if isinstance(board, str) else target
+        links = link or wanted
+        return connect(where, port=port, probe=probe, serial=serial, link=links, server=server)
+
+    watching = Watching(watch or (lambda tuning: None), lambda text: told(text, 0, 1), log.warning)
+    with with_shapes(inputs), ExitStack() as files:
+        paths = [files.enter_context(model_file(model)) for model in given]
+        if cluster is None:
+            device().check_ready()
+        made = prepare(paths, target, library, custom, sketches=sketches, allow_float=allow_float)
+        limits = Limits(trials, minutes, seed, optimize)
+        if cluster is None:
+            return tuned_here(made, Path(records), limits, device, watching)
+        folder = None if certificates is None else Path(certificates)
+        return tuned_on_cluster(made, Path(records), limits, cluster, folder, watching)
+
+
+def library_backend(copy: CmsisNn, board: Board, folder: Any = None) -> Backend:
+    """The user's CMSIS-NN as candidates; TuneError if there is nothing to link."""
+    if not copy.library:
+        raise TuneError(
+            f"{folder or 'CMSIS-NN'} holds sources alone, and candidates are linked without "
+            f"Zephyr; name a library built for {board.cpu.core} (--cmsis-nn-library FILE)"
+        )
+    return cmsis_nn_backend(copy)
+
+
+def prepare(
+    paths: Sequence[Path],
+    board: Board,
+    library: Backend | None,
+    custom: CustomOperators | None,
+    *,
+    sketches: bool,
+    allow_float: bool,
+) -> Prepared:
+    """Import the models and list their kernels with the candidates; nothing runs."""
+    from utvm_deploy.tuning.workload import workload
+
+    graphs = [replace(simplify(load_model(path, custom)), name=path.stem) for path in paths]
+    if not allow_float:
+        for graph in graphs:
+            refuse_float(graph)
+    works = workload(graphs, board.cpu.kernel_core, library, sketches=sketches)
+    return Prepared(board, tuple(graphs), works, library)
+
+
+def tuned_here(
+    made: Prepared,
+    records: Path,
+    limits: Limits,
+    device: Callable[[str | None], Device],
+    watching: Watching,
+) -> TuneResult:
+    """Tune, and run the whole models, on a board of this computer.
+
+    ``device(link)`` connects over that link, or over the one that is usual.
+    """
+    from utvm_deploy.tuning.chain_runs import measure_chains
+    from utvm_deploy.tuning.model_runs import run_model
+    from utvm_deploy.tuning.place import fastest_link
+    from utvm_deploy.tuning.tuner import tune
+
+    level, library, tell = limits.level, made.library, watching.step
+
+    def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
+        tell(f"starting {made.board.name}")
+        with device(fastest_link(made.board)) as fast:
+            found = tune(made.works, fast, file, **options)
+        # Over the link that other verbs take: a debugger's writes leave the caches as they are.
+        tell(f"starting {made.board.name} for whole models")
+        with device(None) as usual:
+            same: dict[str, Any] = {"level": level, "tell": tell}
+            if library is not None:
+                for graph in made.graphs:
+                    measure_chains(graph, usual, file, found.setting, backend=library, **same)
+            return found, [
+                run_model(graph, usual, file, found.setting, library=library, **same)
+                for graph in made.graphs
+            ]
+
+    return _recorded(made, records, limits, watching, work)
+
+
+def tuned_on_cluster(
+    made: Prepared,
+    records: Path,
+    limits: Limits,
+    address: str,
+    certificates: Path | None,
+    watching: Watching,
+) -> TuneResult:
+    """The same on the boards of a cluster's workers."""
+    from utvm_deploy.cluster.connection import open_cluster
+    from utvm_deploy.tuning.tuner import tune_on
+
+    def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
+        board, tell = made.board, watching.step
+        tell(f"looking for workers with {board.name} at {address}")
+        with open_cluster(address, certificates) as client:
+            # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
+            from utvm_deploy.cluster.measuring import cluster_places
+
+            with cluster_places(
+                client, board, made.works, limits.level, tell=watching.note
+            ) as places:
+                found = tune_on(made.works, places, file, **options)
+                tell("running whole models at a worker")
+                return found, places.run_whole(made.graphs, file)
+
+    return _recorded(made, records, limits, watching, work)
+
+
+def _recorded(
+    made: Prepared,
+    path: Path,
+    limits: Limits,
+    watching: Watching,
+    work: Callable[[Any, Mapping[str, Any]], tuple[Tuning, Sequence[ModelRun]]],
+) -> TuneResult:
+    """What ``work`` finds with the records open; Ctrl-C says what they have."""
+    from utvm_deploy.tuning.records_file import RecordsFile
+    from utvm_deploy.tuning.summary import unfollowed
+
+    options = {
+        "trials": limits.trials or sum(work.trials for work in made.works),
+        "minutes": limits.minutes,
+        "seed": limits.seed,
+        "level": limits.level,
+        "library": made.library,
+        "watch": watching.batch,
+    }
+    with RecordsFile(path) as file:
+        kept = len(file.records)
+        try:
+            found, model_runs = work(file, options)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_kept(path, kept, len(file.records))) from None
+    return TuneResult(found, tuple(model_runs), tuple(unfollowed(found, model_runs)), path)
+
+
+def _kept(path: Path, before: int, after: int) -> str:
+    """What Ctrl-C leaves."""
+    if not after:
+        return f"no trial is recorded in {path} yet; the same command starts again"
+    new = f", {after - before} of them new" if before else ""
+    are = "trial is" if after == 1 else "trials are"
+    return f"{after} {are} recorded in {path}{new}; the same command continues from there"
