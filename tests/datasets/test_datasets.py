@@ -58,6 +58,13 @@ def test_inputs_by_name() -> None:
     assert data.targets is not None and np.array_equal(data.targets, rows[:, :2])
 
 
+def test_inputs_by_the_names_that_keras_had() -> None:
+    inputs = tuple(ModelInput(f"serving_default_{one}:0", (1, 3), "float32") for one in "ab")
+    arrays = {one: np.full((2, 3), place, np.float32) for place, one in enumerate("ab")}
+    found = dataset_of_arrays(arrays, inputs)
+    assert [float(array.max()) for array in found.batch(0, 2)] == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("role", ["labels", "targets"])
 def test_npy_with_answers_beside_it(tmp_path: Path, role: str) -> None:
     np.save(tmp_path / "x.npy", REALS)

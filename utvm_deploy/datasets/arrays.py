@@ -113,7 +113,9 @@ def _column(
     arrays: Mapping[str, Any], one: ModelInput, place: int, inputs: Inputs, what: str
 ) -> Array:
     names = [one.name, f"inputs_{place}"] if len(inputs) > 1 else ["inputs", one.name]
-    for name in names:
+    # Converters write more around the name that the author gave.
+    short = one.name.removeprefix("serving_default_").removesuffix(":0")
+    for name in (*names, short):
         if name in arrays:
             return np.asarray(arrays[name])
     held = ", ".join(sorted(arrays)[:8]) or "nothing"

@@ -26,6 +26,7 @@ import tflite
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import CustomImporter, assemble, refuse_custom_operators
+from utvm_deploy.frontend.dynamic_batch import with_known_batches
 from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.limits import (
@@ -210,10 +211,16 @@ def _subgraph(
     tensors = tuple(
         _tensor_or_fault(subgraph.Tensors(i), i, buffers, budget, faults) for i in range(count)
     )
+    signatures = [
+        vector_of(subgraph.Tensors(i).ShapeSignatureAsNumpy(), budget, f"tensor {i}")
+        for i in range(count)
+    ]
     count = _count(data, subgraph.OperatorsLength(), "operators", MAX_OPERATORS)
     operators = tuple(
         _operator(subgraph.Operators(i), i, codes, tensors, budget) for i in range(count)
     )
+    tensors = with_known_batches(tensors, operators, signatures)
+    operators = tuple(replace(op, tensors=tensors) for op in operators)
     ends = (subgraph.InputsAsNumpy(), subgraph.OutputsAsNumpy())
     inputs, outputs = (
         _tensor_numbers(vector_of(array, budget, where), len(tensors), where)
