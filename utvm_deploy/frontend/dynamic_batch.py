@@ -16,7 +16,7 @@ from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.graph.model import Tensor
 
 _BLOCKS = {"SPACE_TO_BATCH_ND": 1, "BATCH_TO_SPACE_ND": -1}
-#: A larger batch is no network for a microcontroller, or the file is damaged.
+#: Larger batches are those of damaged files.
 _MOST_BATCH = 1 << 16
 
 
