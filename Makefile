@@ -30,6 +30,9 @@ replay: ## how the emitted C differs from AGAINST (HEAD), as a diff
 replay-write: ## the digests that tests/replay compares with, of this tree
 	$(bin)/python benchmarks/replay/replay_command.py --write
 
+notebooks: ## run the notebooks of docs/tutorials and store what they show
+	$(bin)/python scripts/run_notebooks.py
+
 site: ## the site of the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet && echo "build/site/index.html"
 
@@ -39,4 +42,4 @@ screenshots: ## pictures of the server's pages for the docs, taken in Chromium
 size: ## sizes of the C runtime per core
 	$(bin)/python scripts/size
 
-.PHONY: help install demo fmt check test test-fast replay replay-write site screenshots size
+.PHONY: help install demo fmt check test test-fast replay replay-write notebooks site screenshots size

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import command_line
+import notebook_pages
 import python_names
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,6 +21,7 @@ from utvm_deploy.cli.doc_pages import PROJECT_FILES
 from utvm_deploy.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = ROOT / "docs" / "tutorials"
 #: The item of the navigation that gets a page for each verb.
 COMMAND_LINE = "Command line"
 #: Attributes by which a page loads something. Links that a reader may follow are no loading.
@@ -47,6 +49,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, _place(name), content=text))
     for verb, text in command_line.pages().items():
         files.append(File.generated(config, f"reference/verbs/{verb}.md", content=text))
+    for name, text in notebook_pages.pages(NOTEBOOKS).items():
+        files.append(File.generated(config, f"tutorials/{name}.md", content=text))
     for name, text in python_names.pages().items():
         files.append(File.generated(config, f"reference/python/{name}.md", content=text))
     return files
@@ -56,6 +60,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Turn links to files of the repository into links to pages."""
     places = {_source(file.src_uri): file.src_uri for file in files if file.src_uri != "404.html"}
     place = page.file.src_uri
+    # A link to a notebook leads to its page, and from there to the file.
+    for name in notebook_pages.pages(NOTEBOOKS):
+        if place != f"tutorials/{name}.md":
+            places[f"docs/tutorials/{name}.ipynb"] = f"tutorials/{name}.md"
     text = rewritten(markdown, _source(place), place, places, ROOT, log.warning)
     return with_wide_lists(text)
 

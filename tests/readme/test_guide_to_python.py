@@ -20,11 +20,15 @@ PATIENCE_S = 120.0
 
 @pytest.mark.emulator
 def test_the_lines_run(tmp_path: Path) -> None:
-    deploy, session = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    snippets = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    deploy, results, session = snippets
     models.get("digits", tmp_path)
     lines = output_of(deploy, tmp_path)
     assert len(lines) > 1
     assert lines[-1].startswith("SOFTMAX ") and lines[-1].endswith(" (1, 10)")
+    cost, *layers, change = output_of(results, tmp_path)
+    assert cost.startswith("<ProfileResult ") and change.endswith("cycles (+0.0 %)>")
+    assert len(layers) == 8 and all(line.split()[1].isdigit() for line in layers)
     (line,) = output_of(session, tmp_path)
     assert line.startswith("[0 0 1 1 2 2 3 3] ")
 

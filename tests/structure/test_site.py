@@ -13,6 +13,7 @@ from utvm_deploy.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "site"))
+import notebook_pages  # noqa: E402
 import python_names  # noqa: E402
 from command_line import pages as pages_of_verbs  # noqa: E402
 from page_text import anchor, rewritten, with_wide_lists  # noqa: E402
@@ -100,3 +101,15 @@ def test_each_python_name_has_a_heading() -> None:
     named = {one.rpartition(".")[2] for one in headings}
     assert named >= set(utvm_deploy.__all__)
     assert {"QuantizedModel", "ProfileResult"} <= named
+
+
+def test_notebooks_become_pages_with_their_results_and_are_in_the_navigation() -> None:
+    pages = notebook_pages.pages(DOCS / "tutorials")
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert pages
+    for name, text in pages.items():
+        assert f"- tutorials/{name}.md" in navigation
+        assert text.startswith("# ") and f"[{name}.ipynb]({name}.ipynb)" in text
+        assert "```python\nimport " in text and "```text\n" in text
+        html = re.findall(r'<div class="utvm-shown">.*?</div>', text, re.DOTALL)
+        assert html and not any("\n\n" in one for one in html)

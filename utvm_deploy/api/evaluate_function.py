@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: str | Path,
+    model: str | Path | Any,
     data: Data | None = None,
     board: Board | str | Path | Device | None = None,
     *,
@@ -33,7 +33,7 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy, or what fits the data: by the reference kernels, on a board and as float.
 
-    - ``model`` is the path of a model's file.
+    - ``model`` is the path of a model's file, or what ``quantize`` gave.
     - ``data`` are labelled samples: a path as for ``utvm eval``, a mapping of arrays as in an .npz
       file, or a ``datasets.Dataset``. The first axis of arrays counts the samples.
     - ``board`` is as for ``connect``, or a device: this stays open. Without a board nothing is
@@ -56,6 +56,7 @@ def evaluate(
 
     from utvm_deploy.api.compile_function import compile
     from utvm_deploy.api.connect_function import connect
+    from utvm_deploy.api.steps import is_quantized, model_file
     from utvm_deploy.backends.custom import CustomOperators
     from utvm_deploy.base.errors import UsageError
     from utvm_deploy.base.progress import no_progress
@@ -65,6 +66,23 @@ def evaluate(
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.project import load_backend
 
+    if is_quantized(model):
+        with model_file(model, options.get("name")) as file:
+            return evaluate(
+                file,
+                data,
+                board,
+                reference=reference,
+                samples=samples,
+                labels=labels,
+                raw_type=raw_type,
+                task=task,
+                output=output,
+                top_k=top_k,
+                threshold=threshold,
+                progress=progress,
+                **options,
+            )
     told = progress or no_progress
     data = checked_data(model, data, samples)
     if board is None or isinstance(board, Device):

@@ -36,6 +36,11 @@ def with_shapes(inputs: Any) -> AbstractContextManager[None]:
     return given_shapes(shapes_of_inputs(inputs)) if inputs else nullcontext()
 
 
+def is_quantized(model: Any) -> bool:
+    """Whether it is what ``quantize`` gave."""
+    return isinstance(model, MixedModel) or is_quantized_model(model)
+
+
 @contextmanager
 def model_file(model: Any, name: str | None = None) -> Iterator[Path]:
     """The file of a model; what ``quantize`` made is a temporary file until the block ends.
@@ -45,9 +50,7 @@ def model_file(model: Any, name: str | None = None) -> Iterator[Path]:
     if isinstance(model, str | Path):
         yield Path(model)
         return
-    if isinstance(model, MixedModel):
-        model = model.quantized
-    if not is_quantized_model(model):
+    if not is_quantized(model):
         raise UsageError(
             f"an object of type {type(model).__name__} is not a model here; give the path of a "
             "model file, or what quantize() gave"
