@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,13 @@ def test_code_in_a_page_stays_as_it_is() -> None:
     assert blocks and all(block in for_reading(page) for block in blocks)
 
 
-def texts() -> Iterator[tuple[Path, str]]:
+@cache
+def texts() -> tuple[tuple[Path, str], ...]:
     """The strings of the package that are no docstrings: messages and help texts among them."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[tuple[Path, str]]:
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         documents = {
