@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 
 from utvm_deploy.boards.facts import Board
 
 
 def facts_digest(board: Board) -> str:
     """SHA-256 of all facts. Comments and order of the board file do not matter."""
-    # The representation does not contain the text of the file.
-    return hashlib.sha256(repr(board).encode()).hexdigest()
+    # The representation of a board is for people, and leaves most facts out. The text of the file
+    # has comments.
+    names = (one.name for one in fields(board) if one.name != "source")
+    facts = (f"{name}={getattr(board, name)!r}" for name in names)
+    return hashlib.sha256(f"Board({', '.join(facts)})".encode()).hexdigest()

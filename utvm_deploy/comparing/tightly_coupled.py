@@ -22,7 +22,8 @@ def with_tcm_alone(board: Board) -> Board | None:
     """The board with tightly coupled RAM only; None if it has none, or nothing else."""
     others = {region.name for region in board.memory if region.kind == "ram"}
     tcm = max((r for r in board.memory if r.kind == "tcm"), key=lambda r: r.size, default=None)
-    if tcm is None or not others:
+    # The host's second memory is as fast as its first.
+    if tcm is None or not others or board.is_host:
         return None
     return replace(
         board,

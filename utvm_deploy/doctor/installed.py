@@ -30,6 +30,8 @@ _EXTRAS = {
     "quantize": "quantize .tflite models",
     "onnx": "read and quantize ONNX models",
     "torch": "read and quantize PyTorch models",
+    "docs": "build the site of the documentation: make site",
+    "notebook": "run the notebooks of the tutorials: make notebooks",
 }
 
 
