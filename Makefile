@@ -39,7 +39,10 @@ site: ## the site of the documentation, into build/site
 screenshots: ## pictures of the server's pages for the docs, taken in Chromium
 	$(bin)/python scripts/screenshots/take.py
 
+release: ## build the wheel and the sdist, and try them with each Python that is found
+	$(bin)/python scripts/release.py
+
 size: ## sizes of the C runtime per core
 	$(bin)/python scripts/size
 
-.PHONY: help install demo fmt check test test-fast replay replay-write notebooks site screenshots size
+.PHONY: help install demo fmt check test test-fast replay replay-write notebooks site screenshots release size

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.device import Device, DeviceModel
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Board",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import utvm_deploy
 from utvm_deploy.cli.doc_pages import FOLDERS, PROJECT_FILES
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,8 @@ def test_the_wheel_works_without_the_checkout_or_any_tool(wheel: Path, tmp_path:
     board = ["--board", "mps2_an500"]
     verbs = [
         ["boards"],
+        ["models", "get", "digits"],
+        ["inspect", "digits.tflite"],
         ["inspect", "model.tflite"],
         ["compile", "model.tflite", *board, "-o", "model.tar"],
         ["bundle", "model.tflite", *board, "-o", "out"],
@@ -76,6 +79,10 @@ def test_the_wheel_works_without_the_checkout_or_any_tool(wheel: Path, tmp_path:
 import utvm_deploy
 from utvm_deploy.cli.main import main
 assert utvm_deploy.__file__.startswith({str(site)!r}), utvm_deploy.__file__
+try:
+    main(["--version"])
+except SystemExit as end:
+    assert end.code == 0
 for argv in {verbs!r}:
     assert main(argv) == 0, argv
 """
@@ -88,6 +95,7 @@ for argv in {verbs!r}:
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"utvm {utvm_deploy.__version__}\n")
 
 
 def test_no_class_needs_python_3_11() -> None:
