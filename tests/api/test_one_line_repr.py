@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
+import numpy as np
 import pytest
 
 import utvm_deploy
@@ -31,6 +32,41 @@ def test_a_model_a_graph_a_board_and_a_device_are_one_line_each() -> None:
         assert text.startswith(f"<{type(shown).__name__} ") and text.endswith(">")
         assert "\n" not in text and len(text) < 200
         assert all(one in text for one in told), text
+
+
+def one_line_and_a_page(shown: Tabled, *told: str) -> None:
+    """A short line with these words, equal rows, and a page that says both."""
+    text, page, rows = repr(shown), shown._repr_html_(), shown.table
+    assert "\n" not in text and len(text) < 300
+    assert all(one in text for one in told), text
+    assert rows and all(row.keys() == rows[0].keys() for row in rows)
+    assert "<table" in page and "<script" not in page
+    assert (shown.svg is not None) == ("data:image/svg+xml" in page)
+
+
+@pytest.mark.tools
+def test_a_notebook_shows_a_device_a_loaded_model_and_its_layers() -> None:
+    compiled = utvm_deploy.compile(DIGITS, "host")
+    x = np.zeros((1, 8, 8, 1), np.int8)
+    device = utvm_deploy.connect("host")
+    one_line_and_a_page(device, "host", "not started")
+    with device:
+        model = device.load(compiled)
+        one_line_and_a_page(device, "host", "runs")
+        assert sum(row["bytes"] for row in device.table) == sum(r.size for r in device.board.memory)
+        one_line_and_a_page(model, "digits", "in the image")
+        assert model.table == compiled.table
+        runs = model.run_layers(x)
+        one_line_and_a_page(runs, f"{len(compiled.layers)} layers", "ticks")
+        assert [row["layer"] for row in runs.table] == [one.layer.index for one in runs]
+        last = runs[-1]
+        one_line_and_a_page(last, f"layer {last.layer.index}", "int8 1x10")
+        assert last.table[0]["greatest"] == last.outputs[0].max()
+        model.unload()
+        one_line_and_a_page(model, "unloaded")
+        lost = device.load(compiled)
+    one_line_and_a_page(lost, "lost, because the device was closed")
+    one_line_and_a_page(device, "host", "closed")
 
 
 class _Small(Tabled):

@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.base.errors import BenchError, BundleError, CompileError, ModelError, UsageError
 from utvm_deploy.cli.main import main
-from utvm_deploy.pages.notebook import Result
+from utvm_deploy.pages.notebook import Result, Tabled
 
 DIGITS = models.path("digits")
 
@@ -25,7 +25,7 @@ def said(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
     return found
 
 
-def shown(result: Result, *told: str) -> None:
+def shown(result: Tabled, *told: str) -> None:
     """One line, a table of equal rows, and a page without scripts."""
     text, page = repr(result), result._repr_html_()
     assert "\n" not in text and len(text) < 300
@@ -176,6 +176,8 @@ def test_tune_keeps_records_and_says_what_the_verb_says(
     found = utvm_deploy.tune(DIGITS, "mps2_an386", records, trials=2, watch=seen.append)
     assert records.exists() and seen and found.found.trials == 2
     shown(found, "kernels", "2 of 2 trials", "digits")
+    shown(seen[-1], "kernels", "trials")
+    assert found.table == found.found.table
     again = said(
         capsys,
         *("tune", DIGITS, "--board", "mps2_an386", "--records", records, "--trials", 2),

@@ -24,7 +24,6 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
-from utvm_deploy.pages.bars_picture import bars_svg
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.project import find_cmsis_nn
 
@@ -58,27 +57,12 @@ class TuneResult(Result):
     @property
     def table(self) -> list[dict[str, Any]]:
         """A row for each kernel; times are in the unit of the board."""
-        return [
-            {
-                "kernel": state.work.kernel.key,
-                "layers": state.work.layers,
-                "macs": state.work.kernel.macs,
-                "unit": self.found.setting.unit,
-                "before": state.before_ticks,
-                "best": state.best[1] if state.best else None,
-                "gain": state.gain,
-                "trials": len(state.measured),
-                "candidate": state.best[0].label if state.best else None,
-            }
-            for state in self.found.states
-        ]
+        return self.found.table
 
     @property
     def svg(self) -> str | None:
         """Bars of each kernel, before and with its best candidate."""
-        rows = [(str(row["kernel"]), [row["before"], row["best"]]) for row in self.table]
-        title = f"kernels alone, in {self.found.setting.unit}"
-        return bars_svg(title, rows, ["before", "best"])
+        return self.found.svg
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm tune --json``."""

@@ -17,7 +17,7 @@ from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.link.base import Hello, Link
 from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Tabled
 from utvm_deploy.probe import Launcher, StartedBoard
 from utvm_deploy.project import Image, build_image
 
@@ -27,7 +27,7 @@ log = logging.getLogger("utvm_deploy.device")
 CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 
-class Connection(Shown):
+class Connection(Tabled):
     """A board, the image on it and the session with that."""
 
     def __init__(self, board: Board, launcher: Launcher, *, strict: bool = False) -> None:
@@ -37,15 +37,32 @@ class Connection(Shown):
         self._started: StartedBoard | None = None
         self._image: Image | None = None
         self._session: Session | None = None
+        self._is_closed = False
 
     @property
     def headline(self) -> str:
         """The board, and what runs there; nothing is started for it."""
-        runs = f"runs {self._image.elf.name}" if self._image is not None else "not started"
+        runs = "closed" if self._is_closed else "not started"
+        if self._image is not None:
+            runs = f"runs {self._image.elf.name}"
         return f"{self.board.name} ({self.board.cpu.core}): {runs}"
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each region of memory, by the board file; nothing is started for it."""
+        return [
+            {
+                "region": one.name,
+                "kind": one.kind,
+                "address": f"{one.address:#x}",
+                "bytes": one.size,
+            }
+            for one in self.board.memory
+        ]
 
     def close(self) -> None:
         """Let go of the board. May be called again."""
+        self._is_closed = True
         if self._session is not None:
             self._session.end("the device was closed")
         started, self._started = self._started, None
@@ -69,6 +86,7 @@ class Connection(Shown):
         trace_if_asked()
         # Already now: a core that hangs in start-up must be found there.
         self._image = image
+        self._is_closed = False
         started = self._launcher.start(image, self._place_of)
         try:
             session = self._greet(started, image)

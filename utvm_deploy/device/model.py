@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +11,17 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
+from utvm_deploy.device.layer_runs import LayerRun, LayerRuns
 from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.names import shape_text, short_name
+from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
 from utvm_deploy.link.deadlines import LAYER_FLOOR_S
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.notebook import Tabled
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
@@ -31,24 +31,7 @@ REFERENCE = "reference"
 Replacement = str | Array | Sequence[Array]
 
 
-@dataclass(frozen=True, repr=False)
-class LayerRun(Shown):
-    """What one layer left behind; one that was replaced took 0 ticks."""
-
-    layer: Layer
-    ticks: int
-    outputs: tuple[Array, ...]
-    is_replaced: bool = False
-
-    @property
-    def headline(self) -> str:
-        """The layer, what it took, and the types and shapes of what it made."""
-        made = ", ".join(shape_text(str(one.dtype), one.shape) for one in self.outputs)
-        took = "replaced" if self.is_replaced else f"{self.ticks:,} ticks"
-        return f"layer {self.layer.index} {self.layer.kind}: {took}, {made}"
-
-
-class DeviceModel(Shown):
+class DeviceModel(Tabled):
     """A model in the running image or in RAM; made by ``Device.load``.
 
     Calling it with one array for each input gives the output array, or a tuple of them if the model
@@ -85,7 +68,22 @@ class DeviceModel(Shown):
     @property
     def headline(self) -> str:
         """The model, its board and what it takes there."""
-        return f"{self.compiled.headline}; in {'RAM' if self._module else 'the image'}"
+        state = f"in {'RAM' if self._module else 'the image'}"
+        if self._arena_block.is_freed:
+            state = "unloaded"
+        elif self._session.ended:
+            state = f"lost, because {self._session.ended}"
+        return f"{self.compiled.headline}; {state}"
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer, as of the compiled model; the device is not asked."""
+        return self.compiled.table
+
+    @property
+    def svg(self) -> str | None:
+        """The picture of the compiled model."""
+        return self.compiled.svg
 
     def __str__(self) -> str:
         return f"model {self.compiled.name}"
@@ -123,7 +121,7 @@ class DeviceModel(Shown):
         *inputs: Array,
         replace: Mapping[int, Replacement] | None = None,
         reference: Mapping[int, Array] | None = None,
-    ) -> list[LayerRun]:
+    ) -> LayerRuns:
         """Run layer by layer and return every tensor.
 
         A layer in ``replace`` does not run. Its outputs become the given arrays. Where it says
@@ -142,7 +140,7 @@ class DeviceModel(Shown):
             for index, given in replace.items()
         }
         self.set_inputs(inputs)
-        runs = []
+        runs = LayerRuns()
         for layer in self.compiled.layers:
             if layer.index in arrays:
                 for buffer, array in zip(layer.outputs, arrays[layer.index], strict=True):

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.compiler.decision import models_of_today, shipped_records
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.pages.bars_picture import bars_svg
+from utvm_deploy.pages.notebook import Tabled
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.tuning.current import current
@@ -51,7 +53,7 @@ HINTS = 3
 
 
 @dataclass(frozen=True, repr=False)
-class Tuning(Shown):
+class Tuning(Tabled):
     """How far a tuning is, or what it came to."""
 
     setting: Setting
@@ -77,6 +79,31 @@ class Tuning(Shown):
             f"{self.setting.core}: {len(self.states)} kernels, {self.trials} of "
             f"{self.trials_wanted} trials{gain}"
         )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each kernel; times are in the unit of the board."""
+        return [
+            {
+                "kernel": state.work.kernel.key,
+                "layers": state.work.layers,
+                "macs": state.work.kernel.macs,
+                "unit": self.setting.unit,
+                "before": state.before_ticks,
+                "best": state.best[1] if state.best else None,
+                "gain": state.gain,
+                "trials": len(state.measured),
+                "candidate": state.best[0].label if state.best else None,
+            }
+            for state in self.states
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """Bars of each kernel, before and with its best candidate."""
+        rows = [(str(row["kernel"]), [row["before"], row["best"]]) for row in self.table]
+        title = f"kernels alone, in {self.setting.unit}"
+        return bars_svg(title, rows, ["before", "best"])
 
     def scratch(self, key: str, candidate: Candidate) -> int:
         """Bytes of scratch that a kernel's candidate wants; 0 if they are not known."""
