@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from utvm_deploy.cli.main import VERBS, build_parser
+from utvm_deploy.cli.main import build_parser
+from utvm_deploy.cli.verbs import VERBS
 
 #: How wide the lines of usage are.
 _COLUMNS = "90"

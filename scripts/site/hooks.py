@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 from page_text import anchor, rewritten, with_wide_lists
 
 from utvm_deploy.cli.doc_pages import PROJECT_FILES
-from utvm_deploy.cli.main import VERBS
+from utvm_deploy.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "docs" / "tutorials"

@@ -18,7 +18,8 @@ import utvm_deploy
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import board_names
-from utvm_deploy.cli.main import VERBS, build_parser, main
+from utvm_deploy.cli.main import build_parser, main
+from utvm_deploy.cli.verbs import VERBS
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 HOST = ("--board", "host")

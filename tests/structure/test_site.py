@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.cli.main import VERBS
+from utvm_deploy.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "site"))

@@ -27,42 +27,8 @@ from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
 from utvm_deploy.cli.shape_option import shapes_of
+from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.given_shapes import given_shapes
-
-#: Each verb and the module of this package with its arguments and its work.
-VERBS = {
-    verb: f"{verb}_verb"
-    for verb in (
-        "boards",
-        "models",
-        "doctor",
-        "inspect",
-        "convert",
-        "quantize",
-        "compile",
-        "project",
-        "run",
-        "tune",
-        "report",
-        "verify",
-        "eval",
-        "profile",
-        "memory",
-        "bench",
-        "bundle",
-        "silicon",
-        "history",
-        "compare",
-        "serve",
-        "submit",
-        "jobs",
-        "fetch",
-        "worker",
-        "completion",
-        "init",
-        "docs",
-    )
-}
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
