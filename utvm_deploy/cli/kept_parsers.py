@@ -38,7 +38,7 @@ def kept_parser(verb: str, build: Callable[[], argparse.ArgumentParser]) -> argp
         if kept["key"] == key:
             return parser_of(kept["parser"])
     parser = build()
-    with contextlib.suppress(OSError, UtvmError):  # completion goes on without
+    with contextlib.suppress(OSError, UtvmError):  # then the next press builds it again
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps({"key": key, "parser": described(parser)}))
     return parser
