@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 LAYERS = (
     ("cli",),
     ("api",),
+    ("reporting",),
     ("service",),
     ("cluster",),
     ("tuning", "silicon_kit", "runs"),

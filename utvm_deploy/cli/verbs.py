@@ -17,6 +17,7 @@ VERBS = {
         "run",
         "tune",
         "report",
+        "reproduce",
         "verify",
         "eval",
         "profile",

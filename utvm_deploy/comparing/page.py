@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.comparing.facts import MEASURED, LayerComparison, ModelComparison, NotCompared
@@ -22,6 +22,13 @@ def comparison_html(
         figure_heads=lambda model: [f">{name}" for name in model.figures],
         rows=lambda model: _rows(model, figure),
     )
+
+
+def recorded_or_measured(model: Mapping[str, Any]) -> str:
+    """A sentence on where CMSIS-NN's figures of a model come from, from ``bench --json``."""
+    if model["source"] == MEASURED:
+        return f"Measured beside ours: {model['engine']}, build {model['build']}."
+    return f"Recorded once, for equal layer shapes: {model['engine']}."
 
 
 def _rows(model: ModelComparison, figure: str) -> list[dict[str, Any]]:

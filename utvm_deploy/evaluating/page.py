@@ -14,11 +14,11 @@ _SHARES = frozenset({"accuracy", "macro_f1", "agreement", "auc"})
 
 def evaluation_html(result: Mapping[str, Any]) -> str:
     """The whole page."""
-    return render("evaluation.html", **evaluation_values(result))
+    return render("evaluation.html", level=2, **evaluation_values(result))
 
 
 def evaluation_values(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``evaluation.html`` shows."""
+    """What ``evaluation_body.html`` shows."""
     runs = result["runs"]
     last = runs[-1]
     names = list(dict.fromkeys(name for run in runs for name in run["metrics"]))

@@ -25,6 +25,13 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(version=__version__, **values)
 
 
+def render_part(template: str, **values: Any) -> Markup:
+    """A part of a page, for another template to take as it is."""
+    from markupsafe import Markup
+
+    return Markup(render(template, **values))
+
+
 def render_stored(template: str, **values: Any) -> Markup:
     """A part of a page from a stored result; nothing if the result is not as it is today.
 
@@ -34,7 +41,7 @@ def render_stored(template: str, **values: Any) -> Markup:
     from markupsafe import Markup
 
     try:
-        return Markup(render(template, **values))
+        return render_part(template, **values)
     except (UndefinedError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         return Markup("")
 

@@ -11,7 +11,12 @@ from utvm_deploy.pages.render import render
 
 def memory_html(result: Mapping[str, Any]) -> str:
     """The whole page; it loads nothing."""
-    return render("memory.html", found=result, map=_map(result))
+    return render("memory.html", level=2, **memory_page_values(result))
+
+
+def memory_page_values(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``memory_body.html`` shows."""
+    return {"found": result, "map": _map(result)}
 
 
 def memory_svg(result: Mapping[str, Any]) -> str:

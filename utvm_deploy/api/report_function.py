@@ -1,0 +1,277 @@
+"""One report on a model and a board: all that the other functions find, in one object."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.bench_function import bench
+from utvm_deploy.api.connect_function import connect
+from utvm_deploy.api.evaluate_function import evaluate
+from utvm_deploy.api.inspect_function import inspect
+from utvm_deploy.api.memory_function import memory
+from utvm_deploy.api.profile_function import profile
+from utvm_deploy.api.steps import board_of
+from utvm_deploy.api.verify_function import verify
+from utvm_deploy.base.errors import MissingTool, UtvmError
+from utvm_deploy.base.files import file_digest
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.digest import facts_digest
+from utvm_deploy.compiler.options import ARENA, AUTO, TIME
+from utvm_deploy.device import CYCLES
+from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.project.build import compiler_version
+from utvm_deploy.records import now, read_records
+from utvm_deploy.reporting.page import report_html
+from utvm_deploy.reporting.stored import OPTIONS, SCHEMA
+from utvm_deploy.runs.origin import git_revision, versions
+
+#: Random samples whose bytes are compared, layer by layer.
+VERIFIED_SAMPLES = 4
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ReportResult(Result):
+    """A report; ``found`` is the object that ``utvm report MODEL --json`` prints."""
+
+    found: Mapping[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte compared is that of the reference."""
+        return bool(self.found["verify"]["ok"])
+
+    @property
+    def headline(self) -> str:
+        """The model, the board, and what it takes."""
+        one = self.found["profile"]
+        told = "every byte as the reference" if self.ok else "WRONG BYTES"
+        return (
+            f"{one['model']} on {one['board']}: {one['ticks']:,} {one['tick_unit']}, RAM "
+            f"{one['ram_bytes']:,} bytes, flash {one['flash_bytes']:,} bytes, {told}"
+        )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer."""
+        unit = self.found["profile"]["tick_unit"]
+        whole = self.found["profile"]["ticks"] or 1
+        return [
+            {
+                "index": layer["index"],
+                "operator": layer["operator"],
+                unit: layer["ticks"],
+                "percent": 100 * layer["ticks"] / whole,
+                "macs": layer["macs"] or None,
+                f"{unit}_per_mac": layer["ticks_per_mac"],
+                "kernel": layer["kernel"],
+                "why": layer["why"],
+            }
+            for layer in self.found["profile"]["layers"]
+        ]
+
+    @property
+    def html(self) -> str:
+        """The page, which needs no network; it holds the report's object, too."""
+        return report_html(self.found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm report MODEL --json``."""
+        return dict(self.found)
+
+
+def report(
+    model: str | Path,
+    board: Board | str | Path,
+    *,
+    given_board: str | None = None,
+    data: str | Path | None = None,
+    labels: str | Path | None = None,
+    reference: str | Path | None = None,
+    samples: int | None = None,
+    records: str | Path | None = None,
+    cmsis_nn: Any = None,
+    library: Any = None,
+    plugin: Any = None,
+    port: str | None = None,
+    probe: str | None = None,
+    serial: str | None = None,
+    link: str | None = None,
+    server: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ReportResult:
+    """Inspect, measure, verify and compare a model on a board, and evaluate it where there is data.
+
+    ``model`` is a file. ``data``, ``labels``, ``reference`` and ``samples`` are as for
+    ``evaluate``; without ``data`` the report has no accuracy. ``records`` is a file that ``tune``
+    wrote; its curves are shown. ``cmsis_nn`` is as for ``bench``: without it, recorded figures are
+    shown where layers have them. ``library`` is CMSIS-NN for ``kernels="cmsis-nn"``. ``options``
+    are the others of ``compile``; ``given_board`` is how the report names the board.
+    ``port``, ``probe``, ``serial``, ``link`` and ``server`` are as for ``connect``.
+
+    Raises ModelError, CompileError and UtvmError as the functions that it calls. What cannot be
+    compared with CMSIS-NN is a note in the report.
+    """
+    told, started = progress or no_progress, time.monotonic()
+    target, path = board_of(board), Path(model)
+    inputs = options.pop("inputs", None)
+    compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
+    notes: list[str] = []
+    digest = file_digest(path)
+    connection: dict[str, Any] = {
+        "port": port,
+        "probe": probe,
+        "serial": serial,
+        "link": link,
+        "server": server,
+    }
+    told(f"inspecting {path.name}", 0, 1)
+    inspected = inspect(path, inputs=inputs, plugin=plugin)
+    where = board if isinstance(board, str) else target
+    with connect(where, timing=CYCLES, **connection) as device:
+        measured = profile(path, device, inputs=inputs, progress=told, **compiled_with)
+        checked = verify(
+            path, device, samples=VERIFIED_SAMPLES, inputs=inputs, progress=told, **compiled_with
+        )
+        judged = None
+        if data is not None:
+            judged = evaluate(
+                path,
+                data,
+                device,
+                reference=reference,
+                samples=samples,
+                labels=labels,
+                progress=told,
+                inputs=inputs,
+                **compiled_with,
+            )
+    scratch = options.get("scratch", AUTO)
+    in_memory = compiled_with | {"scratch": ARENA if scratch == AUTO else scratch}
+    needed = memory(path, target, inputs=inputs, progress=told, **in_memory)
+    beside = _beside(
+        path, where, options, plugin, notes, told, connection, records, cmsis_nn, inputs
+    )
+    profiled = measured.to_dict()
+    files = {"data": data, "labels": labels, "reference": reference, "records": records}
+    return ReportResult(
+        plain_object(
+            SCHEMA,
+            {
+                "model": {
+                    "name": profiled["model"],
+                    "file": str(path),
+                    "sha256": digest,
+                    "bytes": path.stat().st_size,
+                },
+                "board": {
+                    "name": target.name,
+                    "given": given_board or target.name,
+                    "core": target.cpu.core,
+                    "digest": facts_digest(target),
+                },
+                "options": {
+                    name: value
+                    for name, value in {**options, "inputs": inputs}.items()
+                    if name in OPTIONS and value
+                }
+                | {"allow_float": options.get("allow_float", True)},
+                "plugin": plugin is not None,
+                "cmsis_nn": cmsis_nn is not None,
+                "evaluated": {"samples": samples},
+                "files": {what: _file(file) for what, file in files.items() if file is not None},
+                "environment": _environment(target),
+                "time": now(),
+                "seconds": round(time.monotonic() - started, 1),
+                "notes": notes,
+                "graph": inspected.svg,
+                "inspect": inspected.to_dict(),
+                "profile": profiled,
+                "memory": needed.to_dict(),
+                "verify": checked.to_dict(),
+                "bench": beside,
+                "evaluation": None if judged is None else judged.to_json(),
+                "tuning": None if records is None else _tried(Path(records), profiled),
+            },
+        )
+    )
+
+
+def _beside(
+    path: Path,
+    board: Board | str,
+    options: Mapping[str, Any],
+    plugin: Any,
+    notes: list[str],
+    progress: Progress,
+    connection: Mapping[str, Any],
+    records: str | Path | None,
+    cmsis_nn: Any,
+    inputs: Any,
+) -> dict[str, Any] | None:
+    """CMSIS-NN beside ours; None, with a note, where it cannot be."""
+    other = [
+        name
+        for name in ("ram_budget", "flash_budget", "cycle_budget", "pools", "input_rows")
+        if options.get(name)
+    ]
+    if options.get("optimize", TIME) != TIME:
+        other.append("optimize")
+    if options.get("kernels", "best") != "best":
+        other.append("kernels")
+    if plugin is not None:
+        other.append("plugin")
+    if other:
+        notes.append(
+            f"CMSIS-NN is not beside: it is compared with our fastest kernels only, and this model "
+            f"is compiled with {', '.join(other)} (utvm bench)."
+        )
+        return None
+    try:
+        found = bench(
+            path,
+            board,
+            cmsis_nn=cmsis_nn,
+            records=records,
+            allow_float=options.get("allow_float", True),
+            inputs=inputs,
+            progress=progress,
+            **connection,
+        )
+    except UtvmError as error:
+        notes.append(f"CMSIS-NN is not beside: {error}.")
+        return None
+    return found.to_dict()
+
+
+def _environment(board: Board) -> dict[str, str]:
+    found = versions()
+    try:
+        found["C compiler"] = compiler_version(board)
+    except MissingTool:
+        found["C compiler"] = "none"
+    found["system"] = f"{platform.system()} {platform.machine()}"
+    revision = git_revision(Path.cwd())
+    return found | ({"git": revision} if revision else {})
+
+
+def _file(path: str | Path) -> dict[str, str | None]:
+    """A file's name and digest; a folder has no digest."""
+    given = Path(path)
+    return {"file": str(path), "sha256": file_digest(given) if given.is_file() else None}
+
+
+def _tried(path: Path, profiled: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The records of the model's kernels; all records if none is of them."""
+    prefix = f"{profiled['model']}_"
+    kernels = [layer["kernel"].removeprefix(prefix) for layer in profiled["layers"]]
+    records = list(read_records(path))
+    own = [one for one in records if any(kernel.startswith(one.kernel.name) for kernel in kernels)]
+    return [json.loads(one.to_line()) for one in own or records]
