@@ -23,7 +23,7 @@ from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
-from utvm_deploy.compiler.options import ARENA, AUTO, TIME
+from utvm_deploy.compiler.options import AUTO, TIME
 from utvm_deploy.device import CYCLES
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.project.build import compiler_version
@@ -124,7 +124,6 @@ def report(
     inputs = options.pop("inputs", None)
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes: list[str] = []
-    digest = file_digest(path)
     connection: dict[str, Any] = {
         "port": port,
         "probe": probe,
@@ -134,6 +133,7 @@ def report(
     }
     told(f"inspecting {path.name}", 0, 1)
     inspected = inspect(path, inputs=inputs, plugin=plugin)
+    digest = file_digest(path)
     where = board if isinstance(board, str) else target
     with connect(where, timing=CYCLES, **connection) as device:
         measured = profile(path, device, inputs=inputs, progress=told, **compiled_with)
@@ -153,9 +153,9 @@ def report(
                 inputs=inputs,
                 **compiled_with,
             )
-    scratch = options.get("scratch", AUTO)
-    in_memory = compiled_with | {"scratch": ARENA if scratch == AUTO else scratch}
-    needed = memory(path, target, inputs=inputs, progress=told, **in_memory)
+    # The same program as the profile's, so that layers have the same numbers.
+    same = {"scratch": AUTO} | compiled_with
+    needed = memory(path, target, inputs=inputs, progress=told, **same)
     beside = _beside(
         path, where, options, plugin, notes, told, connection, records, cmsis_nn, inputs
     )

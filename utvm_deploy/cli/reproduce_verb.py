@@ -21,6 +21,7 @@ from utvm_deploy.cli.compile_options import (
     cmsis_nn_of,
 )
 from utvm_deploy.cli.output import Output
+from utvm_deploy.client.session_server import SCHEME
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.reporting.differences import compared
@@ -58,6 +59,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.output is not None:
         check_writable(args.output)
         keep_input(args.report, "the report", args.output)
+    compared(then, then)  # a damaged one is refused before the work
+    if args.board is None and then["board"]["given"].startswith(SCHEME):
+        raise UsageError(
+            "the report was made on a server's board, and only you can name a server; give --board"
+        )
     args.board = args.board or then["board"]["given"]
     board = board_of(args)
     model = _found(args, "model", then["model"], args.model)

@@ -44,9 +44,9 @@ def profile_values(
     longest = max((layer["ticks"] for layer in layers), default=0)
     theirs = {} if bench is None else {one["index"]: one for one in bench["layers"]}
     heads = ["layer", "operator", "time", unit_label, "share %", "MACs", "per MAC"]
-    heads += [_FIGURES[key] for key in named]
     heads += ["bound", "x bound"] if has_bounds else []
     heads += ["CMSIS-NN", "ratio"] if theirs else []
+    heads += [_FIGURES[key] for key in named]
     prefix = f"{result['model']}_"
     rows = [_row(result, layer, prefix, longest, named, has_bounds, theirs) for layer in layers]
     return {
@@ -90,11 +90,11 @@ def _row(
     bars = bar(ticks, longest, "two", "ticks"), bar(core, longest, "one", "core")
     cells = [number(ticks), _share(ticks, result["ticks"]), number(layer["macs"] or None)]
     cells += [number(layer["ticks_per_mac"], 2)]
-    cells += [number(layer["figures"].get(key)) for key in figures]
     if has_bounds:
         cells += _bound_cells(ticks, None if bound is None else bound["memory"])
     if theirs:
         cells += _their_cells(theirs.get(layer["index"]), result["tick_unit"])
+    cells += [number(layer["figures"].get(key)) for key in figures]
     return {
         "index": layer["index"],
         "operator": layer["operator"],
@@ -116,7 +116,6 @@ def _foot(
     macs = result["macs"]
     cells = ["", "whole model", "", number(result["ticks"]), "100.0", number(macs or None)]
     cells += [number(result["ticks"] / macs if macs else None, 2)]
-    cells += [number(result["figures"].get(key)) for key in figures]
     if has_bounds:
         bounds = [layer["bound"]["memory"] for layer in result["layers"] if layer["bound"]]
         whole = sum(bounds) if len(bounds) == len(result["layers"]) else None
@@ -124,6 +123,7 @@ def _foot(
     if bench is not None:
         whole_of = bench["theirs"] or {}
         cells += [number(whole_of.get(result["tick_unit"])), number(bench["ratio"], 2)]
+    cells += [number(result["figures"].get(key)) for key in figures]
     return cells
 
 

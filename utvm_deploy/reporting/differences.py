@@ -49,14 +49,14 @@ def compared(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Figure]:
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, bool]]]:
-    profile, memory, checked = report["profile"], report["memory"], report["verify"]
+    profile, checked = report["profile"], report["verify"]
     unit = profile["tick_unit"]
     is_exact = profile["is_modelled"] or unit == "instructions"
     yield "bytes as the reference", (checked["ok"], True)
     yield unit, (profile["ticks"], is_exact and unit in _EXACT_UNITS)
     for name in ("arena_bytes", "ram_bytes", "flash_bytes", "weights_bytes"):
         yield name.replace("_", " ") + " of the image", (profile[name], True)
-    yield "arena bytes of a bundle", (memory["arena_bytes"], True)
+    yield "arena bytes of a bundle", (profile["bundle_arena_bytes"], True)
     for layer in profile["layers"]:
         what = f"layer {layer['index']} {layer['operator']}"
         yield f"{what}: kernel", (layer["kernel"], True)

@@ -59,12 +59,13 @@ def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     if found["seconds"] is not None:
         yield "Latency", f"{1e3 * found['seconds']:.3f} ms", modelled
     yield found["tick_unit"].capitalize(), number(found["ticks"]), modelled
-    yield "RAM", f"{found['ram_bytes']:,} bytes", f"arena {found['arena_bytes']:,}"
+    bundle = f"arena {found['arena_bytes']:,}; of a bundle {found['bundle_arena_bytes']:,}"
+    yield "RAM", f"{found['ram_bytes']:,} bytes", bundle
     yield "Flash", f"{found['flash_bytes']:,} bytes", f"weights {found['weights_bytes']:,}"
     if found["macs"]:
         yield "MACs", number(found["macs"]), f"{found['ticks'] / found['macs']:.2f} each"
-    compared = f"{checked['samples']} samples, every layer, against {checked['reference']}"
-    yield "Bytes", "as the reference" if checked["ok"] else "WRONG", compared
+    compared = f"each layer, {checked['samples']} samples"
+    yield "Reference", "equal" if checked["ok"] else "DIFFERS", compared
     if result["bench"]:
         one = result["bench"]["models"][0]
         ratio = one["end_to_end_ratio"] or one["ratio"]

@@ -1,0 +1,157 @@
+"""One report on a model and a board: its page, and making it again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.cli.main import main
+from utvm_deploy.profiling.page import profile_values
+from utvm_deploy.reporting.differences import compared
+from utvm_deploy.reporting.page import report_html
+from utvm_deploy.reporting.stored import read_report
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the digits, and the page of a report on this computer."""
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        assert main(["models", "get", "digits"]) == 0
+        arguments = ["--data", "digits_test.npz", "--samples", "10", "-o", "digits.html"]
+        assert main(["report", "digits.tflite", "--board", "host", *arguments]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, as the current folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.tools
+def test_the_page_holds_all_parts_and_loads_nothing(folder: Path) -> None:
+    page = (folder / "digits.html").read_text()
+    for part in ("layers", "memory", "graph", "accuracy", "environment"):
+        assert f'<section id="{part}">' in page
+    assert "src=" not in page.replace('src="data:image/svg+xml;base64,', "")
+    assert "<link" not in page
+
+
+@pytest.mark.tools
+def test_a_report_is_reproduced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "digits.html", "-o", "again.html"]) == 0
+    assert "0 differ" in capsys.readouterr().out
+    assert read_report(folder / "again.html")["verify"]["ok"]
+
+
+@pytest.mark.tools
+def test_what_differs_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = read_report(folder / "digits.html")
+    report["profile"]["weights_bytes"] += 1
+    (folder / "other.json").write_text(json.dumps(report))
+    assert main(["reproduce", "other.json"]) == 1
+    told = capsys.readouterr().out
+    assert "weights bytes of the image" in told
+    assert "1 differ" in told
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("model.sha256", "0" * 64, "is not the model of the report"),
+        ("model.file", "gone.tflite", "is not there; give its place with --model"),
+        ("options.plugin", "evil.py", "a report cannot set the option 'plugin'"),
+        ("options.optimize", "fastest", "no level 'fastest'"),
+        ("options.pools", {"dtcm": "much"}, "options.pools is missing or of another kind"),
+        ("board.given", "nosuch", "no board 'nosuch'"),
+        ("board.given", "utvm://elsewhere/host", "only you can name a server; give --board"),
+        ("profile", {}, "the report is damaged"),
+        ("files.data", {"file": 5}, "files.data is missing or of another kind"),
+        ("plugin", True, "give --plugin"),
+        ("cmsis_nn", True, "give its folder (--cmsis-nn DIR)"),
+        ("schema", "utvm.profile/1", "holds no report (its schema is 'utvm.profile/1')"),
+    ],
+)
+def test_a_damaged_report_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], path: str, value: Any, told: str
+) -> None:
+    report = read_report(folder / "digits.html")
+    *parents, name = path.split(".")
+    place = report
+    for one in parents:
+        place = place[one]
+    place[name] = value
+    (folder / "damaged.json").write_text(json.dumps(report))
+    assert main(["reproduce", "damaged.json", "-o", "new.html"]) in (1, 2)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ")
+    assert told in error
+    assert not (folder / "new.html").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "<html></html>", '{"schema": 2}'])
+def test_other_files_are_no_reports(tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.html").write_text(text)
+    with pytest.raises(UtvmError, match="holds no report"):
+        read_report(tmp_path / "r.html")
+
+
+@pytest.mark.tools
+def test_names_cannot_leave_the_page_s_json(folder: Path) -> None:
+    report = read_report(folder / "digits.html")
+    report["model"]["file"] = "</script><script>alert(1)</script>"
+    page = report_html(report)
+    (folder / "evil.html").write_text(page)
+    assert "<script>alert" not in page
+    assert read_report(folder / "evil.html") == report
+
+
+@pytest.mark.tools
+def test_figures_of_one_report_are_the_same(folder: Path) -> None:
+    report = read_report(folder / "digits.html")
+    assert all(one.is_same for one in compared(report, report))
+
+
+def test_columns_that_repeat_others_are_left_out() -> None:
+    def layer(index: int, ticks: int, instructions: int) -> dict[str, Any]:
+        figures = {"core": ticks, "pessimistic": ticks + 1, "rich": ticks + 1}
+        more = {"instructions": instructions, "dcache_misses_flash": 0}
+        return {
+            "index": index,
+            "operator": "ADD",
+            "kernel": "m_add",
+            "why": "",
+            "ticks": ticks,
+            "macs": 0,
+            "ticks_per_mac": None,
+            "bound": None,
+            "figures": figures | more,
+        }
+
+    layers = [layer(0, 10, 7), layer(1, 30, 9)]
+    values = profile_values(
+        {
+            "model": "m",
+            "tick_unit": "cycles",
+            "is_modelled": True,
+            "ticks": 40,
+            "macs": 0,
+            "figures": dict(layers[0]["figures"]),
+            "layers": layers,
+        }
+    )
+    shown = [head.removeprefix(">") for head in values["heads"]]
+    assert "pessimistic" in shown and "instructions" in shown
+    assert not {"core", "rich", "misses, flash", "bound", "CMSIS-NN"} & set(shown)
+    assert len(values["foot"]) == len(shown)
+    assert all(len(row["cells"]) == len(shown) - 3 for row in values["rows"])
