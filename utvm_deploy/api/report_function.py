@@ -216,7 +216,7 @@ def _beside(
     cmsis_nn: Any,
     inputs: Any,
 ) -> dict[str, Any] | None:
-    """CMSIS-NN beside ours; None, with a note, where it cannot be."""
+    """CMSIS-NN next to ours; None, with a note, where it cannot be."""
     other = [
         name
         for name in ("ram_budget", "flash_budget", "cycle_budget", "pools", "input_rows")
@@ -230,7 +230,7 @@ def _beside(
         other.append("plugin")
     if other:
         notes.append(
-            f"CMSIS-NN is not beside: it is compared with our fastest kernels only, and this model "
+            f"there are no figures of CMSIS-NN: it is compared with our fastest kernels, and this model "
             f"is compiled with {', '.join(other)} (utvm bench)."
         )
         return None
@@ -246,7 +246,7 @@ def _beside(
             **connection,
         )
     except UtvmError as error:
-        notes.append(f"CMSIS-NN is not beside: {error}.")
+        notes.append(f"there are no figures of CMSIS-NN: {error}.")
         return None
     return found.to_dict()
 

@@ -34,7 +34,7 @@ from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.tuning.report import KernelHistory, histories, tuning_html, unit_label
 
-#: How files of records end; whatever else is given with a board is a model.
+#: How files of records end; any other file, given with a board, is a model.
 _RECORDS = ".jsonl"
 _MODELS = (".tflite", ".onnx", ".pt2", ".relax")
 

@@ -142,7 +142,7 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
 def _found(
     args: argparse.Namespace, what: str, one: Mapping[str, Any], given: Path | None = None
 ) -> Path:
-    """The file as the report has it: here, or beside the report. Raises UtvmError."""
+    """The file as the report has it: here, or in the folder of the report. Raises UtvmError."""
     name = Path(one["file"])
     places = [given] if given is not None else [name, args.report.parent / name.name]
     path = next((place for place in places if place.exists()), None)

@@ -27,7 +27,7 @@ def comparison_html(
 def recorded_or_measured(model: Mapping[str, Any]) -> str:
     """A sentence on where CMSIS-NN's figures of a model come from, from ``bench --json``."""
     if model["source"] == MEASURED:
-        return f"Measured beside ours: {model['engine']}, build {model['build']}."
+        return f"Measured with ours: {model['engine']}, build {model['build']}."
     return f"Recorded once, for equal layer shapes: {model['engine']}."
 
 
