@@ -230,8 +230,8 @@ def _beside(
         other.append("plugin")
     if other:
         notes.append(
-            f"there are no figures of CMSIS-NN: it is compared with our fastest kernels, and this model "
-            f"is compiled with {', '.join(other)} (utvm bench)."
+            "there are no figures of CMSIS-NN: it is compared with our fastest kernels, and this "
+            f"model is compiled with {', '.join(other)} (utvm bench)."
         )
         return None
     try:
