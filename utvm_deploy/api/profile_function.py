@@ -30,7 +30,9 @@ from utvm_deploy.profiling import layer_costs
 from utvm_deploy.profiling.bound import layer_bounds
 from utvm_deploy.profiling.hotspots import Hotspot, hotspots_of
 from utvm_deploy.profiling.layer_costs import Profile
+from utvm_deploy.profiling.memory_report import live_at
 from utvm_deploy.profiling.summary import Bounds, profile_summary
+from utvm_deploy.profiling.trace import trace_events
 
 SCHEMA = "utvm.profile/1"
 
@@ -43,6 +45,7 @@ class ProfileResult(Result):
     bounds: Bounds | None  # of each layer, in cycles; None on boards that count otherwise
     hotspots: tuple[Hotspot, ...]
     bundle_arena_bytes: int  # of a bundle, which has all scratch in its arena
+    live_bytes: tuple[int, ...] = ()  # of the arena, in use in each layer
 
     @property
     def headline(self) -> str:
@@ -74,6 +77,10 @@ class ProfileResult(Result):
         rows = [(layer_name(row), [float(row[self.found.tick_unit])]) for row in self.table]
         title = f"{self.found.model} on {self.found.board}, in {self.found.unit_label}"
         return bars_svg(title, rows, [self.found.tick_unit])
+
+    def trace(self) -> dict[str, Any]:
+        """One inference as Chrome's trace events, for chrome://tracing or Perfetto."""
+        return trace_events(self.to_dict(), self.live_bytes)
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm profile --json``."""
@@ -130,7 +137,8 @@ def profile(
         is_bounded = found.tick_unit == "cycles"
         bounds = layer_bounds(compiled, simplify(graph), target) if is_bounded else None
         bundle = bundle_arena_bytes(path, target, compiled, options)
-    return ProfileResult(found, bounds, hotspots, bundle)
+    live = tuple(live_at(compiled.memory, layer.index) for layer in compiled.layers)
+    return ProfileResult(found, bounds, hotspots, bundle, live)
 
 
 def check_hot(hot: int | None, board: Board) -> None:

@@ -20,7 +20,19 @@ SCHEMAS = ("utvm.verify/1", "utvm.profile/1", "utvm.tune/2", "utvm.bench/1")
 _KEY_BYTES = 6
 #: Arguments that say nothing about what was done.
 _NOT_OPTIONS = frozenset(
-    {"run", "verb", "json", "verbosity", "dry_run", "store", "model", "models", "board", "html"}
+    {
+        "run",
+        "verb",
+        "json",
+        "verbosity",
+        "dry_run",
+        "store",
+        "model",
+        "models",
+        "board",
+        "html",
+        "trace",
+    }
 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.api.profile_function import SCHEMA, check_hot
 from utvm_deploy.base.files import write_text
-from utvm_deploy.base.outputs import keep_model
+from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -56,6 +57,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--wide", action="store_true", help="every column, however wide")
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page with bars")
     parser.add_argument(
+        "--trace",
+        metavar="FILE.json",
+        type=Path,
+        help="also write Chrome's trace events, for chrome://tracing or Perfetto",
+    )
+    parser.add_argument(
         "--hot",
         metavar="N",
         type=positive,
@@ -67,7 +74,9 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Profile and print the table."""
-    keep_model(args.model, args.html)
+    check_outputs(args.model, args.html, args.trace)
+    keep_input(args.html, "the page", args.trace)
+    keep_input(args.records, "the file of records", args.trace, args.html)
     check_before(args)
     board = board_of(args)
     check_hot(args.hot, board)
@@ -94,6 +103,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.html is not None:
         write_text(args.html, profile_html(result))
         out.line(f"wrote {args.html}")
+    if args.trace is not None:
+        write_text(args.trace, json.dumps(found.trace(), indent=1) + "\n")
+        out.line(f"wrote {args.trace}")
     gate = judge(args, out, SCHEMA, result)
     out.found(result | gate)
     return exit_code(gate)
