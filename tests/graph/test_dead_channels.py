@@ -116,7 +116,83 @@ def _output(m: ModelWriter, rng: Rng) -> None:
     m.output(x, m.conv2d(x, int8(rng, 4, 1, 1, 16), None))
 
 
-LOSING = (_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered)
+def _concat(m: ModelWriter, parts: list[int], axis: int = -1) -> int:
+    shape = list(m.tensors[parts[0]].shape)
+    shape[axis] = sum(m.tensors[part].shape[axis] for part in parts)
+    spec = m.tensors[parts[0]]
+    options = ("ConcatenationOptions", {"Axis": axis, "FusedActivationFunction": 0})
+    ends = {"scale": spec.scales[0], "zero_point": spec.zero_points[0]}
+    return m.node("CONCATENATION", parts, shape, options, **ends)
+
+
+def _concatenated(m: ModelWriter, rng: Rng) -> None:
+    """Parts with their own constant channels, one of them requantized; a pool."""
+    x = m.input((1, 6, 6, 3), 0.05, 9)
+    one = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9), scale=0.08)
+    other = m.conv2d(x, int8(rng, 12, 1, 1, 3), _bias(rng, 12, 5), scale=0.13, zero_point=-4)
+    x = _concat(m, [m.quantize(other), m.relu(one)])
+    weights = int8(rng, 1, 3, 3, 28)
+    x = m.max_pool(m.depthwise_conv2d(x, weights, _bias(rng, 28, 0), padding="VALID"), 2)
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 28), _bias(rng, 5, 0)))
+
+
+def _concatenated_often(m: ModelWriter, rng: Rng) -> None:
+    """As DenseNet: each part is in several concatenations, and a layer reads each of them."""
+    x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
+    for _ in range(2):
+        depth = m.tensors[x].shape[-1]
+        part = m.conv2d(x, int8(rng, 12, 1, 1, depth), _bias(rng, 12, 6))
+        x = _concat(m, [part, x])
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, m.tensors[x].shape[-1]), _bias(rng, 5, 0)))
+
+
+def _concatenated_oddly(m: ModelWriter, rng: Rng) -> None:
+    """Parts of any number of channels, a part that is the model's input, and a constant part."""
+    x = m.input((1, 6, 6, 3))
+    one = m.conv2d(x, int8(rng, 13, 1, 1, 3), _bias(rng, 13, 13))
+    other = m.conv2d(x, int8(rng, 10, 1, 1, 3), _bias(rng, 10, 7))
+    edge = np.broadcast_to(int8(rng, 6), (1, 6, 6, 6)).astype(np.int8)
+    x = _concat(m, [one, x, m.constant(edge, 0.1), other])
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 32), _bias(rng, 5, 0)))
+
+
+def _concatenated_constant(m: ModelWriter, rng: Rng) -> None:
+    """A constant part whose channels all go, beside one with constant channels."""
+    x = m.input((1, 6, 6, 3))
+    one = m.conv2d(x, int8(rng, 16, 1, 1, 3), _bias(rng, 16, 5))
+    edge = np.broadcast_to(int8(rng, 4), (1, 6, 6, 4)).astype(np.int8)
+    x = _concat(m, [m.constant(edge, 0.1), one])
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 20), _bias(rng, 5, 0)))
+
+
+def _concatenated_rows(m: ModelWriter, rng: Rng) -> None:
+    """Parts beside each other have the same channels left, those that all may lose."""
+    x = m.input((1, 6, 6, 3), 0.05, 9)
+    bias = _bias(rng, 16, 9)
+    one, other = (m.conv2d(x, int8(rng, 16, 1, 1, 3), bias) for _ in range(2))
+    stacked = m.constant(np.full((1, 2, 6, 16), -7, np.int8), 0.1)
+    x = _concat(m, [one, stacked, other], axis=1)
+    weights = int8(rng, 5, 1, 1, 16)
+    weights[..., 9:] = 0
+    m.output(m.conv2d(x, weights, _bias(rng, 5, 0)))
+
+
+def _concatenated_and_read(m: ModelWriter, rng: Rng) -> None:
+    """Parts that must stay: one is twice in it, one is an output, one is read by TANH."""
+    x = m.input((1, 6, 6, 3), 0.05, 9)
+    twice, output, read = (m.conv2d(x, int8(rng, 8, 1, 1, 3), _bias(rng, 8, 8)) for _ in range(3))
+    x = _concat(m, [twice, output, twice, read])
+    shape = m.tensors[read].shape
+    other = m.node("TANH", [read], shape, None, scale=1 / 128, zero_point=0)
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 32), _bias(rng, 5, 0)), output, other)
+
+
+LOSING = (
+    *(_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered),
+    *(_concatenated, _concatenated_often, _concatenated_oddly, _concatenated_constant),
+    _concatenated_rows,
+)
+KEEPING = (_padded, _without_bias, _output, _joined_in_part, _concatenated_and_read)
 
 
 def _graph(
@@ -131,7 +207,7 @@ def _graph(
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("build", (*LOSING, _padded, _without_bias, _output, _joined_in_part))
+@pytest.mark.parametrize("build", (*LOSING, *KEEPING))
 def test_every_channel_that_is_left_keeps_its_bytes(
     tmp_path: Path, build: Callable[[ModelWriter, Rng], None], seed: int
 ) -> None:
@@ -170,6 +246,47 @@ def test_tensors_that_agree_lose_the_same(
     fewer = [t for t in less.tensors if t.data is None and t.channels is not None]
     assert len(fewer) >= 3 and len({t.channels for t in fewer}) == 1
     assert {t.shape[-1] for t in fewer} == {left}
+
+
+def _channels_left(graph: Graph) -> dict[str, list[int]]:
+    """Operator -> how many channels each output has that lost some."""
+    found: dict[str, list[int]] = {}
+    for operator in graph.operators:
+        tensor = graph.tensors[operator.outputs[0]]
+        if tensor.channels is not None:
+            found.setdefault(operator.kind, []).append(tensor.shape[-1])
+    return found
+
+
+def test_each_part_of_a_concatenation_keeps_its_own_channels(tmp_path: Path) -> None:
+    less = simplify(_graph(tmp_path, _concatenated, 0)[0])
+    # 7 of 12 and 7 of 16 channels vary.
+    assert _channels_left(less) == {
+        "CONV_2D": [8, 8],
+        "QUANTIZE": [8],
+        "RELU": [8],
+        "CONCATENATION": [16],
+        "DEPTHWISE_CONV_2D": [16],
+        "MAX_POOL_2D": [16],
+    }
+
+
+def test_parts_of_an_odd_number_of_channels_keep_one(tmp_path: Path) -> None:
+    less = simplify(_graph(tmp_path, _concatenated_oddly, 0)[0])
+    # The output has 32 channels in the file, so a multiple of four is left: 1 + 3 + 3, and one.
+    (joined,) = _channels_left(less)["CONCATENATION"]
+    assert joined == 8
+
+
+def test_a_constant_part_goes(tmp_path: Path) -> None:
+    less = simplify(_graph(tmp_path, _concatenated_constant, 0)[0])
+    assert [operator.kind for operator in less.operators] == ["CONV_2D", "CONV_2D"]
+    assert _channels_left(less)["CONV_2D"] == [12]
+
+
+def test_parts_that_something_else_reads_stay(tmp_path: Path) -> None:
+    graph, _ = _graph(tmp_path, _concatenated_and_read, 0)
+    assert drop_dead_channels(graph) is graph
 
 
 def test_nothing_is_left_to_do(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from tflite_writer import ModelWriter
 
 from random_models.generator import generate, generate_network
+from random_models.joined import grow_joined
 from random_models.recipe import write
 from random_models.runner import Outcome, Rig, samples_for
 from utvm_deploy.base.errors import CompileError, ModelError
@@ -88,9 +89,14 @@ def _outcomes(rig: Rig, seed: int) -> Iterator[tuple[str, Outcome]]:
 
 
 def model_of(seed: int) -> ModelWriter:
-    """The model of a seed: of any operators, of ``_FOR_PASSES``, or a whole network, in turn."""
-    makers = (generate, partial(generate, kinds=_FOR_PASSES), generate_network)
-    return with_work(write(makers[seed % 3](seed)), seed)
+    """The model of a seed: of any operators, of ``_FOR_PASSES``, a whole network, or one whose
+    layers are joined, in turn.
+    """
+    makers = (
+        *(generate, partial(generate, kinds=_FOR_PASSES)),
+        *(generate_network, partial(generate_network, grow=grow_joined)),
+    )
+    return with_work(write(makers[seed % len(makers)](seed)), seed)
 
 
 def with_work(model: ModelWriter, seed: int) -> ModelWriter:

@@ -7,7 +7,7 @@ around it, anything goes that fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from random_models.draw import Draw, Scope
@@ -72,8 +72,8 @@ def generate(seed: int, kinds: Sequence[str] | None = None, *, of_float: bool = 
     return _generated(seed, kinds, Draw(seed), of_float)
 
 
-def generate_network(seed: int) -> Recipe:
-    """A whole network of a usual kind."""
+def generate_network(seed: int, grow: Callable[[Scope, Ref], Ref] = grow) -> Recipe:
+    """A whole network of a usual kind, or the one that ``grow`` grows."""
     scope = Scope(Draw(seed))
     _start(scope, "CONV_2D")
     grow(scope, scope.refs()[-1])

@@ -6,7 +6,7 @@ Each function grows one kind of network on an image; a part that does not fit is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from random_models.draw import Draw, Scope
 from random_models.operations import OPERATIONS
@@ -35,7 +35,7 @@ def _channels(draw: Draw) -> int:
     return draw.one((4, 8, 8, 12, 16, 16, 24, 32, 48, draw.between(1, 70)))
 
 
-def _tried(scope: Scope, x: Ref, make: Callable[[], Step | None]) -> Ref:
+def tried(scope: Scope, x: Ref, make: Callable[[], Step | None]) -> Ref:
     """What the step makes, or ``x`` where it does not fit."""
     try:
         step = make()
@@ -44,15 +44,17 @@ def _tried(scope: Scope, x: Ref, make: Callable[[], Step | None]) -> Ref:
         return x
 
 
-def _conv(
+def conv(
     scope: Scope,
     x: Ref,
     channels: int,
     window: tuple[int, int] = (3, 3),
     stride: int = 1,
     activation: str = "RELU6",
+    quantization: Mapping[str, Attribute] | None = None,
     padding: str = "SAME",
 ) -> Ref:
+    """CONV_2D with few products; ``quantization`` is that of its output."""
     draw, (batch, rows, columns, depth) = scope.draw, scope.spec(x).shape
     products = math.prod(window) * depth
     positions = batch * -(-rows // stride) * -(-columns // stride)
@@ -65,11 +67,13 @@ def _conv(
         "padding": padding,
         **weighted_attributes(draw, scope.spec(x).scales[0], products),
         "activation": activation,
+        **(quantization or {}),
     }
-    return _tried(scope, x, lambda: Step("CONV_2D", (x,), attributes, draw.seed()))
+    return tried(scope, x, lambda: Step("CONV_2D", (x,), attributes, draw.seed()))
 
 
-def _depthwise(scope: Scope, x: Ref, stride: int = 1) -> Ref:
+def depthwise(scope: Scope, x: Ref, stride: int = 1) -> Ref:
+    """DEPTHWISE_CONV_2D that pads."""
     draw, size = scope.draw, scope.draw.one((3, 3, 3, 5))
     attributes: dict[str, Attribute] = {
         "multiplier": 1,
@@ -80,7 +84,7 @@ def _depthwise(scope: Scope, x: Ref, stride: int = 1) -> Ref:
         **weighted_attributes(draw, scope.spec(x).scales[0], size * size),
         "activation": "RELU6",
     }
-    return _tried(scope, x, lambda: Step("DEPTHWISE_CONV_2D", (x,), attributes, draw.seed()))
+    return tried(scope, x, lambda: Step("DEPTHWISE_CONV_2D", (x,), attributes, draw.seed()))
 
 
 def _dense(scope: Scope, x: Ref, channels: int, activation: str = "NONE") -> Ref:
@@ -93,108 +97,110 @@ def _dense(scope: Scope, x: Ref, channels: int, activation: str = "NONE") -> Ref
         **weighted_attributes(draw, spec.scales[0], depth),
         "activation": activation,
     }
-    return _tried(scope, x, lambda: Step("FULLY_CONNECTED", (x,), attributes, draw.seed()))
+    return tried(scope, x, lambda: Step("FULLY_CONNECTED", (x,), attributes, draw.seed()))
 
 
-def _any(scope: Scope, kind: str, x: Ref) -> Ref:
+def any_step(scope: Scope, kind: str, x: Ref) -> Ref:
     """An operator with attributes as they come."""
-    return _tried(scope, x, lambda: OPERATIONS[kind].propose(scope, x))
+    return tried(scope, x, lambda: OPERATIONS[kind].propose(scope, x))
 
 
 def _add(scope: Scope, x: Ref, y: Ref) -> Ref:
     scales = [scope.spec(ref).scales[0] for ref in (x, y)]
     quantization = output_quantization(scope.draw, 1.5 * max(scales))
     activation = scope.draw.one(("NONE", "RELU"))
-    return _tried(scope, x, lambda: Step("ADD", (x, y), {**quantization, "activation": activation}))
+    return tried(scope, x, lambda: Step("ADD", (x, y), {**quantization, "activation": activation}))
 
 
-def _head(scope: Scope, x: Ref) -> Ref:
+def grow_head(scope: Scope, x: Ref) -> Ref:
     """The mean of an image or a pool over all of it, classes, and their shares."""
     shape = scope.spec(x).shape
     if len(shape) == 4:
         whole = {"window": shape[1:3], "stride": shape[1:3], "padding": "VALID"}
         pool = Step("AVERAGE_POOL_2D", (x,), {**whole, "activation": "NONE"})
-        x = _tried(scope, x, lambda: pool)
+        x = tried(scope, x, lambda: pool)
     x = _dense(scope, x, scope.draw.between(2, 20))
-    return _tried(scope, x, lambda: Step("SOFTMAX", (x,), {"beta": 1.0}))
+    return tried(scope, x, lambda: Step("SOFTMAX", (x,), {"beta": 1.0}))
 
 
 def _residual(scope: Scope, x: Ref) -> Ref:
     """As ResNet: two convolutions beside a shortcut, which is a convolution where sizes change."""
     draw = scope.draw
-    x = _conv(scope, x, _channels(draw))
+    x = conv(scope, x, _channels(draw))
     for _ in range(draw.between(1, 3)):
         stride = draw.one((1, 2))
         channels = scope.spec(x).shape[3] * stride
-        inner = _conv(scope, x, channels, stride=stride)
-        inner = _conv(scope, inner, channels, activation="NONE")
+        inner = conv(scope, x, channels, stride=stride)
+        inner = conv(scope, inner, channels, activation="NONE")
         if scope.spec(inner).shape != scope.spec(x).shape:
             channels = scope.spec(inner).shape[3]
-            x = _conv(scope, x, channels, (1, 1), stride, activation="NONE")
+            x = conv(scope, x, channels, (1, 1), stride, activation="NONE")
         x = _add(scope, inner, x) if scope.spec(inner).shape == scope.spec(x).shape else inner
-    return _head(scope, x)
+    return grow_head(scope, x)
 
 
 def _separable(scope: Scope, x: Ref) -> Ref:
     """As MobileNet or DS-CNN: depthwise and pointwise in turn, sometimes with shortcuts."""
     draw = scope.draw
-    x = _conv(scope, x, _channels(draw), draw.one(((3, 3), (10, 4), (5, 5))), 2)
+    x = conv(scope, x, _channels(draw), draw.one(((3, 3), (10, 4), (5, 5))), 2)
     for _ in range(draw.between(1, 4)):
         before, stride = x, draw.one((1, 1, 2))
         if draw.chance(0.5):
             wide = min(260, scope.spec(x).shape[3] * draw.between(2, 6))
-            x = _conv(scope, x, wide, (1, 1))
-        x = _depthwise(scope, x, stride)
+            x = conv(scope, x, wide, (1, 1))
+        x = depthwise(scope, x, stride)
         channels = scope.spec(before).shape[3] if draw.chance(0.5) else _channels(draw)
-        x = _conv(scope, x, channels, (1, 1), activation=draw.one(("RELU6", "NONE")))
+        x = conv(scope, x, channels, (1, 1), activation=draw.one(("RELU6", "NONE")))
         if scope.spec(x).shape == scope.spec(before).shape:
             x = _add(scope, x, before)
-    return _head(scope, x)
+    return grow_head(scope, x)
 
 
 def _attentive(scope: Scope, x: Ref) -> Ref:
     """Squeeze and excitation: each channel times a share that follows from its mean."""
     draw = scope.draw
-    x = _depthwise(scope, _conv(scope, x, _channels(draw), activation="NONE"))
+    x = depthwise(scope, conv(scope, x, _channels(draw), activation="NONE"))
     _, rows, columns, channels = scope.spec(x).shape
     whole = {"window": (rows, columns), "stride": (1, 1), "padding": "VALID", "activation": "NONE"}
-    share = _tried(scope, x, lambda: Step("AVERAGE_POOL_2D", (x,), whole))
-    share = _conv(scope, share, max(1, channels // 4), (1, 1), activation="RELU")
-    share = _conv(scope, share, channels, (1, 1), activation="NONE")
+    share = tried(scope, x, lambda: Step("AVERAGE_POOL_2D", (x,), whole))
+    share = conv(scope, share, max(1, channels // 4), (1, 1), activation="RELU")
+    share = conv(scope, share, channels, (1, 1), activation="NONE")
     inner = share
-    share = _tried(scope, inner, lambda: Step("LOGISTIC", (inner,)))
+    share = tried(scope, inner, lambda: Step("LOGISTIC", (inner,)))
     scale = scope.spec(x).scales[0] * scope.spec(share).scales[0] * 60
     attributes = {**output_quantization(draw, scale), "activation": "NONE"}
     operands = (x, share) if draw.chance(0.5) else (share, x)
-    return _head(scope, _tried(scope, x, lambda: Step("MUL", operands, attributes)))
+    return grow_head(scope, tried(scope, x, lambda: Step("MUL", operands, attributes)))
 
 
 def _branching(scope: Scope, x: Ref) -> Ref:
     """As Inception: branches that are joined, then one that is split again."""
     draw = scope.draw
-    x = _conv(scope, x, _channels(draw))
-    branches = [_conv(scope, x, _channels(draw), (size, size)) for size in (1, 3, 5)]
-    branches.append(_any(scope, "MAX_POOL_2D", x))
+    x = conv(scope, x, _channels(draw))
+    branches = [conv(scope, x, _channels(draw), (size, size)) for size in (1, 3, 5)]
+    branches.append(any_step(scope, "MAX_POOL_2D", x))
     like = scope.spec(branches[0])
     quantization = {"dtype": "int8", "scale": like.scales[0], "zero_point": like.zero_points[0]}
     equal = [branches[0]]
     for one in branches[1:]:
         if scope.spec(one).shape[:3] == like.shape[:3]:
-            equal.append(_tried(scope, one, lambda x=one: Step("QUANTIZE", (x,), quantization)))
+            equal.append(tried(scope, one, lambda x=one: Step("QUANTIZE", (x,), quantization)))
     joined = Step("CONCATENATION", tuple(equal), {"axis": draw.one((3, -1))})
-    x = _tried(scope, x, lambda: joined)
-    return _head(scope, _any(scope, draw.one(("SPLIT", "SPLIT_V", "STRIDED_SLICE", "PAD")), x))
+    x = tried(scope, x, lambda: joined)
+    return grow_head(
+        scope, any_step(scope, draw.one(("SPLIT", "SPLIT_V", "STRIDED_SLICE", "PAD")), x)
+    )
 
 
 def _encoder(scope: Scope, x: Ref) -> Ref:
     """Down to a few channels and up again, with the first image beside the last one."""
     draw = scope.draw
-    skip = _conv(scope, x, _channels(draw))
-    x = _any(scope, "MAX_POOL_2D", skip)
-    x = _conv(scope, x, draw.between(1, 12), stride=draw.between(1, 2))
+    skip = conv(scope, x, _channels(draw))
+    x = any_step(scope, "MAX_POOL_2D", skip)
+    x = conv(scope, x, draw.between(1, 12), stride=draw.between(1, 2))
     kinds = ("TRANSPOSE_CONV", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "DEPTH_TO_SPACE")
-    x = _any(scope, draw.one(kinds), x)
-    return _conv(scope, x, _channels(draw), activation="NONE")
+    x = any_step(scope, draw.one(kinds), x)
+    return conv(scope, x, _channels(draw), activation="NONE")
 
 
 def _layers(scope: Scope, x: Ref) -> Ref:
@@ -214,22 +220,22 @@ def _dilated(scope: Scope, x: Ref) -> Ref:
         if axis and len(scope.spec(x).shape) == 4:
             shape = scope.spec(x).shape
             rows = (shape[0], shape[1] * shape[2], shape[3])
-            x = _tried(scope, x, lambda x=x, rows=rows: Step("RESHAPE", (x,), {"shape": rows}))
+            x = tried(scope, x, lambda x=x, rows=rows: Step("RESHAPE", (x,), {"shape": rows}))
         step = OPERATIONS["SPACE_TO_BATCH_ND"].propose(scope, x)
         assert step is not None
         blocks, after = step.attributes["blocks"], step.attributes["after"]
-        y = _tried(scope, x, lambda step=step: step)
+        y = tried(scope, x, lambda step=step: step)
         if axis:
-            y = _tried(scope, y, lambda y=y: Step("EXPAND_DIMS", (y,), {"axis": axis}))
+            y = tried(scope, y, lambda y=y: Step("EXPAND_DIMS", (y,), {"axis": axis}))
         size = draw.one((1, 2, 3))
         window = {0: (size, draw.one((1, 2, 3))), 1: (1, size), 2: (size, 1)}[axis]
-        y = _conv(scope, y, _channels(draw), window, padding="VALID")
+        y = conv(scope, y, _channels(draw), window, padding="VALID")
         if axis:
-            y = _tried(scope, y, lambda y=y: Step("SQUEEZE", (y,), {"axes": (axis,)}))
+            y = tried(scope, y, lambda y=y: Step("SQUEEZE", (y,), {"axes": (axis,)}))
         crops = after if draw.chance(0.5) else (0,) * len(blocks)
         margins = {"blocks": blocks, "before": (0,) * len(blocks), "after": crops}
-        x = _tried(scope, y, lambda y=y, m=margins: Step("BATCH_TO_SPACE_ND", (y,), m))
-    return _head(scope, x)
+        x = tried(scope, y, lambda y=y, m=margins: Step("BATCH_TO_SPACE_ND", (y,), m))
+    return grow_head(scope, x)
 
 
 _KINDS = (_residual, _separable, _attentive, _branching, _encoder, _layers, _dilated)

@@ -1,19 +1,22 @@
 """Removes channels that need not be computed: constant ones, and those that nothing reads.
 
 A channel goes from all tensors that must agree on it at once: a depthwise layer's input and output,
-those of a pool, of PAD, ADD or MUL. What a constant channel adds to a sum goes into the bias of the
-layer that reads it. At an edge, the zero point stands for the channel: so a padded layer loses only
-a channel that is its zero point. The same holds for a layer without a bias.
+those of a pool, of PAD, ADD, MUL, RELU or QUANTIZE. A CONCATENATION of channels has those that its
+parts have left. What a constant channel adds to a sum goes into the bias of the layer that reads
+it. At an edge, the zero point stands for the channel: so a padded layer loses only a channel that
+is its zero point. The same holds for a layer without a bias.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.graph.attributes import Add, Convolution, FullyConnected, Multiply, Pad, Pool
+from utvm_deploy.graph.attributes import Concatenation, Convolution, FullyConnected
+from utvm_deploy.graph.channel_ties import Tie, activation_ties, is_plain, ties
 from utvm_deploy.graph.intervals import (
     Interval,
     bias_of,
@@ -46,47 +49,60 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
     """Tensor -> which of its channels go, for each that loses any."""
     made, read = producers(graph), consumers(graph)
     kept = {*graph.inputs, *graph.outputs, *(number for pair in graph.states for number in pair)}
-    can = {
-        number: _unread(graph, [graph.operators[p] for p in read.get(number, ())], number, found)
-        for number, found in known.items()
-        if number not in kept and number in made
-    }
-    tied = [
-        (number, operator.outputs[0])
-        for operator in graph.operators
-        if _ties(graph, operator)
-        for number in _tied_inputs(graph, operator)
-    ]
+    tied = [tie for operator in graph.operators for tie in activation_ties(graph, operator)]
     free = {
         operator.outputs[0]
         for operator in graph.operators
-        if operator.kind == "CONV_2D" and _is_plain(graph, operator)
+        if operator.kind == "CONV_2D" and is_plain(graph, operator)
+    } | {tie.output for tie in tied}
+    can = {
+        number: _unread(graph, [graph.operators[p] for p in read.get(number, ())], number, found)
+        for number, found in known.items()
+        if number in free and number not in kept and number in made
     }
-    tied_outputs = {output for _, output in tied}
-    for number in list(can):
-        if number not in free and number not in tied_outputs:
-            del can[number]
-    # What must agree goes only where each tensor may lose it: shrink until nothing changes.
+    joined = {
+        number
+        for tie in tied
+        if tie.output in can and tie.part.stop - tie.part.start < len(can[tie.output])
+        for number in (tie.source, tie.output)
+    }
+    _agree(can, tied)
+    before: dict[int, _Flags] = {}
+    # Of parts that are joined, what one keeps may be what another must keep.
+    while any(before.get(number) is not flags for number, flags in can.items()):
+        before = dict(can)
+        for number in sorted(can, key=made.__getitem__):
+            is_odd = number in joined and len(can[number]) % _TOGETHER
+            rounded = _rounded(can[number], 1 if is_odd else _TOGETHER)
+            if not np.array_equal(rounded, can[number]):
+                can[number] = rounded
+                _agree(can, tied)
+    return {number: flags for number, flags in can.items() if flags.any()}
+
+
+def _agree(can: dict[int, _Flags], tied: Sequence[Tie]) -> None:
+    """Let channels that are tied go only where each tensor may lose them."""
     changed = True
     while changed:
         changed = False
-        for source, output in tied:
-            one, other = can.get(source), can.get(output)
-            both = one & other if one is not None and other is not None else None
-            for number, flags in ((source, one), (output, other)):
-                if flags is None:
-                    continue
-                less = np.zeros_like(flags) if both is None else both
-                if not np.array_equal(less, flags):
-                    can[number], changed = less, True
-    rounded = {number: _rounded(flags) for number, flags in can.items()}
-    return {number: flags for number, flags in rounded.items() if flags.any()}
+        for tie in tied:
+            one, other = can.get(tie.source), can.get(tie.output)
+            both = None if one is None or other is None else one & other[tie.part]
+            if one is not None:
+                less = np.zeros_like(one) if both is None else both
+                if not np.array_equal(less, one):
+                    can[tie.source], changed = less, True
+            if other is not None:
+                less = other.copy()
+                less[tie.part] = False if both is None else both
+                if not np.array_equal(less, other):
+                    can[tie.output], changed = less, True
 
 
-def _rounded(flags: _Flags) -> _Flags:
-    """The flags without the first ones, so that a multiple of ``_TOGETHER`` channels is left."""
+def _rounded(flags: _Flags, together: int) -> _Flags:
+    """The flags without the first ones, so that a multiple of ``together`` channels is left."""
     left = len(flags) - int(flags.sum())
-    wanted = max(-(-left // _TOGETHER), 1) * _TOGETHER
+    wanted = max(-(-left // together), 1) * together
     rounded: _Flags = flags.copy()
     rounded[np.flatnonzero(flags)[: wanted - left]] = False
     return rounded
@@ -98,7 +114,7 @@ def _unread(graph: Graph, readers: list[Operator], number: int, found: Interval)
     for operator in readers:
         if operator.inputs.count(number) != 1:
             return np.zeros_like(flags)
-        if _ties(graph, operator) and number in _tied_inputs(graph, operator):
+        if any(tie.source == number for tie in activation_ties(graph, operator)):
             continue
         if operator.inputs[0] != number:
             return np.zeros_like(flags)
@@ -109,7 +125,7 @@ def _unread(graph: Graph, readers: list[Operator], number: int, found: Interval)
 def _folds(graph: Graph, operator: Operator, found: Interval) -> _Flags:
     """Which channels of its input a layer of products can do without."""
     none = np.zeros(len(found.low), np.bool_)
-    if operator.kind not in ("CONV_2D", "FULLY_CONNECTED") or not _is_plain(graph, operator):
+    if operator.kind not in ("CONV_2D", "FULLY_CONNECTED") or not is_plain(graph, operator):
         return none
     weights = constant_weights(graph, operator)
     assert weights is not None and weights.data is not None
@@ -122,57 +138,6 @@ def _folds(graph: Graph, operator: Operator, found: Interval) -> _Flags:
     unused: _Flags = (weights.data.reshape(-1, len(none)) == 0).all(axis=0)
     folds: _Flags = constant | unused
     return folds
-
-
-def _is_plain(graph: Graph, operator: Operator) -> bool:
-    """Whether a layer multiplies int8 by constant symmetric weights, and has a bias of int32."""
-    number = operator.inputs[0]
-    image = None if number is None else graph.tensors[number]
-    return (
-        isinstance(operator.attributes, Convolution | FullyConnected)
-        and image is not None
-        and image.dtype == "int8"
-        and graph.tensors[operator.outputs[0]].dtype == "int8"
-        and constant_weights(graph, operator) is not None
-        and bias_of(graph, operator) is not None
-    )
-
-
-def _ties(graph: Graph, operator: Operator) -> bool:
-    """Whether each channel of the output is made of the same channel of the input alone."""
-    attributes = operator.attributes
-    if operator.kind == "DEPTHWISE_CONV_2D":
-        assert isinstance(attributes, Convolution)
-        return attributes.depth_multiplier == 1 and _is_plain(graph, operator)
-    if isinstance(attributes, Pool):
-        return operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
-    if isinstance(attributes, Add | Multiply):
-        return _is_by_channel(graph, operator)
-    if isinstance(attributes, Pad):
-        return attributes.paddings[-1] == (0, 0)
-    if operator.kind != "RESHAPE" or operator.inputs[0] is None:
-        return False
-    one, other = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
-    return bool(one.shape and other.shape) and one.shape[-1] == other.shape[-1]
-
-
-def _is_by_channel(graph: Graph, operator: Operator) -> bool:
-    """Whether ADD or MUL of int8 has operands with all channels, apart from constants with one."""
-    channels = graph.tensors[operator.outputs[0]].shape[-1:]
-    tensors = [graph.tensors[number] for number in operator.inputs if number is not None]
-    return bool(channels) and all(
-        tensor.dtype == "int8"
-        and (tensor.shape[-1:] == channels or (tensor.data is not None and tensor.data.size == 1))
-        for tensor in tensors
-    )
-
-
-def _tied_inputs(graph: Graph, operator: Operator) -> list[int]:
-    """The activations that must have the channels of the output."""
-    numbers = operator.inputs
-    if not isinstance(operator.attributes, Add | Multiply):
-        numbers = numbers[:1]
-    return [n for n in numbers if n is not None and graph.tensors[n].data is None]
 
 
 def _zero_point(graph: Graph, operator: Operator) -> int:
@@ -194,7 +159,7 @@ def _without(graph: Graph, known: dict[int, Interval], dead: dict[int, _Flags]) 
             source in dead or output in dead
         ):
             operator = _sliced(graph, operator, known, dead, tensors)
-        elif isinstance(operator.attributes, Add | Multiply) and output in dead:
+        elif output in dead:
             operator = _with_fewer_constants(graph, operator, ~dead[output], tensors)
         operators.append(operator)
     return compacted(graph.replaced(tensors=tuple(tensors), operators=tuple(operators)))
@@ -248,14 +213,16 @@ def _sliced(
 def _with_fewer_constants(
     graph: Graph, operator: Operator, live: _Flags, tensors: list[Tensor]
 ) -> Operator:
-    """ADD or MUL with the channels of its constant that are left."""
+    """An operator on several operands, with the channels of its constants that are left."""
     inputs = list(operator.inputs)
-    for place, number in enumerate(operator.inputs):
-        tensor = None if number is None else graph.tensors[number]
-        if tensor is None or tensor.data is None or tensor.shape[-1:] != live.shape:
+    for tie in ties(graph, operator):
+        tensor, left = graph.tensors[tie.source], live[tie.part]
+        if tensor.data is None:
             continue
-        data = np.ascontiguousarray(np.compress(live, tensor.data, axis=-1))
-        inputs[place] = _added(tensors, _constant(tensor, data, live))
+        data = np.ascontiguousarray(np.compress(left, tensor.data, axis=-1))
+        inputs[tie.place] = _added(tensors, _constant(tensor, data, left)) if data.size else None
+    if isinstance(operator.attributes, Concatenation):
+        inputs = [number for number in inputs if number is not None]
     return replace(operator, inputs=tuple(inputs))
 
 

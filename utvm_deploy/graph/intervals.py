@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.attribute_values import Clamp
-from utvm_deploy.graph.attributes import Add, Convolution, Multiply, Pad, Pool, Relu
+from utvm_deploy.graph.attributes import (
+    Add,
+    Concatenation,
+    Convolution,
+    Multiply,
+    Pad,
+    Pool,
+    Quantize,
+    Relu,
+)
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rounding import quantize_multiplier, requantized
@@ -48,6 +57,8 @@ def intervals(graph: Graph) -> dict[int, Interval]:
             continue
         if isinstance(operator.attributes, Add | Multiply):
             result = _of_two(graph, operator, operator.attributes, found)
+        elif isinstance(operator.attributes, Concatenation):
+            result = _joined(graph, operator, operator.attributes, found)
         else:
             result = _result(graph, operator, found[source]) if source in found else None
         if result is not None:
@@ -68,10 +79,8 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
     if isinstance(attributes, Pool) and operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
         # Rounded means lie between the least and the largest value, too.
         return _clamped(source, attributes.clamp)
-    if isinstance(attributes, Relu):
-        one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
-        same = one.quantization == other.quantization
-        return _clamped(source, attributes.clamp) if same else None
+    if isinstance(attributes, Quantize | Relu):
+        return _rescaled(graph, operator, attributes, source)
     if isinstance(attributes, Pad):
         if attributes.paddings[-1] != (0, 0):
             return None
@@ -81,6 +90,24 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
         one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
         return source if other.shape and one.shape[-1] == other.shape[-1] else None
     return None
+
+
+def _rescaled(
+    graph: Graph, operator: Operator, attributes: Quantize | Relu, source: Interval
+) -> Interval | None:
+    """The interval of RELU and similar operators, and of QUANTIZE from int8 to int8."""
+    one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
+    if one.quantization is None or other.quantization is None:
+        return None
+    if isinstance(attributes, Relu):
+        # The reference divides the scales of these in float32.
+        ratio = float(np.float32(one.quantization.scale) / np.float32(other.quantization.scale))
+        clamp = attributes.clamp
+    else:
+        ratio = one.quantization.scale / other.quantization.scale
+        clamp = (-128, 127)
+    low, high = (end - one.quantization.zero_point for end in (source.low, source.high))
+    return _requantized(low, high, [ratio], other, clamp)
 
 
 def _of_two(
@@ -120,6 +147,33 @@ def _of_two(
     least, most = aligned[0][0] + aligned[1][0], aligned[0][1] + aligned[1][1]
     factor = twice / ((1 << _ADD_SHIFT) * result.quantization.scale)
     return _requantized(least, most, [factor], result, attributes.clamp)
+
+
+def joins_channels(graph: Graph, operator: Operator) -> bool:
+    """Whether it is a CONCATENATION whose output has the channels of one part after another's."""
+    attributes, (output, *_) = operator.attributes, operator.outputs
+    return (
+        isinstance(attributes, Concatenation)
+        and not attributes.stacks
+        and attributes.axis == len(graph.tensors[output].shape) - 1
+    )
+
+
+def _joined(
+    graph: Graph, operator: Operator, attributes: Concatenation, found: dict[int, Interval]
+) -> Interval | None:
+    """The interval of CONCATENATION or PACK: that of each part, or what holds all of them."""
+    result = graph.tensors[operator.outputs[0]]
+    if attributes.stacks and attributes.axis == len(result.shape) - 1:
+        return None
+    numbers = [number for number in operator.inputs if number is not None]
+    ends = [end for end in (_operand(graph, n, found) for n in numbers) if end is not None]
+    if len(ends) != len(numbers):
+        return None
+    lows, highs = zip(*ends, strict=True)
+    if joins_channels(graph, operator):
+        return Interval(np.concatenate(lows), np.concatenate(highs))
+    return Interval(np.min(lows, axis=0), np.max(highs, axis=0))
 
 
 def _operand(
