@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from small_models import build_model
+from small_models import build_model, int8
+from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import PASSES, simplify
@@ -31,3 +33,19 @@ def test_dead_channels_of_the_public_mobilenet(shared_models: Path) -> None:
     assert dead.macs == found.before.macs - found.after.macs
     assert dead.layers == 0 and dead.weights_bytes > 170_000
     assert found.removed["share_equal"] == NOTHING
+
+
+def test_dead_channels_of_joined_layers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    writer = ModelWriter()
+    x = writer.input((1, 4, 4, 3))
+    bias = np.zeros(8, np.int32)
+    bias[4:] = -(1 << 22)
+    parts = [writer.conv2d(x, int8(rng, 8, 1, 1, 3), bias) for _ in range(2)]
+    options = ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0})
+    joined = writer.node("CONCATENATION", parts, (1, 4, 4, 16), options, scale=0.1)
+    writer.output(writer.conv2d(joined, int8(rng, 4, 1, 1, 16), np.zeros(4, np.int32)))
+    found = pass_effects(load_model(writer.save(tmp_path / "m.tflite")))
+    dead = found.removed["drop_dead_channels"]
+    # Half the channels of both parts, and half the weights of the layer behind them.
+    assert dead == GraphSizes(0, 16 * (2 * 4 * 3 + 4 * 8), 2 * 4 * (3 + 4) + 4 * 8, 16 * 16)
