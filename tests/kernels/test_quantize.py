@@ -17,11 +17,11 @@ from utvm_deploy.kernels.contract.requantization import (
     ExactMultiplier,
     exact_multiplier,
     fold_input_offset,
+    mean_multiplier,
     quantize_multiplier,
     requantized,
 )
 from utvm_deploy.kernels.native.routines.softmax import exponential_table
-from utvm_deploy.kernels.portable.reductions import mean_multiplier
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 MULTIPLIERS = st.integers(2**30, 2**31 - 1) | st.just(0)

@@ -35,6 +35,14 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
     return multiplier, shift
 
 
+def mean_multiplier(scale: float, count: int) -> tuple[int, int]:
+    """``scale / count`` as the reference rounds it: the scale to nearest, the quotient down."""
+    multiplier, shift = quantize_multiplier(scale)
+    # The most bits that the quotient can keep without a right shift of more than 31 bits.
+    extra = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier << extra) // count, shift - extra
+
+
 def requantized(value: int, multiplier: int, shift: int) -> int:
     """The result of ``utvm_requantize``, for tables that the host computes."""
     product = high_product(wrap_int32(value << max(shift, 0)), multiplier)

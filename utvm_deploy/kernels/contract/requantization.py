@@ -18,6 +18,9 @@ from utvm_deploy.graph.rounding import (
     high_product as high_product,
 )
 from utvm_deploy.graph.rounding import (
+    mean_multiplier as mean_multiplier,
+)
+from utvm_deploy.graph.rounding import (
     quantize_multiplier as quantize_multiplier,
 )
 from utvm_deploy.graph.rounding import (

@@ -24,6 +24,7 @@ from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
     limits_of_type,
+    mean_multiplier,
     quantize_multiplier,
     requantize,
     wrap_int32,
@@ -238,14 +239,6 @@ def _mean_of_bytes(name: str, around: tuple[int, int, int]) -> CRoutine:
         why="generic C, sums of four bytes at a time",
         c_texts=(shared_text("utvm_word"), shared_text("utvm_mean")),
     )
-
-
-def mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """``scale / count`` as the reference rounds it: the scale to nearest, the quotient down."""
-    multiplier, shift = quantize_multiplier(scale)
-    # The most bits that the quotient can keep without a right shift of more than 31 bits.
-    extra = min(count.bit_length() - 1, 32, 31 + shift)
-    return (multiplier << extra) // count, shift - extra
 
 
 def merged_axes(
