@@ -31,7 +31,7 @@ class Tie:
 
 
 def activation_ties(graph: Graph, operator: Operator) -> tuple[Tie, ...]:
-    """The ties of the inputs that are no constants; none if the operator mixes channels."""
+    """The ties of the inputs that are not constant; none if the operator mixes channels."""
     return tuple(tie for tie in ties(graph, operator) if graph.tensors[tie.source].data is None)
 
 
