@@ -1,6 +1,7 @@
 """What float, int8 and int16x8 answer to held-out inputs, how long quantizing takes, and sizes.
 
     python benchmarks/quantize/accuracy.py MODEL:CALIB.npz:LABELLED.npz... [--board BOARD]
+        [--flash-budget BYTES]
     python benchmarks/quantize/accuracy.py MODEL:LOW..HIGH...
 
 Without data, smooth random inputs between LOW and HIGH take their place, other ones for calibration
@@ -9,7 +10,8 @@ than for the comparison. They show the error of quantizing, and not how good a m
 Prints a row for each model and form: accuracy or R2 where there are labels or targets, how often
 the largest output is the same as of float32, and SQNR. With --board, there is a mixed form, too.
 The device's answers are compared with those of the reference kernels, byte for byte, and the model
-is profiled there. --board-samples says how many inputs the device gets; the default is all.
+is profiled there. --flash-budget is for the mixed form. --board-samples says
+how many inputs the device gets; the default is all.
 """
 
 from __future__ import annotations
@@ -133,11 +135,13 @@ def utvm(*arguments: str) -> str:
     return done.stdout
 
 
-def write_quantized(path: Path, data: Data, form: str, board: str | None, target: Path) -> None:
+def write_quantized(
+    path: Path, data: Data, form: str, mixed_options: list[str], target: Path
+) -> None:
     """Quantize a model file to a form, as its user does."""
     samples = target.with_suffix(".npz")
     np.savez(samples, inputs=data.calibration)
-    options = ["--board", board] if form == "mixed" and board is not None else []
+    options = mixed_options if form == "mixed" else []
     line = ["quantize", str(path), "--data", str(samples), "--scheme", form, *options]
     utvm(*line, "-o", str(target))
 
@@ -180,11 +184,11 @@ def costly_layers(path: Path, graph: Graph, calibration: Array, scheme: str) -> 
     return ", ".join(text for _, text in sorted(found)[:NAMED])
 
 
-def rows(spec: str, board: str | None, most: int | None, folder: Path) -> list[str]:
-    """Print the rows of one model; what to say of forms that are below their floor.
-
-    The board gets ``most`` of the inputs.
-    """
+def rows(spec: str, args: argparse.Namespace, folder: Path) -> list[str]:
+    """Print the rows of one model; what to say of forms that are below their floor."""
+    board, most = args.board, args.board_samples
+    mixed_options = [] if board is None else ["--board", board]
+    mixed_options += [] if args.flash_budget is None else ["--flash-budget", args.flash_budget]
     below: list[str] = []
     name, *parts = spec.split(":")
     path = Path(name)
@@ -195,7 +199,7 @@ def rows(spec: str, board: str | None, most: int | None, folder: Path) -> list[s
         start = time.monotonic()
         if form != "float32":
             path = folder / f"{Path(name).stem}_{form}.tflite"
-            write_quantized(Path(name), data, form, board, path)
+            write_quantized(Path(name), data, form, mixed_options, path)
             graph = load_model(path)
         took = f"{time.monotonic() - start:.1f} s" if form != "float32" else ""
         source, sink = graph.tensors[graph.inputs[0]], graph.tensors[graph.outputs[0]]
@@ -220,6 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", metavar="MODEL:...", nargs="+")
     parser.add_argument("--board")
+    parser.add_argument("--flash-budget", metavar="BYTES")
     parser.add_argument("--board-samples", metavar="N", type=int)
     args = parser.parse_args()
     head = ["model", "form", "accuracy", "as float32", "SQNR", "seconds", "bytes"]
@@ -227,11 +232,7 @@ def main() -> None:
     print("| " + " | ".join(head) + " |")
     print("|---|---|" + "--:|" * (len(head) - 2))
     with tempfile.TemporaryDirectory() as folder:
-        below = [
-            line
-            for spec in args.models
-            for line in rows(spec, args.board, args.board_samples, Path(folder))
-        ]
+        below = [line for spec in args.models for line in rows(spec, args, Path(folder))]
     print("\n" + "\n".join(below) if below else "")
 
 

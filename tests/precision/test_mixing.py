@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, M
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
-from utvm_deploy.precision.steps import MixedModel, sensitivities
+from utvm_deploy.precision.steps import MixedModel, Sensitivities, sensitivities
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.quantizing import model_steps
 from utvm_deploy.quantizing.facts import Calibration
@@ -121,7 +122,7 @@ def test_a_mixed_file_must_be_clearly_faster_than_int16x8(
         rows,
         max_loss=4.0,
         budgets=Budgets(),
-        measure=lambda _: ModelPrice(ticks, "cycles", 2000, 2000, {}),
+        measure=lambda _: ModelPrice(ticks, "cycles", 900, 900, {}),
         prices=prices,
     )
     assert (recipe.scheme == "int8") == is_mixed
@@ -246,3 +247,35 @@ def test_bad_options_are_named(
         status = int(exit.code or 0)
     assert status != 0 and not target.exists()
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def board_mix(digits: Calibration) -> Sensitivities:
+    return sensitivities(DIGITS, SAMPLES, board=load_board("mps2_an500"))
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("flash", [None, 65536])
+def test_a_mixed_model_is_no_dearer_than_int8_and_int16x8(
+    board_mix: Sensitivities, flash: int | None
+) -> None:
+    made, recipe = mix(
+        board_mix.calibration,
+        None,
+        board_mix.rows,
+        max_loss=0.5,
+        budgets=Budgets(flash=flash),
+        measure=partial(measure, board=load_board("mps2_an500")),
+        prices=board_mix.prices,
+    )
+    int8, int16x8 = made.prices["int8"], made.prices["int16x8"]
+    assert made.price is not None and made.is_within
+    assert made.loss <= made.losses["int8"]
+    assert made.price.ticks <= int16x8.ticks
+    assert made.price.ram_bytes <= max(int8.ram_bytes, int16x8.ram_bytes)
+    if flash is None:
+        assert made.price.flash_bytes <= max(int8.flash_bytes, int16x8.flash_bytes)
+    else:
+        # A budget says what flash there is: a fast mix may use it.
+        assert made.price.flash_bytes <= flash and made.price.ticks < 0.7 * int16x8.ticks
+        assert made.wide and recipe.scheme == "int8" and made.note is None

@@ -120,6 +120,8 @@ def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> Non
         ):
             own, int8, int16x8 = (f"{value:,}" for value in taken)
             out.line(f"  {what}: {own} {unit} ({INT8} {int8}, {INT16X8} {int16x8})")
+    if mixed.note is not None:
+        out.line(f"! {mixed.note}")
 
 
 def _loss(text: str) -> float:

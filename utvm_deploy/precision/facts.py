@@ -84,3 +84,23 @@ class Mixed:
     price: ModelPrice | None
     prices: Mapping[str, ModelPrice]  # of "int8" and "int16x8"
     is_within: bool  # whether the loss is at most what was allowed
+    # Of the file that the loss alone chose, if it takes more RAM or flash than int8 and int16x8.
+    dearer: ModelPrice | None = None
+
+    @property
+    def note(self) -> str | None:
+        """One sentence on ``dearer``: what it takes, and which budgets allow it."""
+        if self.dearer is None:
+            return None
+        pure = tuple(self.prices.values())
+        rows = (
+            ("RAM", self.dearer.ram_bytes, max(one.ram_bytes for one in pure)),
+            ("flash", self.dearer.flash_bytes, max(one.flash_bytes for one in pure)),
+        )
+        over = [(what, taken) for what, taken, most in rows if taken > most]
+        told = " and ".join(f"{taken:,} bytes of {what}" for what, taken in over)
+        budgets = " and ".join(f"a {what} budget of {taken:,} bytes" for what, taken in over)
+        return (
+            f"a mix with fewer int16x8 layers takes {self.dearer.ticks:,} {self.dearer.unit}, but "
+            f"also {told}, more than int8 and int16x8 do; to allow it, give {budgets}"
+        )

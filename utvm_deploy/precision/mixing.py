@@ -6,15 +6,14 @@ Layers are ordered by what int16 activations gain there for what they cost. File
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
+from utvm_deploy.precision.affording import Candidate, Measure, affordable
 from utvm_deploy.precision.facts import (
     DECIBELS,
     POINTS,
@@ -29,26 +28,8 @@ from utvm_deploy.quantizing.facts import INT8, INT16X8, Calibration, Recipe
 
 #: Files that are compared; a model with more layers gets larger steps.
 MOST_FILES = 40
-#: Files that are measured on the board after int8 and int16x8.
-MOST_MEASURED = 6
-#: Parts of int8's and int16x8's ticks that a mixed file must stay below where it loses no less.
-#: A layer's ticks depend a little on where the linker puts its code.
-_CLEARLY_FASTER = 0.99
 #: An output without an error, in dB, so that it can be compared.
 _PERFECT_DB = 200.0
-
-#: A .tflite file -> what it takes on the board.
-Measure = Callable[[bytes], ModelPrice]
-
-
-@dataclass(frozen=True)
-class _File:
-    """One of the files that are compared."""
-
-    wide: tuple[str, ...]
-    recipe: Recipe
-    result: RecipeResult
-    loss: float
 
 
 def mix(
@@ -67,18 +48,25 @@ def mix(
 
     ``max_loss`` is in percentage points of accuracy below the float model with ``labels``, else in
     dB of SQNR below the int16x8 model. ``measure`` prices a file on the board; without it there are
-    no budgets. ``prices`` are those of int8 and int16x8. Raises UtvmError if even the int8 model is
-    over a budget.
+    no budgets. ``prices`` are those of int8 and int16x8.
+
+    The choice loses at most what int8 loses, or ``max_loss``. Its file is at most as large as that
+    of int8 or of int16x8. ``affordable`` says what else holds on a board. Raises UtvmError if even
+    the int8 model is over a budget.
     """
     prices = prices or {}
     order = [row.output for row in sorted(rows, key=_gain, reverse=True)]
     files, losses = _compared(calibration, labels, order, float_ends, progress)
+    most = max(files[0].size, files[-1].size)
+    files = [one for one in files if one.size <= most]
     allowed = [one for one in files if one.loss <= max_loss]
     # Never worse than int8: the first file is int8 itself.
     chosen = allowed[0] if allowed else min(files, key=lambda one: (one.loss, len(one.wide)))
     price: ModelPrice | None = prices.get(INT8) if not chosen.wide else None
+    dearer: ModelPrice | None = None
     if measure is not None:
-        chosen, price = _within_budgets(files, chosen, max_loss, budgets, measure, prices)
+        found = affordable(files, chosen, max_loss, budgets, measure, prices)
+        chosen, price, dearer = found.file, found.price, found.dearer
     made = Mixed(
         chosen.wide,
         chosen.loss,
@@ -87,6 +75,7 @@ def mix(
         price,
         prices,
         chosen.loss <= max_loss,
+        dearer,
     )
     return made, chosen.recipe
 
@@ -109,7 +98,7 @@ def _compared(
     order: Sequence[str],
     float_ends: bool,
     progress: Progress,
-) -> tuple[list[_File], Mapping[str, float]]:
+) -> tuple[list[Candidate], Mapping[str, float]]:
     """Files with more and more layers in int16x8, with their losses; those of both schemes."""
     step = max(1, -(-len(order) // MOST_FILES))
     counts = sorted({*range(0, len(order) + 1, step), len(order)})
@@ -121,11 +110,11 @@ def _compared(
     results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
     losses = _losses(calibration, labels, results)
     files = [
-        _File(tuple(order[:count]), recipe, result, loss)
+        Candidate(tuple(order[:count]), recipe, result, loss)
         for count, recipe, result, loss in zip(counts, recipes, results, losses, strict=False)
     ]
     # The last file is int16x8 as a whole: the widest choice.
-    files[-1] = _File(tuple(order), recipes[-1], results[-1], losses[-1])
+    files[-1] = Candidate(tuple(order), recipes[-1], results[-1], losses[-1])
     return files, {INT8: losses[0], INT16X8: losses[-1]}
 
 
@@ -166,50 +155,3 @@ def _recipe(
         if kind in MOVERS and chosen.intersection(inputs.get(output, ())):
             chosen.add(output)
     return Recipe(INT8, operators=dict.fromkeys(sorted(chosen), INT16X8), float_ends=float_ends)
-
-
-def _within_budgets(
-    files: Sequence[_File],
-    chosen: _File,
-    max_loss: float,
-    budgets: Budgets,
-    measure: Measure,
-    prices: Mapping[str, ModelPrice],
-) -> tuple[_File, ModelPrice]:
-    """The cheapest file among those that lose least, within the budgets, and its price.
-
-    int8, int16x8, and the chosen file or one with fewer layers in int16x8 compete.
-    """
-    least, widest = prices[INT8], prices[INT16X8]
-    if budgets.excess(least):
-        raise UtvmError(
-            f"even the int8 model is over a budget: {', '.join(budgets.excess(least))}; "
-            "give more, or take a smaller model"
-        )
-    priced = [(files[0], least)]
-    if not budgets.excess(widest):
-        priced.append((files[-1], widest))
-    for candidate in _fewer(files, files.index(chosen)):
-        if candidate is files[0] or candidate is files[-1]:
-            continue
-        price = measure(candidate.result.data)
-        if not budgets.excess(price):
-            priced.append((candidate, price))
-            break
-
-    def rank(one: tuple[_File, ModelPrice]) -> tuple[float, float, int, int]:
-        file, price = one
-        is_pure = file is files[0] or file is files[-1]
-        ticks = price.ticks if is_pure else price.ticks / _CLEARLY_FASTER
-        # A loss that is smaller than it must be does not justify a higher price.
-        return max(file.loss, max_loss), ticks, price.flash_bytes, price.ram_bytes
-
-    return min(priced, key=rank)
-
-
-def _fewer(files: Sequence[_File], place: int) -> Iterator[_File]:
-    """The file at a place, and some with fewer layers in int16x8, down to int8."""
-    places = [place]
-    while places[-1] > 0 and len(places) < MOST_MEASURED:
-        places.append(places[-1] * 2 // 3)
-    return (files[one] for one in places)

@@ -27,5 +27,6 @@ def mixed_json(mixed: Mixed, max_loss: float) -> dict[str, Any]:
         "is_within": mixed.is_within,
         "losses": dict(mixed.losses),
         "price": price(mixed.price),
+        "dearer": price(mixed.dearer),
         "prices": {scheme: price(one) for scheme, one in mixed.prices.items()},
     }
