@@ -66,13 +66,51 @@ def test_a_float_file_equals_eager(path: Path) -> None:
         torch.testing.assert_close(found, network()(x), atol=1e-6, rtol=1e-5)
 
 
-def test_dynamic_shapes_are_refused(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The network with a batch of two and more, called by the name of its argument."""
+    made = tmp_path_factory.mktemp("dynamic") / "network.pt2"
+    batch = torch.export.Dim("batch", min=2, max=64)
+    example = {"input": torch.zeros(2, 3, 8, 8)}
+    program = torch.export.export(network(), (), example, dynamic_shapes={"input": {0: batch}})
+    torch.export.save(program, made)
+    return made
+
+
+def test_a_dynamic_batch_is_bound_to_one(
+    dynamic: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = torch.randn(1, 3, 8, 8)
+    for model in (dynamic, torch.export.load(dynamic)):
+        caplog.clear()
+        with utvm_deploy.connect("host") as device, torch.no_grad():
+            found = device.load(utvm_deploy.compile(model, "host"))(x)
+        torch.testing.assert_close(found, network()(x), atol=1e-6, rtol=1e-5)
+        assert "the batch of input 'input' is bound to 1" in caplog.text
+    assert main(["verify", str(dynamic), "--board", "host", "--samples", "2"]) == 0
+    assert "compared with torch" in capsys.readouterr().out
+
+
+def test_a_dynamic_batch_is_quantized_as_one(
+    dynamic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, made = tmp_path / "data.npy", tmp_path / "network.tflite"
+    np.save(data, np.random.default_rng(0).normal(size=(20, 1, 3, 8, 8)).astype(np.float32))
+    assert main(["quantize", str(dynamic), "--data", str(data), "-o", str(made)]) == 0
+    told = capsys.readouterr()
+    assert "the batch of input 'input' is bound to 1" in told.out + told.err
+    graph = load_model(made)
+    assert graph.tensors[graph.inputs[0]].shape == (1, 3, 8, 8)
+    assert any(one.kind == "CONV_2D" for one in graph.operators)
+
+
+def test_other_dynamic_shapes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "dynamic.pt2"
     dynamic = ({1: torch.export.Dim("rows", min=2, max=64)},)
     module = torch.nn.ReLU()
     example = (torch.zeros(1, 4, 4),)
     torch.export.save(torch.export.export(module, example, dynamic_shapes=dynamic), path)
-    with pytest.raises(ModelError, match=r"dynamic\.pt2: input 'input' has no fixed shape"):
+    with pytest.raises(ModelError, match="dimension 1 of input 'input' has no fixed size"):
         torch_to_model(path)
 
 

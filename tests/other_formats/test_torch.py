@@ -26,7 +26,9 @@ def _import(name: str) -> Any:
         pytest.skip(f"{name} is not installed: pip install 'utvm-deploy[torch]' runs these")
 
 
-def _quantized(module: Any, shape: tuple[int, ...], path: Path) -> Path:
+def _quantized(
+    module: Any, shape: tuple[int, ...], path: Path, *, dynamic_shapes: Any = None
+) -> Path:
     torch = _import("torch")
     pt2e = _import("torchao.quantization.pt2e.quantize_pt2e")
     xnnpack = _import("torchao.testing.pt2e._xnnpack_quantizer")
@@ -35,11 +37,13 @@ def _quantized(module: Any, shape: tuple[int, ...], path: Path) -> Path:
     quantizer = xnnpack.XNNPACKQuantizer().set_global(
         xnnpack.get_symmetric_quantization_config(is_per_channel=True)
     )
-    exported = torch.export.export(module.eval(), example).module()
+    program = torch.export.export(module.eval(), example, dynamic_shapes=dynamic_shapes)
+    exported = program.module()
     prepared = pt2e.prepare_pt2e(exported, quantizer)
     for _ in range(8):
         prepared(torch.randn(shape))
-    program = torch.export.export(pt2e.convert_pt2e(prepared), example)
+    converted = pt2e.convert_pt2e(prepared)
+    program = torch.export.export(converted, example, dynamic_shapes=dynamic_shapes)
     torch.export.save(program, path)
     return path
 
@@ -80,6 +84,20 @@ def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
     with utvm_deploy.connect("host") as device:
         model = device.load(utvm_deploy.compile(path, "host"))
         assert verify(model, path, samples, reference=reference).ok
+    found = difference(path, graph, samples.inputs, reference.outputs)
+    assert found is not None and found.elements == 48
+    assert found.largest_steps <= 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_dynamic_batch_of_a_quantized_network_is_bound_to_one(tmp_path: Path) -> None:
+    batch = _import("torch").export.Dim("batch", min=2, max=16)
+    file = tmp_path / "network.pt2"
+    path = _quantized(_network(), (2, 1, 20, 16), file, dynamic_shapes=({0: batch},))
+    graph = load_model(path)
+    assert graph.tensors[graph.inputs[0]].shape == (1, 1, 20, 16)
+    samples = random_samples(graph, 3)
+    reference = run_reference(path, samples.inputs)
     found = difference(path, graph, samples.inputs, reference.outputs)
     assert found is not None and found.elements == 48
     assert found.largest_steps <= 3

@@ -21,6 +21,7 @@ from utvm_deploy.frontend.other_files import is_pickled, other_framework
 from utvm_deploy.frontend.qdq import Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
 from utvm_deploy.frontend.qdq_job import all_at_once
+from utvm_deploy.frontend.torch_batch import batch_notes, with_batch_of_one
 from utvm_deploy.frontend.torch_calls import (
     ASSERTIONS,
     Call,
@@ -71,11 +72,12 @@ def torch_to_model(path: Path) -> bytes:
     program = loaded_program(path)
     try:
         check_types(program)
+        notes = batch_notes(program)
+        program = with_batch_of_one(load_torch(), program)
         if not is_quantized(program):
-            check_shapes(program)
             # The import changes the program.
             kinds = operator_kinds(program)
-            return replace(relax_of_program(program), kinds=kinds).dumped()
+            return replace(relax_of_program(program), kinds=kinds, notes=notes).dumped()
         return program_to_tflite(program, path.stem, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
@@ -123,18 +125,6 @@ def check_types(program: Any) -> None:
                 f"{what} is {dtype}, and only float32 is supported; call model.float() before the "
                 "export, and give it float32 examples"
             )
-
-
-def check_shapes(program: Any) -> None:
-    """Raise ModelError for an input of a program whose shape is symbolic."""
-    names = program.graph_signature.user_inputs
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in names and "val" in node.meta:
-            shape = getattr(node.meta["val"], "shape", ())
-            if not all(isinstance(extent, int) for extent in shape):
-                raise ModelError(
-                    f"input '{node.name}' has no fixed shape; export without dynamic shapes"
-                )
 
 
 def program_to_tflite(

@@ -202,11 +202,19 @@ def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     from utvm_deploy.frontend.torch_export import register_quantizers
 
     register_quantizers()
-    module = torch.export.load(model).module()
+    program = torch.export.load(model)
+    # A program with a dynamic batch may have a guard against a batch of 1.
+    module = program.module(check_guards=False)
 
     def run(sample: Sequence[Array]) -> Sequence[Array]:
+        arrays = iter(sample)
+        given = [
+            torch.from_numpy(next(arrays)) if isinstance(name, str) else name
+            for name in program.graph_signature.user_inputs
+        ]
+        arguments, named = torch.utils._pytree.tree_unflatten(given, program.call_spec.in_spec)
         with torch.no_grad():
-            outputs = module(*(torch.from_numpy(array) for array in sample))
+            outputs = module(*arguments, **named)
         several = outputs if isinstance(outputs, list | tuple) else [outputs]
         return [output.numpy() for output in several]
 

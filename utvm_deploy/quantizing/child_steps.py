@@ -77,6 +77,18 @@ _SAMPLE_TIMEOUT_S = 10.0
 _RECIPE_TIMEOUT_S = 120.0
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A float file of another format in the form that is calibrated."""
+
+    data: bytes
+    inputs: Inputs
+    # The model as a float .tflite file; empty unless it was asked for.
+    converted: bytes
+    # Messages for the user, such as a batch that was bound to 1.
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class RecipeResult:
     """What one recipe became."""
@@ -104,11 +116,11 @@ def check_installed(form: str) -> None:
 
 def prepare(
     form: str, data: bytes, *, is_converted: bool = False, progress: Progress = no_progress
-) -> tuple[bytes, Inputs, bytes]:
+) -> Prepared:
     """A float file of another format in the form that is calibrated, and its inputs.
 
-    The last result is the model as a float .tflite file if ``is_converted``, else empty. Raises
-    ModelError naming the operators that .tflite files have no form of.
+    With ``is_converted``, it is also made a float .tflite file. Raises ModelError naming the
+    operators that .tflite files have no form of.
     """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / MODEL).write_bytes(data)
@@ -117,7 +129,8 @@ def prepare(
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
         converted = (folder / CONVERTED).read_bytes() if is_converted else b""
-        return (folder / PREPARED).read_bytes(), inputs, converted
+        notes = tuple(facts.get("notes", ()))
+        return Prepared((folder / PREPARED).read_bytes(), inputs, converted, notes)
 
 
 def calibrate(

@@ -140,6 +140,8 @@ class Source:
     size: int  # of the file
     # Before it became a .tflite file: its format, and what ``prepare`` made of it.
     original: tuple[str, bytes] | None = None
+    # Messages for the user, such as a batch that was bound to 1.
+    notes: tuple[str, ...] = ()
 
 
 def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_progress) -> Source:
@@ -162,12 +164,13 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         graph = load_model(path, is_quiet=True)
         return Source(path, form, file, float_inputs(path, graph), len(file))
     try:
-        data, inputs, converted = prepare(form, file, is_converted=is_converted, progress=progress)
+        made = prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     if is_converted:
-        return Source(path, TFLITE, converted, inputs, len(file), (form, data))
-    return Source(path, form, data, inputs, len(file))
+        original = form, made.data
+        return Source(path, TFLITE, made.converted, made.inputs, len(file), original, made.notes)
+    return Source(path, form, made.data, made.inputs, len(file), notes=made.notes)
 
 
 def refusal_of(path: Path) -> str | None:
@@ -218,6 +221,7 @@ def calibrated(
 
     try:
         made = run(source.form, source.data, equalize=equalize)
+        made = replace(made, warnings=(*source.notes, *made.warnings))
         if source.original is None:
             return made
         real = run(*source.original, equalize=False)

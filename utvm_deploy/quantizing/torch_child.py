@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.torch_batch import batch_notes, with_batch_of_one
 from utvm_deploy.frontend.torch_export import (
-    check_shapes,
     check_types,
     is_quantized,
     load_torch,
@@ -45,6 +45,7 @@ from utvm_deploy.quantizing.torch_module import (
     check_weights,
     eager_outputs,
     float_program,
+    positional,
     quantized_program,
 )
 from utvm_deploy.relax.torch_evaluation import check_evaluation
@@ -57,12 +58,16 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
     if is_quantized(program):
         raise ModelError("it is quantized already; give the float model that it was made of")
     check_types(program)
-    check_shapes(program)
     check_evaluation(program, is_quantized=True)
+    notes = batch_notes(program)
+    if notes:
+        program = with_batch_of_one(load_torch(), program)
+        load_torch().export.save(program, folder / PREPARED)
+    else:
+        (folder / PREPARED).write_bytes(data)
     check_weights(load_torch(), program.module(check_guards=False))
-    inputs = _inputs(program)
-    (folder / PREPARED).write_bytes(data)
-    (folder / FACTS).write_text(json.dumps({"inputs": inputs}), encoding="utf-8")
+    facts = {"inputs": _inputs(program), "notes": notes}
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     if job["converted"]:
         (folder / CONVERTED).write_bytes(_in_float(program))
 
@@ -157,7 +162,7 @@ def _program(folder: Path, data: bytes) -> Any:
     path = folder / "model.pt2"
     path.write_bytes(data)
     try:
-        return loaded_program(path)
+        return positional(load_torch(), loaded_program(path))
     except ModelError as error:
         said = str(error).removeprefix(f"{path} ").removeprefix(f"{path}: ")
         raise ModelError(f"the file {said}") from error

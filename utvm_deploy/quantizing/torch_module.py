@@ -174,6 +174,19 @@ def quantized_program(
     return torch.export.export(convert_pt2e(prepared), example)
 
 
+def positional(torch: Any, program: Any) -> Any:
+    """An ``ExportedProgram`` whose inputs are given by position, in place.
+
+    One that was exported with named inputs takes these by name only.
+    """
+    _, named = program.call_spec.in_spec.children_specs
+    if named.num_leaves:
+        given = tuple(program.graph_signature.user_inputs)
+        _, spec = torch.utils._pytree.tree_flatten((given, {}))
+        program.module_call_graph[0].signature.in_spec = spec
+    return program
+
+
 def float_program(torch: Any, module: Any, example: tuple[Any, ...]) -> Any:
     """The ``ExportedProgram`` of a float module without composite operators."""
     # What has a kernel of int8 stays one operator. Where it has none of int16, that layer is float.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.frontend.odd_weights import warn_of_weights
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch_export import is_quantized, program_to_tflite
+from utvm_deploy.frontend.torch_batch import batch_notes, with_batch_of_one
+from utvm_deploy.frontend.torch_export import is_quantized, load_torch, program_to_tflite
 from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.quantizing.facts import QuantizedModel
 from utvm_deploy.quantizing.torch_module import QuantizedModule
+
+_log = logging.getLogger(__name__)
 
 
 def is_module(value: Any) -> bool:
@@ -119,6 +123,9 @@ def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     float32, by way of Relax. Raises ModelError, and UnsupportedOperator for what has no kernel.
     """
     program = exported(model, inputs) if is_module(model) else model
+    for note in batch_notes(program):
+        _log.warning("%s: %s", name, note)
+    program = with_batch_of_one(load_torch(), program)
     if is_quantized(program):
         return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
     from utvm_deploy.relax.from_torch import relax_of_program
