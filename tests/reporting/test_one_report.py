@@ -150,8 +150,9 @@ def test_columns_that_repeat_others_are_left_out() -> None:
             "layers": layers,
         }
     )
-    shown = [head.removeprefix(">") for head in values["heads"]]
+    table = values["table"]
+    shown = [head.removeprefix(">") for head in table.heads]
     assert "pessimistic" in shown and "instructions" in shown
     assert not {"core", "rich", "misses, flash", "bound", "CMSIS-NN"} & set(shown)
-    assert len(values["foot"]) == len(shown)
-    assert all(len(row["cells"]) == len(shown) - 3 for row in values["rows"])
+    assert len(table.foot) == len(shown)
+    assert all(len(column.cells) == len(table.lines) for column in table.columns)

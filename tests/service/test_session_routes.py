@@ -23,6 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from utvm_deploy.base.errors import BoardError, ClusterError, ServerError
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.client import session_socket
 from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, decode, encode
 from utvm_deploy.client.session_server import http_server as http_server_of
 from utvm_deploy.cluster import session_line
@@ -117,7 +118,11 @@ class Door:
         self, path: str = PATH, headers: dict[str, str] | None = None
     ) -> contextlib.AbstractContextManager[ClientConnection]:
         return connect(
-            f"ws://{self._place}{path}", additional_headers=headers, proxy=None, close_timeout=1
+            f"ws://{self._place}{path}",
+            additional_headers=headers,
+            proxy=None,
+            close_timeout=1,
+            open_timeout=PATIENCE_S,
         )
 
     def held_by(self) -> list[str]:
@@ -157,6 +162,8 @@ def start(desk: Desk) -> Iterator[Start]:
             thread.start()
             stack.callback(thread.join, PATIENCE_S)
             stack.callback(setattr, server, "should_exit", True)
+            # Clients' deadlines are for answers, not for the start of a server on a busy machine.
+            until(lambda: server.started, "the server does not start")
             return Door(listener.getsockname()[1])
 
         yield started
@@ -336,6 +343,7 @@ def test_programs_run_where_code_is_allowed(start: Start, desk: Desk) -> None:
 def test_over_tls_with_the_token_of_the_server(
     start: Start, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session_socket, "OPEN_S", PATIENCE_S)
     keys = make_certificates(tmp_path / "keys", ["localhost"])
     url = f"https://localhost:{start(keys=keys).port}"
     board = load_board("mps2_an500")
@@ -357,7 +365,7 @@ def test_over_tls_with_the_token_of_the_server(
     server.check_board(board)
     with contextlib.closing(server.open(board)) as session:
         session.send(b"a request")
-        assert session.receive(10) == b"a request"
+        assert session.receive(PATIENCE_S) == b"a request"
 
 
 def test_another_board_of_the_same_name_is_refused_before_anything_is_built(

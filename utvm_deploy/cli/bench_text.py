@@ -97,7 +97,7 @@ def _table(found: ModelComparison, out: Output) -> None:
                 (layer.theirs or {}).get(headline),
                 layer.ratio(headline),
                 *(layer.ratio(name) for name in further),
-                agreement(layer),
+                agreement(layer.differing_bytes, layer.output_bytes),
                 layer.their_kernel or ("(ours)" if found.source == MEASURED else ""),
             )
             for layer in found.layers

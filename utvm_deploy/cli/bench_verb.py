@@ -91,7 +91,7 @@ def _write(args: argparse.Namespace, found: BenchResult, out: Output) -> None:
         overview(found.found, found.figure, out)
     refused(found.failed, out)
     if args.html is not None:
-        write_text(args.html, comparison_html(found.found, found.figure, found.failed))
+        write_text(args.html, comparison_html(found.to_dict()))
         out.line(f"wrote {args.html}")
 
 

@@ -6,10 +6,11 @@ page as a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from utvm_deploy.pages.chart import bar
+from utvm_deploy.pages.figure_table import Column, Line, column, figure_table, ratio_cell, share
 from utvm_deploy.pages.render import number, render
 
 #: Columns of figures next to the bars, if they were counted.
@@ -32,111 +33,99 @@ def profile_html(result: Mapping[str, Any]) -> str:
 def profile_values(
     result: Mapping[str, Any], bench: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What ``profile_body.html`` shows; ``bench`` is the same model of ``utvm bench --json``.
-
-    Columns of figures that repeat another column, or are 0 in all rows, are left out.
-    """
+    """What ``profile_body.html`` shows; ``bench`` is the same model of ``utvm bench --json``."""
     layers = result["layers"]
-    named = _telling(layers, [key for key in _FIGURES if key in result["figures"]])
     unit = str(result["tick_unit"])
     unit_label = f"modelled {unit}" if result["is_modelled"] else unit
-    has_bounds = any(layer["bound"] for layer in layers)
     longest = max((layer["ticks"] for layer in layers), default=0)
-    theirs = {} if bench is None else {one["index"]: one for one in bench["layers"]}
-    heads = ["layer", "operator", "time", unit_label, "share %", "MACs", "per MAC"]
-    heads += ["bound", "x bound"] if has_bounds else []
-    heads += ["CMSIS-NN", "ratio"] if theirs else []
-    heads += [_FIGURES[key] for key in named]
-    prefix = f"{result['model']}_"
-    rows = [_row(result, layer, prefix, longest, named, has_bounds, theirs) for layer in layers]
+    lines = [_line(layer, f"{result['model']}_", longest) for layer in layers]
+    columns = [
+        column(unit_label, [number(layer["ticks"]) for layer in layers], number(result["ticks"])),
+        *_work(result),
+        *_bounds(result),
+        *_theirs(result, bench),
+        *(
+            column(
+                head,
+                [number(layer["figures"].get(key)) for layer in layers],
+                number(result["figures"].get(key)),
+                is_optional=True,
+            )
+            for key, head in _FIGURES.items()
+            if key in result["figures"]
+        ),
+    ]
     return {
         "found": result,
         "unit_label": unit_label,
-        "heads": [head if head in ("operator", "time") else f">{head}" for head in heads],
-        "rows": rows,
-        "foot": _foot(result, named, has_bounds, bench if theirs else None) if layers else (),
-        "has_misses": any(len(row["bars"]) > 1 for row in rows),
+        "table": figure_table("layers", lines, columns),
+        "has_misses": any(len(line.bars) > 1 for line in lines),
         "hotspots": result.get("hot", ()),
     }
 
 
-def _telling(layers: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """The figures whose column differs from all columns before it, and from zeros."""
-    seen = {
-        tuple(layer["ticks"] for layer in layers),
-        tuple(0 for _ in layers),
-        tuple(None for _ in layers),
-    }
-    told = []
-    for key in keys:
-        column = tuple(layer["figures"].get(key) for layer in layers)
-        if column not in seen:
-            told.append(key)
-            seen.add(column)
-    return told
-
-
-def _row(
-    result: Mapping[str, Any],
-    layer: Mapping[str, Any],
-    prefix: str,
-    longest: int,
-    figures: Sequence[str],
-    has_bounds: bool,
-    theirs: Mapping[int, Mapping[str, Any]],
-) -> dict[str, Any]:
+def _line(layer: Mapping[str, Any], prefix: str, longest: int) -> Line:
     ticks, bound = layer["ticks"], layer["bound"]
     core = layer["figures"].get("core", ticks)
     bars = bar(ticks, longest, "two", "ticks"), bar(core, longest, "one", "core")
-    cells = [number(ticks), _share(ticks, result["ticks"]), number(layer["macs"] or None)]
-    cells += [number(layer["ticks_per_mac"], 2)]
-    if has_bounds:
-        cells += _bound_cells(ticks, None if bound is None else bound["memory"])
-    if theirs:
-        cells += _their_cells(theirs.get(layer["index"]), result["tick_unit"])
-    cells += [number(layer["figures"].get(key)) for key in figures]
-    return {
-        "index": layer["index"],
-        "operator": layer["operator"],
-        "kernel": str(layer["kernel"]).removeprefix(prefix),
-        "why": layer["why"],
-        "bars": bars if core != ticks else bars[1:],
-        "mark": None if bound is None else bar(bound["memory"], longest, "three", "bound"),
-        "cells": cells,
-    }
+    return Line(
+        layer["operator"],
+        str(layer["kernel"]).removeprefix(prefix),
+        bars if core != ticks else bars[1:],
+        layer["index"],
+        layer["why"],
+        None if bound is None else bar(bound["memory"], longest, "three", "bound"),
+    )
 
 
-def _foot(
-    result: Mapping[str, Any],
-    figures: Sequence[str],
-    has_bounds: bool,
-    bench: Mapping[str, Any] | None,
-) -> list[str]:
-    """The whole model, which takes a little more than its layers: calls, and code between them."""
-    macs = result["macs"]
-    cells = ["", "whole model", "", number(result["ticks"]), "100.0", number(macs or None)]
-    cells += [number(result["ticks"] / macs if macs else None, 2)]
-    if has_bounds:
-        bounds = [layer["bound"]["memory"] for layer in result["layers"] if layer["bound"]]
-        whole = sum(bounds) if len(bounds) == len(result["layers"]) else None
-        cells += _bound_cells(result["ticks"], whole)
-    if bench is not None:
-        whole_of = bench["theirs"] or {}
-        cells += [number(whole_of.get(result["tick_unit"])), number(bench["ratio"], 2)]
-    cells += [number(result["figures"].get(key)) for key in figures]
-    return cells
+def _work(result: Mapping[str, Any]) -> list[Column]:
+    """The share of each layer, and its multiply-accumulates.
+
+    The whole model takes a little more than its layers: calls, and code between them.
+    """
+    layers, ticks, macs = result["layers"], result["ticks"], result["macs"]
+    return [
+        column("share %", [share(one["ticks"], ticks) for one in layers], share(ticks, ticks)),
+        column("MACs", [number(one["macs"] or None) for one in layers], number(macs or None)),
+        column(
+            "per MAC",
+            [number(one["ticks_per_mac"], 2) for one in layers],
+            number(ticks / macs if macs else None, 2),
+        ),
+    ]
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}" if whole else ""
+def _bounds(result: Mapping[str, Any]) -> list[Column]:
+    """What no kernel can be faster than, and the time over it."""
+    layers = result["layers"]
+    bounds = [layer["bound"] and layer["bound"]["memory"] for layer in layers]
+    if not any(bounds):
+        return []
+    whole = sum(bounds) if all(bound is not None for bound in bounds) else None
+    over = [
+        number(one["ticks"] / b if b else None, 2) for one, b in zip(layers, bounds, strict=True)
+    ]
+    return [
+        column("bound", [number(bound) for bound in bounds], number(whole)),
+        column("x bound", over, number(result["ticks"] / whole if whole else None, 2)),
+    ]
 
 
-def _bound_cells(ticks: int, bound: int | None) -> list[str]:
-    return [number(bound), number(ticks / bound if bound else None, 2)]
-
-
-def _their_cells(layer: Mapping[str, Any] | None, unit: str) -> list[str]:
-    """CMSIS-NN's time of a layer, and over ours."""
-    if layer is None or not layer["theirs"]:
-        return ["", ""]
-    return [number(layer["theirs"].get(unit)), number(layer["ratio"], 2)]
+def _theirs(result: Mapping[str, Any], bench: Mapping[str, Any] | None) -> list[Column]:
+    """CMSIS-NN's time of each layer, and over ours."""
+    if bench is None:
+        return []
+    unit, known = result["tick_unit"], {one["index"]: one for one in bench["layers"]}
+    theirs = [known.get(layer["index"]) for layer in result["layers"]]
+    return [
+        column(
+            "CMSIS-NN",
+            [number((one["theirs"] or {}).get(unit)) if one else "" for one in theirs],
+            number((bench["theirs"] or {}).get(unit)),
+        ),
+        Column(
+            "ratio",
+            tuple(ratio_cell(one["ratio"] if one else None) for one in theirs),
+            ratio_cell(bench["ratio"]),
+        ),
+    ]

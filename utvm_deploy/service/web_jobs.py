@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.comparing.page import comparison_values
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
 from utvm_deploy.pages.memory_picture import memory_values
 from utvm_deploy.pages.render import render_stored
@@ -99,7 +100,10 @@ def _shown(parts: Parts, job: Job) -> str:
         if kind == "inspect":
             figures = render_stored("service/model_facts.html", result=result)
             return figures + render_stored("service/result_inspect.html", result=result)
-        if kind in ("verify", "bench", "bundle"):
+        if kind == "bench":
+            values = comparison_values(result)
+            return render_stored("comparison_body.html", level=3, **values)
+        if kind in ("verify", "bundle"):
             return render_stored(f"service/result_{kind}.html", result=result)
     except (UtvmError, *UNREADABLE):
         pass  # of another version: it costs this part, not the page

@@ -14,7 +14,16 @@ from utvm_deploy.pages.chart import (
     bar,
     steps,
 )
-from utvm_deploy.pages.render import render
+from utvm_deploy.pages.figure_table import (
+    Cell,
+    Column,
+    FigureTable,
+    Line,
+    column,
+    figure_table,
+    share,
+)
+from utvm_deploy.pages.render import number, render
 from utvm_deploy.records import KernelIdentity, Record, Records, Setting, is_modelled
 
 
@@ -55,10 +64,10 @@ class KernelHistory:
     def curve(self) -> list[tuple[int, int]]:
         """(trials so far, ticks of the best until then)."""
         points: list[tuple[int, int]] = []
-        for number, record in enumerate(self.records, 1):
+        for count, record in enumerate(self.records, 1):
             one = record.measurement
             if one.is_ok and (not points or one.ticks_min < points[-1][1]):
-                points.append((number, one.ticks_min))
+                points.append((count, one.ticks_min))
         return points
 
 
@@ -97,11 +106,11 @@ def total_curve(found: Sequence[KernelHistory]) -> list[tuple[int, float]]:
         (record for history in known for record in history.records), key=lambda r: r.time
     )
     points = [(0, 1.0)]
-    for number, record in enumerate(order, 1):
+    for count, record in enumerate(order, 1):
         if record.measurement.is_ok:
             ticks = min(best[record.kernel.key], record.measurement.ticks_min)
             best[record.kernel.key] = ticks
-        points.append((number, sum(best.values()) / whole))
+        points.append((count, sum(best.values()) / whole))
     return points
 
 
@@ -116,8 +125,6 @@ def tuning_values(records: Records) -> dict[str, Any]:
         "settings": [_section(setting, found) for setting, found in histories(records).items()],
         "width": CURVE_WIDTH,
         "height": CURVE_HEIGHT,
-        "spark_width": SPARK_WIDTH,
-        "spark_height": SPARK_HEIGHT,
     }
 
 
@@ -135,25 +142,70 @@ def _section(setting: Setting, found: Sequence[KernelHistory]) -> dict[str, Any]
         "curve": steps(points, CURVE_WIDTH, CURVE_HEIGHT, 1.0) if has_curve else "",
         "last_share": points[-1][1] if has_curve else None,
         "last_trial": points[-1][0] if has_curve else None,
-        "kernels": [_row(history, longest) for history in found],
+        "table": _table(setting, found, longest),
     }
 
 
-def _row(history: KernelHistory, longest: int) -> dict[str, Any]:
-    best, macs, points = history.best, history.kernel.macs, history.curve()
-    ticks = best.measurement.ticks_min if best else None
-    if len(points) > 1:
-        points.append((len(history.records), points[-1][1]))
-    return {
-        "history": history,
-        "ticks": ticks,
-        "bars": (
-            bar(history.default_ticks, longest, "pale", "default"),
-            bar(ticks, longest, "one", "best"),
+def _table(setting: Setting, found: Sequence[KernelHistory], longest: int) -> FigureTable:
+    """Each kernel before and after; the sums count each kernel once."""
+    best = [one.best.measurement.ticks_min if one.best else None for one in found]
+    pairs = zip((one.default_ticks for one in found), best, strict=True)
+    known = [(default, least) for default, least in pairs if default and least]
+    before, after = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
+    whole = sum(ticks or 0 for ticks in best)
+    macs = [one.kernel.macs for one in found]
+    per_mac = [b / m if b is not None and m else None for b, m in zip(best, macs, strict=True)]
+    columns = [
+        column("default", [number(one.default_ticks) for one in found], number(before or None)),
+        column("best", list(map(number, best)), number(whole or None)),
+        column("share %", [share(ticks or 0, whole) for ticks in best], share(whole, whole)),
+        column("per MAC", [number(one, 2) for one in per_mac], is_optional=True),
+        column(
+            "gain", [_times(one.gain) for one in found], _times(before / after if after else None)
         ),
-        "per_mac": ticks / macs if ticks is not None and macs else None,
-        "candidate": best.candidate.label if best else "none is right",
-        "curve": (
-            steps(points, SPARK_WIDTH, SPARK_HEIGHT, points[0][1]) if len(points) > 1 else ""
+        column(
+            "trials",
+            [number(len(one.records)) for one in found],
+            number(sum(len(one.records) for one in found)),
         ),
-    }
+        Column(
+            "failed",
+            tuple(Cell(number(one.errors), "bad" if one.errors else "") for one in found),
+            Cell(number(sum(one.errors for one in found))),
+            is_optional=True,
+        ),
+        column(
+            "candidate",
+            [one.best.candidate.label if one.best else "none is right" for one in found],
+            is_number=False,
+        ),
+        Column(
+            "best so far",
+            tuple(Cell("", curve=_spark(one)) for one in found),
+            is_number=False,
+            is_optional=True,
+        ),
+    ]
+    lines = [_line(one, ticks, longest) for one, ticks in zip(found, best, strict=True)]
+    return figure_table(f"kernels of {setting.core}", lines, columns, "kernel", "all kernels")
+
+
+def _line(history: KernelHistory, ticks: int | None, longest: int) -> Line:
+    bars = (
+        bar(history.default_ticks, longest, "pale", "default"),
+        bar(ticks, longest, "one", "best"),
+    )
+    return Line(history.kernel.operator, history.kernel.name, bars, are_beside=True)
+
+
+def _spark(history: KernelHistory) -> str:
+    """The path of the best by trials; empty if the first is the best."""
+    points = history.curve()
+    if len(points) < 2:
+        return ""
+    points.append((len(history.records), points[-1][1]))
+    return steps(points, SPARK_WIDTH, SPARK_HEIGHT, points[0][1])
+
+
+def _times(gain: float | None) -> str:
+    return "" if gain is None else f"{gain:.2f}x"
