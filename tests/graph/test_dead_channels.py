@@ -187,12 +187,36 @@ def _concatenated_and_read(m: ModelWriter, rng: Rng) -> None:
     m.output(m.conv2d(x, int8(rng, 5, 1, 1, 32), _bias(rng, 5, 0)), output, other)
 
 
+def _mean(m: ModelWriter, rng: Rng) -> None:
+    """MEAN of images that are no square, with another scale, with and without dimensions of 1."""
+    x = m.conv2d(m.input((1, 6, 5, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
+    one = m.mean(x, (1, 2), scale=0.083, zero_point=-5)
+    other = m.mean(x, (2,), keep_dims=True, scale=0.07)
+    m.output(
+        m.fully_connected(one, int8(rng, 5, 16), _bias(rng, 5, 0)),
+        m.conv2d(other, int8(rng, 5, 1, 1, 16), _bias(rng, 5, 0)),
+    )
+
+
+def _mean_of_channels(m: ModelWriter, rng: Rng) -> None:
+    x = m.conv2d(m.input((1, 6, 5, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
+    x = m.mean(x, (1, 3))
+    m.output(m.fully_connected(x, int8(rng, 4, 5), _bias(rng, 4, 0)))
+
+
 LOSING = (
     *(_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered),
     *(_concatenated, _concatenated_often, _concatenated_oddly, _concatenated_constant),
-    _concatenated_rows,
+    *(_concatenated_rows, _mean),
 )
-KEEPING = (_padded, _without_bias, _output, _joined_in_part, _concatenated_and_read)
+KEEPING = (
+    _padded,
+    _without_bias,
+    _output,
+    _joined_in_part,
+    _concatenated_and_read,
+    _mean_of_channels,
+)
 
 
 def _graph(
@@ -282,6 +306,29 @@ def test_a_constant_part_goes(tmp_path: Path) -> None:
     less = simplify(_graph(tmp_path, _concatenated_constant, 0)[0])
     assert [operator.kind for operator in less.operators] == ["CONV_2D", "CONV_2D"]
     assert _channels_left(less)["CONV_2D"] == [12]
+
+
+def test_means_keep_the_channels_of_their_image(tmp_path: Path) -> None:
+    less = simplify(_graph(tmp_path, _mean, 0)[0])
+    assert _channels_left(less) == {"CONV_2D": [8], "MEAN": [8, 8]}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_means_of_the_ends_are_the_ends_of_the_interval(tmp_path: Path, seed: int) -> None:
+    """What MEAN makes of images of -128 and of 127 is what the interval ends with."""
+
+    def build(m: ModelWriter, rng: Rng) -> None:
+        shape = (1, int(rng.integers(1, 30)), int(rng.integers(1, 30)), 2)
+        x = m.input(shape, float(rng.uniform(0.01, 0.3)), int(rng.integers(-128, 128)))
+        ends = {"scale": float(rng.uniform(0.01, 0.3)), "zero_point": int(rng.integers(-128, 128))}
+        m.output(m.mean(x, (1, 2), **ends))
+
+    graph, _ = _graph(tmp_path, build, seed)
+    (image,), (output,) = graph.inputs, graph.outputs
+    found = intervals(graph)[output]
+    for value, end in ((-128, found.low), (127, found.high)):
+        full = np.full(graph.tensors[image].shape, value, np.int8)
+        np.testing.assert_array_equal(run_graph(graph, [full])[output].reshape(-1), end)
 
 
 def test_parts_that_something_else_reads_stay(tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ def grow_joined(scope: Scope, x: Ref) -> Ref:
             x = conv(scope, x, draw.between(1, 20), (1, 1))
     if draw.chance(0.6):
         x = conv(scope, x, draw.between(1, 20), draw.one(((1, 1), (3, 3))))
+    if draw.chance(0.5):
+        quantization = output_quantization(draw, scope.spec(x).scales[0])
+        whole = {"axes": (1, 2), "keep_dims": draw.chance(0.5), **quantization}
+        mean = Step("MEAN", (x,), whole)
+        x = tried(scope, x, lambda: mean)
     return grow_head(scope, x)
 
 

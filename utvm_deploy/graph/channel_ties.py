@@ -10,6 +10,7 @@ from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
     FullyConnected,
+    Mean,
     Multiply,
     Pad,
     Pool,
@@ -87,6 +88,8 @@ def _keeps_channels(graph: Graph, operator: Operator) -> bool:
     if operator.inputs[0] is None:
         return False
     one, other = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    if isinstance(attributes, Mean):
+        return bool(one.shape) and len(one.shape) - 1 not in attributes.axes
     if isinstance(attributes, Quantize | Relu):
         return bool(one.shape) and one.dtype == other.dtype == "int8"
     if operator.kind != "RESHAPE":

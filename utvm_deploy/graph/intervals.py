@@ -6,6 +6,7 @@ hold every sum, and where the reference's 32 bits could wrap, a channel may have
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from utvm_deploy.graph.attributes import (
     Add,
     Concatenation,
     Convolution,
+    Mean,
     Multiply,
     Pad,
     Pool,
@@ -24,7 +26,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.graph.rounding import quantize_multiplier, requantized
+from utvm_deploy.graph.rounding import mean_multiplier, quantize_multiplier, requantized
 
 #: ADD aligns both inputs with this many spare bits.
 _ADD_SHIFT = 20
@@ -81,6 +83,8 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
         return _clamped(source, attributes.clamp)
     if isinstance(attributes, Quantize | Relu):
         return _rescaled(graph, operator, attributes, source)
+    if isinstance(attributes, Mean):
+        return _mean(graph, operator, attributes, source)
     if isinstance(attributes, Pad):
         if attributes.paddings[-1] != (0, 0):
             return None
@@ -108,6 +112,19 @@ def _rescaled(
         clamp = (-128, 127)
     low, high = (end - one.quantization.zero_point for end in (source.low, source.high))
     return _requantized(low, high, [ratio], other, clamp)
+
+
+def _mean(graph: Graph, operator: Operator, attributes: Mean, source: Interval) -> Interval | None:
+    """The interval of MEAN over other dimensions than the channels: that of a sum, scaled."""
+    one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
+    if len(one.shape) - 1 in attributes.axes or not one.quantization or not other.quantization:
+        return None
+    count = math.prod(one.shape[axis] for axis in attributes.axes)
+    low, high = (count * (end - one.quantization.zero_point) for end in (source.low, source.high))
+    if max(abs(int(low.min())), abs(int(high.max()))) > _INT32.max:
+        return None
+    factor = mean_multiplier(one.quantization.scale / other.quantization.scale, count)
+    return _by_factors(low, high, [factor], other, (-128, 127))
 
 
 def _of_two(
@@ -234,12 +251,23 @@ def _requantized(
     result: Tensor,
     clamp: Clamp,
 ) -> Interval:
-    """The outputs for sums from ``least`` to ``most``: requantizing never turns an order round."""
+    """The outputs for sums from ``least`` to ``most`` by one scale, or one for each channel."""
+    factors = [quantize_multiplier(scale) for scale in scales]
+    return _by_factors(least, most, factors, result, clamp)
+
+
+def _by_factors(
+    least: NDArray[np.int64],
+    most: NDArray[np.int64],
+    factors: list[tuple[int, int]],
+    result: Tensor,
+    clamp: Clamp,
+) -> Interval:
+    """As ``_requantized``, by multipliers and shifts: these never turn an order round."""
     assert result.quantization is not None
     outputs = len(least)
     low, high = np.full(outputs, clamp[0], np.int64), np.full(outputs, clamp[1], np.int64)
-    pairs = [quantize_multiplier(scale) for scale in scales]
-    pairs = pairs * outputs if len(pairs) == 1 else pairs
+    pairs = factors * outputs if len(factors) == 1 else factors
     for channel, (multiplier, shift) in enumerate(pairs):
         ends = int(least[channel]), int(most[channel])
         shifted = [end << max(shift, 0) for end in ends]
