@@ -1,10 +1,10 @@
 """Removes channels that need not be computed: constant ones, and those that nothing reads.
 
-A channel goes from all tensors that must agree on it at once: a depthwise layer's input and output,
-those of a pool, of MEAN, PAD, ADD, MUL, RELU or QUANTIZE. A CONCATENATION of channels has those
-that its parts have left. What a constant channel adds to a sum goes into the bias of the layer that
-reads it. At an edge, the zero point stands for the channel: so a padded layer loses only a channel
-that is its zero point. The same holds for a layer without a bias.
+A channel goes from all tensors that must agree on it at once. These are the input and the output of
+a depthwise layer, a pool, MEAN, PAD, ADD, MUL, RELU or QUANTIZE. A CONCATENATION of channels has
+those that its parts have left. What a constant channel adds to a sum goes into the bias of the
+layer that reads it. At an edge, the zero point stands for the channel: so a padded layer loses only
+a channel that is its zero point. The same holds for a layer without a bias.
 """
 
 from __future__ import annotations
