@@ -144,4 +144,7 @@ def _report_bounds(found: Verification, out: Output) -> None:
 
 
 def _where(mismatch: Mismatch) -> str:
-    return f"{list(mismatch.element)} is {mismatch.got:g}, expected {mismatch.expected:g}"
+    text = f"{list(mismatch.element)} is {mismatch.got:g}, expected {mismatch.expected:g}"
+    if mismatch.call is not None:
+        text += f", in the strip {short_name(mismatch.tensor)} (call {mismatch.call})"
+    return text

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.compiler.model import Layer
+import numpy as np
+
+from utvm_deploy.compiler.file_layers import FileLayer
+from utvm_deploy.compiler.model import Buffer, Layer
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import shape_text
 from utvm_deploy.pages.bars_picture import bars_svg
@@ -14,18 +18,24 @@ from utvm_deploy.pages.notebook import Tabled
 
 @dataclass(frozen=True, repr=False)
 class LayerRun(Tabled):
-    """What one layer left behind; one that was replaced took 0 ticks."""
+    """What one layer left behind; one that was replaced took 0 ticks.
+
+    Of a layer in strips, ``outputs`` are whole, and ``ticks`` are those of all its calls.
+    """
 
     layer: Layer
     ticks: int
     outputs: tuple[Array, ...]
     is_replaced: bool = False
+    strips: int = 0  # in which it was computed; 0: it is one call
 
     @property
     def headline(self) -> str:
         """The layer, what it took, and the types and shapes of what it made."""
         made = ", ".join(shape_text(str(one.dtype), one.shape) for one in self.outputs)
         took = "replaced" if self.is_replaced else f"{self.ticks:,} ticks"
+        if self.strips:
+            took += f" in {self.strips} strips"
         return f"layer {self.layer.index} {self.layer.kind}: {took}, {made}"
 
     @property
@@ -60,6 +70,7 @@ class LayerRuns(list[LayerRun], Tabled):
                 "operator": one.layer.kind,
                 "ticks": one.ticks,
                 "replaced": one.is_replaced,
+                "strips": one.strips,
                 "outputs": ", ".join(shape_text(str(o.dtype), o.shape) for o in one.outputs),
             }
             for one in self
@@ -72,3 +83,44 @@ class LayerRuns(list[LayerRun], Tabled):
         return bars_svg("ticks of each layer", rows, ["ticks"])
 
     __repr__ = Tabled.__repr__
+
+
+def runs_of_file(layers: Sequence[FileLayer], calls: Sequence[LayerRun]) -> LayerRuns:
+    """The layers of the file; ``calls`` has what each call of the compiled model left behind."""
+    runs = LayerRuns()
+    for one in layers:
+        made = [calls[call.index] for call in one.calls]
+        if not one.is_streamed:
+            runs += made
+            continue
+        last = made[-1]
+        is_replaced = last.is_replaced
+        ticks = 0 if is_replaced else sum(run.ticks for run in made)
+        (output,) = one.layer.outputs
+        whole = last.outputs[0] if last.layer.outputs[0].rows is None else _put_together(one, calls)
+        runs.append(
+            LayerRun(one.layer, ticks, (whole.reshape(output.shape),), is_replaced, len(one.strips))
+        )
+    return runs
+
+
+def arrays_of_calls(layer: FileLayer, arrays: Sequence[Array]) -> Mapping[int, tuple[Array, ...]]:
+    """Index of each call of a layer that leaves a part of these outputs -> that part."""
+    if not layer.is_streamed:
+        return {layer.layer.index: tuple(arrays)}
+    (whole,) = arrays
+    return {call.index: (_rows_of(whole, call.outputs[0]),) for call in layer.writers}
+
+
+def _put_together(layer: FileLayer, calls: Sequence[LayerRun]) -> Array:
+    """The whole tensor of the rows that strips made."""
+    parts = []
+    for index, (first, end) in layer.new_rows.items():
+        run = calls[index]
+        begin, _ = run.layer.outputs[0].rows or (first, end)
+        parts.append(run.outputs[0][:, first - begin : end - begin])
+    return np.concatenate(parts, axis=1)
+
+
+def _rows_of(whole: Array, part: Buffer) -> Array:
+    return whole if part.rows is None else np.ascontiguousarray(whole[:, slice(*part.rows)])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.compiler.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
-from utvm_deploy.device.layer_runs import LayerRun, LayerRuns
+from utvm_deploy.device.layer_runs import LayerRun, LayerRuns, arrays_of_calls, runs_of_file
 from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 #: What stands for a layer in ``run_layers``: the reference's tensors, or these arrays.
 REFERENCE = "reference"
 Replacement = str | Array | Sequence[Array]
+NONE_REPLACED: Mapping[int, tuple[Array, ...]] = {}
 
 
 class DeviceModel(Tabled):
@@ -124,35 +126,60 @@ class DeviceModel(Tabled):
     ) -> LayerRuns:
         """Run layer by layer and return every tensor.
 
-        A layer in ``replace`` does not run. Its outputs become the given arrays. Where it says
-        "reference", they become those of ``reference`` (file position -> array, see
+        A layer in strips is one layer here, with its whole output. Its index is that of its first
+        call. A layer in ``replace`` does not run. Its outputs become the given arrays. Where it
+        says "reference", they become those of ``reference`` (file position -> array, see
         ``oracle.reference``).
         """
-        replace = replace or {}
-        unknown = sorted(set(replace) - set(range(len(self.compiled.layers))))
-        if unknown:
-            raise ModelError(
-                f"{self.compiled.name} has no layer {unknown[0]} to replace; "
-                f"its layers are 0 to {len(self.compiled.layers) - 1}"
-            )
-        arrays = {
-            index: self._replacement(self.compiled.layers[index], given, reference)
-            for index, given in replace.items()
-        }
+        replace, layers = replace or {}, layers_of_file(self.compiled.layers)
+        self._check_replaced(replace, layers)
+        arrays: dict[int, tuple[Array, ...]] = {}
+        for one in layers:
+            index = one.layer.index
+            if index in replace:
+                given = self._replacement(one.layer, replace[index], reference)
+                arrays.update(arrays_of_calls(one, given))
+        return runs_of_file(layers, self.run_calls(*inputs, replace=arrays))
+
+    def run_calls(
+        self, *inputs: Array, replace: Mapping[int, tuple[Array, ...]] = NONE_REPLACED
+    ) -> list[LayerRun]:
+        """As ``run_layers``, for each call of the compiled model: strips are separate.
+
+        ``replace`` has the outputs of calls that do not run.
+        """
         self.set_inputs(inputs)
-        runs = LayerRuns()
+        runs: list[LayerRun] = []
         for layer in self.compiled.layers:
-            if layer.index in arrays:
-                for buffer, array in zip(layer.outputs, arrays[layer.index], strict=True):
+            if layer.index in replace:
+                for buffer, array in zip(layer.outputs, replace[layer.index], strict=True):
                     self._session.write(self.address_of(buffer), array.tobytes())
-                runs.append(LayerRun(layer, 0, arrays[layer.index], is_replaced=True))
+                runs.append(LayerRun(layer, 0, replace[layer.index], is_replaced=True))
                 continue
             (ticks,) = self.call_layer(layer).ticks.all
             runs.append(LayerRun(layer, ticks, tuple(self._read(b) for b in layer.outputs)))
         return runs
 
+    def reference_outputs(self, layer: Layer, reference: Mapping[int, Array]) -> tuple[Array, ...]:
+        """What the reference has for a layer, or for a call: some rows, if it is a strip."""
+        return self._replacement(layer, REFERENCE, reference)
+
+    def _check_replaced(self, replace: Collection[int], layers: Sequence[FileLayer]) -> None:
+        unknown = sorted(set(replace) - {one.layer.index for one in layers})
+        for index in unknown:
+            for one in layers:
+                if index in {call.index for call in one.calls}:
+                    raise ModelError(
+                        f"call {index} of {self.compiled.name} computes a strip of layer "
+                        f"{one.layer.index}; replace the whole layer {one.layer.index}"
+                    )
+            raise ModelError(
+                f"{self.compiled.name} has no layer {index} to replace; "
+                f"its layers are 0 to {layers[-1].layer.index}"
+            )
+
     def run_timed(self, inputs: Sequence[Array]) -> list[int]:
-        """Run layer by layer in one batch; the ticks of each layer."""
+        """Run layer by layer in one batch; the ticks of each call."""
         self.set_inputs(inputs)
         calls = [self.call_layer(layer) for layer in self.compiled.layers]
         check_statuses(self)

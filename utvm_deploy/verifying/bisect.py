@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utvm_deploy.compiler.file_layers import layers_of_file
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, LayerRun
 from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.verifying.bounds import bounds_of
-from utvm_deploy.verifying.on_board import Mismatch, first_difference
+from utvm_deploy.verifying.on_board import Mismatch, first_difference, mismatch_of
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,29 @@ def bisect(model: DeviceModel, model_path: Path, *inputs: Array) -> Bisection:
     bounds = bounds_of(model.compiled, computed.reference)
     if any(not bound.is_exact for bound in bounds.values()):
         return _of_bounded(model, computed, bounds, inputs)
+    compiled = model.compiled
+    layers = layers_of_file(compiled.layers)
+    replace: dict[int, tuple[Array, ...]] = {}
     wrong: list[WrongLayer] = []
     while True:
         model.reset_state()  # the reference began with none
-        replace = {found.layer.index: "reference" for found in wrong}
-        runs = model.run_layers(*inputs, replace=replace, reference=reference)
-        found = _first_wrong(runs, reference)
-        if found is None:
-            compiled = model.compiled
+        first = _first_wrong(model.run_calls(*inputs, replace=replace), reference)
+        if first is None:
             passes = len(wrong) + 1
+            in_order = sorted(wrong, key=lambda found: found.layer.index)
             return Bisection(
-                compiled.name, compiled.board, computed.reference, tuple(wrong), passes
+                compiled.name, compiled.board, computed.reference, tuple(in_order), passes
             )
-        wrong.append(found)
+        # All strips of a layer are replaced together.
+        one = next(one for one in layers if first.layer.index in {call.index for call in one.calls})
+        mismatch = mismatch_of(one, {first.layer.index: first.mismatch})
+        assert mismatch is not None, "the call is one of the layer's"
+        wrong.append(WrongLayer(one.layer, mismatch))
+        replace |= {
+            call.index: model.reference_outputs(call, reference)
+            for call in one.calls
+            if call.outputs[0].source is not None
+        }
 
 
 def _of_bounded(
@@ -72,17 +83,20 @@ def _of_bounded(
     ]
     model.reset_state()
     _, made = model.run_corrected(inputs, known, reference)
-    wrong: list[WrongLayer] = []
+    wrong: dict[int, Mismatch] = {}
     for index, arrays in made.items():
-        layer = compiled.layers[index]
-        for buffer, array in zip(layer.outputs, arrays, strict=True):
+        for buffer, array in zip(compiled.layers[index].outputs, arrays, strict=True):
             assert buffer.source is not None
             expected = buffer.of_file(reference[buffer.source])
             mismatch = first_difference(0, buffer.name, array, expected, bounds[index])
             if mismatch is not None:
-                wrong.append(WrongLayer(layer, mismatch))
-                break
-    return Bisection(compiled.name, compiled.board, computed.reference, tuple(wrong), 1)
+                wrong.setdefault(index, mismatch)
+    layers = tuple(
+        WrongLayer(one.layer, mismatch)
+        for one in layers_of_file(compiled.layers)
+        if (mismatch := mismatch_of(one, wrong)) is not None
+    )
+    return Bisection(compiled.name, compiled.board, computed.reference, layers, 1)
 
 
 def _first_wrong(runs: list[LayerRun], reference: Mapping[int, Array]) -> WrongLayer | None:

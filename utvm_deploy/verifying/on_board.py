@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.compiler.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.device.stray_writes import stray_writes
@@ -29,7 +31,11 @@ from utvm_deploy.verifying.bounds import (
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first wrong element of a tensor."""
+    """The first wrong element of a tensor.
+
+    Of a layer in strips, the tensor is the strip where it starts, and ``element`` is a position in
+    the whole output.
+    """
 
     sample: int
     tensor: str
@@ -38,13 +44,15 @@ class Mismatch:
     expected: float
     wrong_elements: int
     elements: int
+    # Of a layer in strips: the call that made them, as ``NAME_run_layer`` counts.
+    call: int | None = None
 
 
 @dataclass(frozen=True)
 class LayerCheck:
     """One layer over all samples that were run."""
 
-    layer: Layer
+    layer: Layer  # as ``layers_of_file`` gives it: with all of its strips
     samples: int  # compared; 0 where the file has no such tensor (a pass made it)
     bytes_each: int
     mismatch: Mismatch | None
@@ -130,13 +138,15 @@ def verify(
             break
     checks = tuple(
         LayerCheck(
-            layer=layer,
-            samples=done if any(b.source is not None for b in layer.outputs) else 0,
-            bytes_each=sum(b.size_bytes for b in layer.outputs if b.source is not None),
-            mismatch=wrong_layers.get(layer.index),
-            bound=bounds[layer.index],
+            layer=one.layer,
+            samples=done if any(b.source is not None for b in one.layer.outputs) else 0,
+            bytes_each=sum(b.size_bytes for b in one.layer.outputs if b.source is not None),
+            mismatch=mismatch_of(one, wrong_layers),
+            bound=max(
+                (bounds[call.index] for call in one.calls), key=lambda b: (b.ulps, b.relative)
+            ),
         )
-        for layer in compiled.layers
+        for one in layers_of_file(compiled.layers)
     )
     return Verification(
         board=compiled.board,
@@ -202,7 +212,7 @@ def _check_layers(
         return {}
     wrong: dict[int, Mismatch] = {}
     model.set_state(state)
-    for run in model.run_layers(*inputs):
+    for run in model.run_calls(*inputs):
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
             if buffer.source is None:
                 continue
@@ -229,8 +239,9 @@ def _check_bounded(
         return wrong
     # The bytes of the exact layers; the reference's tensors stand for the others.
     model.set_state(state)
-    replace = dict.fromkeys(made, "reference")
-    for run in model.run_layers(*inputs, replace=replace, reference=tensors):
+    layers = model.compiled.layers
+    right = {index: model.reference_outputs(layers[index], tensors) for index in made}
+    for run in model.run_calls(*inputs, replace=right):
         if run.is_replaced:
             continue
         for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
@@ -261,6 +272,29 @@ def _outside(
             if mismatch is not None:
                 wrong.setdefault(index, mismatch)
     return wrong
+
+
+def mismatch_of(layer: FileLayer, wrong: Mapping[int, Mismatch]) -> Mismatch | None:
+    """Where a layer begins to differ; ``wrong`` has the calls that do, by their indices."""
+    calls = [call for call in layer.calls if call.index in wrong]
+    if not calls:
+        return None
+    first = wrong[calls[0].index]
+    rows = calls[0].outputs[0].rows
+    if not layer.is_streamed:
+        return first
+    element = first.element
+    if rows is not None:
+        element = (element[0], element[1] + rows[0], *element[2:])
+    # Rows that were only moved count if no strip differs.
+    strips = [call for call in layer.strips if call.index in wrong] or calls
+    return replace(
+        first,
+        element=element,
+        wrong_elements=sum(wrong[call.index].wrong_elements for call in strips),
+        elements=math.prod(layer.layer.outputs[0].shape),
+        call=calls[0].index,
+    )
 
 
 def _equal(left: Sequence[Array], right: Sequence[Array]) -> bool:
