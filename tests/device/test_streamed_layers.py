@@ -115,7 +115,12 @@ def test_verify_has_a_row_for_each_layer_and_names_the_strip(
 ) -> None:
     samples = Samples(((sample,),), None, "random")
     right = verify(host.load(compiled, into="ram"), path, samples)
-    assert right.ok and [check.layer.operators for check in right.layers] == [(0,), (1,), (2,), (3,)]
+    assert right.ok and [check.layer.operators for check in right.layers] == [
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+    ]
     assert right.layer_bytes == 32 * 32 * 16 + 16 * 16 * 16 + 16 * 16 * 8 + 8
     second = layers_of_file(compiled.layers)[2]
     strip = second.strips[3]
@@ -147,9 +152,7 @@ def test_rows_that_are_pushed_are_one_layer(host: Device, path: Path, sample: np
     np.testing.assert_array_equal(runs[0].outputs[0], sample)
 
 
-def test_the_command_has_no_row_of_a_strip(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_has_no_row_of_a_strip(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["verify", str(path), "--board", "host", "--optimize", "ram", "--samples", "1"]
     assert main(argv) == 0
     assert "bytes of 4 layers, all equal" in capsys.readouterr().out

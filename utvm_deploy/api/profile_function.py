@@ -45,7 +45,7 @@ class ProfileResult(Result):
     bounds: Bounds | None  # of each layer, in cycles; None on boards that count otherwise
     hotspots: tuple[Hotspot, ...]
     bundle_arena_bytes: int  # of a bundle, which has all scratch in its arena
-    live_bytes: tuple[int, ...] = ()  # of the arena, in use in each layer
+    live_bytes: tuple[int, ...] = ()  # of the arena, in use in each call
 
     @property
     def headline(self) -> str:
@@ -67,6 +67,7 @@ class ProfileResult(Result):
                 f"{self.found.tick_unit}_per_mac": item.ticks_per_mac,
                 "engine": item.layer.engine,
                 "kernel": item.layer.kernel,
+                "strips": item.strips,
             }
             for item in self.found.layers
         ]

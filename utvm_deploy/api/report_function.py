@@ -271,7 +271,8 @@ def _file(path: str | Path) -> dict[str, str | None]:
 def _tried(path: Path, profiled: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records of the model's kernels; all records if none is of them."""
     prefix = f"{profiled['model']}_"
-    kernels = [layer["kernel"].removeprefix(prefix) for layer in profiled["layers"]]
+    calls = [call for layer in profiled["layers"] for call in layer["calls"] or [layer]]
+    kernels = [call["kernel"].removeprefix(prefix) for call in calls]
     records = list(read_records(path))
     own = [one for one in records if any(kernel.startswith(one.kernel.name) for kernel in kernels)]
     return [json.loads(one.to_line()) for one in own or records]

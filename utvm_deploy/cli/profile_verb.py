@@ -131,7 +131,7 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
         f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
     )
     out.line(f"placement: {found.placement}")
-    for line in engine_lines(found):
+    for line in (*strip_lines(found), *engine_lines(found)):
         out.line(line)
 
 
@@ -147,6 +147,16 @@ def engine_lines(found: Profile) -> list[str]:
         f"{', '.join(str(item.layer.index) for item in items)}: {why}"
         for (engine, why), items in layers.items()
     ]
+
+
+def strip_lines(found: Profile) -> list[str]:
+    """Which layers are computed in strips, and in how many."""
+    streamed = [item for item in found.layers if item.calls]
+    if not streamed:
+        return []
+    each = ", ".join(f"{item.layer.index} ({item.strips} strips)" for item in streamed)
+    layers = "layers" if len(streamed) > 1 else "layer"
+    return [f"{layers} in strips of rows, which are added up: {each}; --json has each call"]
 
 
 def latency_line(found: Profile) -> str:

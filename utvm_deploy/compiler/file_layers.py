@@ -58,7 +58,7 @@ class FileLayer:
 
 def layers_of_file(layers: Sequence[Layer]) -> tuple[FileLayer, ...]:
     """The layers of a compiled model, in the order of their first calls."""
-    keys = {key for layer in layers if (key := _key_of_strip(layer)) is not None}
+    keys = {_key(layer) for layer in layers if _is_strip(layer)}
     groups: dict[object, list[Layer]] = {}
     slices: list[Layer] = []
     for layer in layers:
@@ -77,8 +77,9 @@ def layers_of_file(layers: Sequence[Layer]) -> tuple[FileLayer, ...]:
     groups |= {one.index: [one] for one in slices}
     found: list[FileLayer] = []
     for key, calls in groups.items():
-        together = _together(calls) if key in keys else None
-        found += [FileLayer(one, (one,)) for one in calls] if together is None else [together]
+        layer_in_strips = _together(calls) if key in keys else None
+        apart = [FileLayer(one, (one,)) for one in calls]
+        found += apart if layer_in_strips is None else [layer_in_strips]
     return tuple(sorted(found, key=lambda one: one.layer.index))
 
 
@@ -86,10 +87,9 @@ def _is_slice(layer: Layer) -> bool:
     return layer.kind == _SLICE and layer.outputs[0].rows is not None
 
 
-def _key_of_strip(layer: Layer) -> _Key | None:
-    """The key of the layer that this call computes a strip of; None for other calls."""
-    is_strip = layer.outputs[0].rows is not None or layer.kind in (_SUMS, _AVERAGES)
-    return _key(layer) if is_strip and not _is_slice(layer) else None
+def _is_strip(layer: Layer) -> bool:
+    has_rows = layer.outputs[0].rows is not None and not _is_slice(layer)
+    return has_rows or layer.kind in (_SUMS, _AVERAGES)
 
 
 def _key(layer: Layer) -> _Key:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.file_layers import layers_of_file
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.cores.timing import Kind, Timing, Unit
 from utvm_deploy.cores.timings import TIMINGS
@@ -43,7 +44,7 @@ class Bound:
 def layer_bounds(
     compiled: CompiledModel, graph: Graph, board: Board
 ) -> tuple[Bound | None, ...] | None:
-    """A bound for each layer; ``graph`` is the simplified one of the same file.
+    """A bound for each layer of the file, in strips or not; ``graph`` is its simplified graph.
 
     None for a core whose timing is not known.
     """
@@ -53,7 +54,8 @@ def layer_bounds(
     by_source = {operator.sources: operator for operator in graph.operators}
     model = CycleModel.for_board(board)
     bounds = []
-    for layer in compiled.layers:
+    for one in layers_of_file(compiled.layers):
+        layer = one.layer
         operator = by_source.get(layer.operators)
         bounds.append(
             None
@@ -62,11 +64,12 @@ def layer_bounds(
                 timing,
                 model,
                 macs_each=2 if board.cpu.dsp else 1,
-                macs=_products(layer),
+                macs=sum(map(_products, one.calls)),
                 input_bytes=sum(_input_bytes(graph, operator)),
-                weight_bytes=layer.weights_bytes,
+                # Strips may have their weights in several orders.
+                weight_bytes=max(call.weights_bytes for call in one.calls),
                 output_bytes=sum(buffer.size_bytes for buffer in layer.outputs),
-                resident_bytes=_resident_bytes(compiled, layer),
+                resident_bytes=max(_resident_bytes(compiled, call) for call in one.calls),
             )
         )
     return tuple(bounds)

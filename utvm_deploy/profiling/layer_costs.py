@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.decision import model_of
+from utvm_deploy.compiler.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.model import Layer
 from utvm_deploy.device import DeviceModel, Figures
 from utvm_deploy.oracle.samples import Samples
@@ -19,13 +21,16 @@ CLOCK_REPEATS = 20
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """One layer's cost."""
+    """One layer's cost; of a layer in strips, all of its calls together."""
 
     layer: Layer
     ticks: int  # the smallest over all runs
     ticks_median: float
     # Everything that was counted, by name; the ticks first, by their unit.
     figures: Figures
+    #: Of a layer in strips: what each call took, and how many calls compute rows.
+    calls: tuple[LayerProfile, ...] = ()
+    strips: int = 0
 
     @property
     def ticks_per_mac(self) -> float | None:
@@ -56,6 +61,12 @@ class Profile(Shown):
     placement: Placement
     # Digest of the cycle model that counted; empty where ticks are not modelled.
     cycle_model: str = ""
+
+    @property
+    def calls(self) -> tuple[LayerProfile, ...]:
+        """The calls in their order: layers, and of layers in strips, each strip."""
+        found = (call for one in self.layers for call in one.calls or (one,))
+        return tuple(sorted(found, key=lambda call: call.layer.index))
 
     @property
     def headline(self) -> str:
@@ -109,10 +120,7 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         is_modelled=device.is_modelled,
         runs=runs,
         layers=tuple(
-            LayerProfile(layer, min(ticks), median(ticks), figures_of_layer)
-            for layer, ticks, figures_of_layer in zip(
-                compiled.layers, by_layer, layer_figures, strict=True
-            )
+            _of_layer(one, by_layer, layer_figures) for one in layers_of_file(compiled.layers)
         ),
         ticks=min(whole),
         ticks_median=median(whole),
@@ -125,3 +133,20 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         placement=placement_of(model),
         cycle_model=model_of(device.board) if device.is_modelled else "",
     )
+
+
+def _of_layer(
+    one: FileLayer, ticks: Sequence[Sequence[int]], figures: Sequence[Figures]
+) -> LayerProfile:
+    """A layer's cost; ``ticks`` are those of each call in each run."""
+    calls = tuple(
+        LayerProfile(call, min(ticks[call.index]), median(ticks[call.index]), figures[call.index])
+        for call in one.calls
+    )
+    if not one.is_streamed:
+        return calls[0]
+    sums = [sum(run) for run in zip(*(ticks[call.index] for call in one.calls), strict=True)]
+    together = {name: sum(call.figures[name] for call in calls) for name in calls[0].figures}
+    if len(sums) > 1:  # a clock: the least of the sums, and not the sum of the least
+        together = dict.fromkeys(together, min(sums))
+    return LayerProfile(one.layer, min(sums), median(sums), together, calls, len(one.strips))

@@ -6,7 +6,7 @@ page as a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.pages.chart import bar
@@ -68,8 +68,9 @@ def _line(layer: Mapping[str, Any], prefix: str, longest: int) -> Line:
     ticks, bound = layer["ticks"], layer["bound"]
     core = layer["figures"].get("core", ticks)
     bars = bar(ticks, longest, "two", "ticks"), bar(core, longest, "one", "core")
+    strips = layer.get("strips", 0)
     return Line(
-        layer["operator"],
+        f"{layer['operator']}, {strips} strips" if strips else layer["operator"],
         str(layer["kernel"]).removeprefix(prefix),
         bars if core != ticks else bars[1:],
         layer["index"],
@@ -111,12 +112,20 @@ def _bounds(result: Mapping[str, Any]) -> list[Column]:
     ]
 
 
+def _key(layer: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> object:
+    """What a layer has in common with the same one of ``utvm bench``, which has no strips."""
+    if any(one.get("strips") for one in layers):
+        return layer["operator"], layer["name"]
+    return layer["index"]
+
+
 def _theirs(result: Mapping[str, Any], bench: Mapping[str, Any] | None) -> list[Column]:
     """CMSIS-NN's time of each layer, and over ours."""
     if bench is None:
         return []
-    unit, known = result["tick_unit"], {one["index"]: one for one in bench["layers"]}
-    theirs = [known.get(layer["index"]) for layer in result["layers"]]
+    unit, layers = result["tick_unit"], result["layers"]
+    known = {_key(one, layers): one for one in bench["layers"]}
+    theirs = [known.get(_key(layer, layers)) for layer in layers]
     return [
         column(
             "CMSIS-NN",

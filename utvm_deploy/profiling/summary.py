@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.profiling.bound import Bound
-from utvm_deploy.profiling.layer_costs import Profile
+from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 
 #: Of each layer; None for one that has no bound.
 Bounds = Sequence[Bound | None]
@@ -35,20 +35,28 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         "placement": dict(vars(found.placement)),
         "layers": [
             {
-                "index": item.layer.index,
-                "operator": item.layer.kind,
-                "name": item.layer.name,
-                "ticks": item.ticks,
-                "ticks_median": item.ticks_median,
-                "ticks_per_mac": item.ticks_per_mac,
-                "figures": dict(item.figures),
+                **_layer_facts(item),
                 "bound": None if bound is None else asdict(bound),
-                "macs": item.layer.macs,
-                "kernel": item.layer.kernel,
-                "engine": item.layer.engine,
-                "why": item.layer.why,
-                "origin": item.layer.origin,
+                "strips": item.strips,
+                "calls": [_layer_facts(call) for call in item.calls],
             }
             for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
         ],
+    }
+
+
+def _layer_facts(item: LayerProfile) -> dict[str, Any]:
+    return {
+        "index": item.layer.index,
+        "operator": item.layer.kind,
+        "name": item.layer.name,
+        "ticks": item.ticks,
+        "ticks_median": item.ticks_median,
+        "ticks_per_mac": item.ticks_per_mac,
+        "figures": dict(item.figures),
+        "macs": item.layer.macs,
+        "kernel": item.layer.kernel,
+        "engine": item.layer.engine,
+        "why": item.layer.why,
+        "origin": item.layer.origin,
     }

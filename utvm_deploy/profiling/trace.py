@@ -16,10 +16,11 @@ _LAYERS = 1
 def trace_events(result: Mapping[str, Any], live_bytes: Sequence[int]) -> dict[str, Any]:
     """The trace of one inference.
 
-    ``result`` is the object of ``utvm profile --json``. ``live_bytes`` has, for each layer, the
-    bytes of the arena in use. Times are in microseconds of the board's clock. Without a clock, a
-    tick is a microsecond, and ``otherData`` says so. Layers follow each other without gaps. What
-    the model takes between them is at the end, as ``between layers``.
+    ``result`` is the object of ``utvm profile --json``. ``live_bytes`` has, for each layer, or each
+    call of a layer in strips, the bytes of the arena in use. Times are in microseconds of the
+    board's clock. Without a clock, a tick is a microsecond, and ``otherData`` says so. Layers
+    follow each other without gaps. What the model takes between them is at the end, as ``between
+    layers``.
     """
     unit, rate = result["tick_unit"], result["ticks_per_second"]
     has_time = result["seconds"] is not None and rate
@@ -29,7 +30,7 @@ def trace_events(result: Mapping[str, Any], live_bytes: Sequence[int]) -> dict[s
         _name("thread_name", "layers"),
     ]
     at, prefix = 0, f"{result['model']}_"
-    for layer, live in zip(result["layers"], live_bytes, strict=True):
+    for layer, live in zip(_calls(result), live_bytes, strict=True):
         args = {
             "layer": layer["index"],
             unit: layer["ticks"],
@@ -37,7 +38,7 @@ def trace_events(result: Mapping[str, Any], live_bytes: Sequence[int]) -> dict[s
             "kernel": str(layer["kernel"]).removeprefix(prefix),
             "why": layer["why"],
         }
-        if layer["bound"]:
+        if layer.get("bound"):
             args["bound"] = layer["bound"]["memory"]
         events.append(_span(layer["operator"], at, layer["ticks"], scale, args))
         events.append(_counter(at, scale, live))
@@ -58,6 +59,12 @@ def trace_events(result: Mapping[str, Any], live_bytes: Sequence[int]) -> dict[s
             else f"no clock: 1 microsecond here is one of the {unit}",
         },
     }
+
+
+def _calls(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls in the order of time: strips of several layers alternate."""
+    calls = [call for layer in result["layers"] for call in layer.get("calls") or [layer]]
+    return sorted(calls, key=lambda call: int(call["index"]))
 
 
 def _name(kind: str, name: str) -> dict[str, Any]:

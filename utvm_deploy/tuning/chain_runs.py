@@ -113,5 +113,5 @@ def _run(graph: Graph, device: Device, file: RecordsFile, backend: Backend, leve
     samples = random_samples(graph, 1)
     model = device.load(compiled)
     found = profile(model, samples)
-    ticks = tuple(layer.ticks for layer in found.layers)
+    ticks = tuple(call.ticks for call in found.calls)
     return _Run(compiled, ticks, model.run_checked(samples.inputs[0]))

@@ -215,7 +215,7 @@ class _ModelRunner:
             self._tell(f"running {what}")
             check_fits(compiled, self._device.board)
             found = profile(self._device.load(compiled), random_samples(self._graph, 1))
-            layers = tuple(layer.ticks for layer in found.layers)
+            layers = tuple(call.ticks for call in found.calls)
             known = ModelRecord(
                 graph_digest(self._graph),
                 self._graph.name,
