@@ -42,7 +42,7 @@ from utvm_deploy.kernels.contract.call import (
 from utvm_deploy.kernels.contract.lag import Lag, lag_of
 from utvm_deploy.kernels.native.fpu.convolution import FpuConv2D
 from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import COMPACT_MOST, Candidate
 
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")
 LAYERS = 12
@@ -62,6 +62,9 @@ def calls_of(graph: Graph, core: str, rng: np.random.Generator) -> Iterator[tupl
             call = lowered(graph, operator, core, candidate)
             if call is not None and lag_of(call.kernel) is not None:
                 found.setdefault(call.kernel, call)
+        small = lower(graph, operator, core, compact=COMPACT_MOST)
+        if lag_of(small.kernel) is not None:
+            found.setdefault(small.kernel, small)
         yield from ((position, call) for call in found.values())
 
 

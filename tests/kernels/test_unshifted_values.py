@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-import utvm_deploy
-from utvm_deploy.base.paths import data_dir
-from utvm_deploy.compiler.options import SIZE, STACK
 from utvm_deploy.kernels.native.dsp.values import INT8, INT8_UNSHIFTED
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT, short_scaling
 
@@ -30,13 +26,3 @@ def test_the_table_has_three_words_a_channel() -> None:
     _, short = INT8_UNSHIFTED.pack(weights, rows[:3], 8)
     assert (whole.size, short.size) == (24, 18)
     assert short[:6].tolist() == [0, 1, 5, 6, 10, 11]
-
-
-@pytest.mark.tools
-def test_level_size_has_no_shifts_of_convolutions() -> None:
-    model = data_dir("models") / "cifar10_cnn.tflite"
-    small = utvm_deploy.compile(model, "mps2_an500", optimize=SIZE, scratch=STACK)
-    private = small.sources["cifar10_cnn_private.h"]
-    assert [f"layer_{n}_scaling[{3 * c}]" in private for n, c in ((0, 32), (2, 32), (4, 64))] == [
-        True
-    ] * 3

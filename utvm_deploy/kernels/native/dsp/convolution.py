@@ -30,6 +30,12 @@ from utvm_deploy.kernels.native.dsp.patches import (
     patches_kernel,
     patches_kernels,
 )
+from utvm_deploy.kernels.native.dsp.shared_layers import (
+    SharedPatches,
+    SharedPixels,
+    shared_patches,
+    shares_driver,
+)
 from utvm_deploy.kernels.native.dsp.values import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.winograd import (
     SUM_LIMIT,
@@ -46,6 +52,8 @@ MOST_SCRATCH_BYTES = 12_288
 _MOST_CANDIDATE_BYTES = 24_000
 #: Less scratch is worth this factor of cycles.
 _WORTH = 1.02
+#: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
+_MOST_SLOWER = 1.5
 _TOO_FAR = "windows too far apart for columns"
 
 
@@ -70,8 +78,29 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     scaling = tables.short_scaling()
     if isinstance(scaling, str):
         return scaling
-    kernel = (_depthwise_kernel if tables.is_depthwise else _conv2d_kernel)(tables, wish)
+    kernel: DspColumns | DspPatches | DspPixels | DspPlanes | DspWinograd | str | None = None
+    if wish.compact == COMPACT_MOST and shares_driver(tables, len(tables.weights), scaling):
+        kernel = _shared_kernel(tables, wish)
+    if kernel is None:
+        kernel = (_depthwise_kernel if tables.is_depthwise else _conv2d_kernel)(tables, wish)
     return kernel if isinstance(kernel, str) else kernel.make_call(layer.portable, tables, scaling)
+
+
+def _shared_kernel(tables: ConvolutionTables, wish: Wish) -> SharedPatches | SharedPixels | None:
+    """The kernel whose driver all layers share; None if it suits the layer badly."""
+    outputs, _, _, inputs = tables.weights.shape
+    window, groups = tables.window, tables.inputs // inputs
+    if not tables.is_depthwise:
+        # One function for all convolutions: of a step that each padded depth is a multiple of.
+        plain = patches_kernels(window, inputs, outputs // groups, groups, patches_code.DEPTH_STEP)
+        return best_kernel(map(shared_patches, plain), wish)
+    multiplier = outputs // tables.inputs
+    pixels = SharedPixels(window, outputs, DspRowProduct(window.kernel), multiplier)
+    others = planes_kernels(window, tables.inputs, multiplier, PlanesChoices())
+    fastest = min((one.estimated_cycles for one in others), default=pixels.estimated_cycles)
+    is_small = wish.most_scratch is None or _scratch_bytes(pixels) <= wish.most_scratch
+    is_fast = pixels.estimated_cycles <= _MOST_SLOWER * fastest
+    return pixels if is_small and is_fast else None
 
 
 def _conv2d_kernel(
@@ -82,9 +111,7 @@ def _conv2d_kernel(
     groups = tables.inputs // inputs
     sizes = tables.window, inputs, outputs // groups, groups
     if wish.compact == COMPACT_MOST and groups == 1:
-        # One function for all convolutions: of a step that each padded depth is a multiple of.
-        step = patches_code.DEPTH_STEP
-        shared = best_kernel(patches_kernels(*sizes, step), wish)
+        shared = best_kernel(patches_kernels(*sizes, patches_code.DEPTH_STEP), wish)
         if shared is None:
             return _TOO_FAR
         return replace(shared, product=replace(shared.product, values=INT8_UNSHIFTED))

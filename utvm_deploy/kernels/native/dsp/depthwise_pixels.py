@@ -10,7 +10,7 @@ are outermost, so that a row of pixels reads one group's table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import cycle
 
@@ -34,6 +34,7 @@ from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_MOST
 
 GROUP = 4  # channels
 #: The window whose taps are all written out: rows, columns.
@@ -116,7 +117,8 @@ class DspPixels(RowDepthwise):
         """The call instead of the portable one."""
         table = pack_table(tables.weights.reshape(self.channels, -1).T, scaling)
         limits = np.array(tables.limits, dtype=np.int32)
-        return row_depthwise_call(call, self, tables.border, weights=table, limits=limits)
+        found = row_depthwise_call(call, self, tables.border, weights=table, limits=limits)
+        return replace(found, heeds_compact=COMPACT_MOST)
 
 
 def pack_table(weights: Array, scaling: Scaling) -> Array:

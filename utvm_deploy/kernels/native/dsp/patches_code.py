@@ -61,7 +61,12 @@ def steps_for(depth: int) -> tuple[int, ...]:
 
 def name_of(step: int, depth: int, values: Values = INT8) -> str:
     """The C function for a padded depth."""
-    return f"utvm_gemm_{'whole_' if step == depth else ''}{step}{values.label}"
+    return f"utvm_gemm_{'whole_' if _is_whole(step, depth, values) else ''}{step}{values.label}"
+
+
+def _is_whole(step: int, depth: int, values: Values) -> bool:
+    """Whether the depth is written out, without a loop."""
+    return values.can_be_whole and step == depth
 
 
 @lru_cache(maxsize=16)
@@ -76,7 +81,7 @@ def gemm_text(core: str, step: int, depth: int, values: Values = INT8) -> str:
         with a.scheduled():
             _start(a)
         next_step = a.here(aligned=True)
-        _multiply(a, step, next_step, values, is_whole=step == depth)
+        _multiply(a, step, next_step, values, is_whole=_is_whole(step, depth, values))
         a.b(special, "ne")
         with a.scheduled():
             _store(a, "lr")

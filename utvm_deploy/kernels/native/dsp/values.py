@@ -163,6 +163,7 @@ class UnshiftedValues(Values):
 
     label: ClassVar[str] = "_unshifted"
     rows: ClassVar[int] = 3  # bias, multiplier, offset
+    can_be_whole: ClassVar[bool] = False
 
     def portable(self, name: str) -> str:
         shift = "int32_t shift = 1;\n        "
