@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.base.errors import DataError, UtvmError
+from utvm_deploy.base.errors import DataError, UsageError, UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
@@ -22,7 +22,12 @@ from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, M
 from utvm_deploy.precision.mixing import mix
 from utvm_deploy.precision.prices import measure
 from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
-from utvm_deploy.precision.steps import MixedModel, Sensitivities, sensitivities
+from utvm_deploy.precision.steps import (
+    MixedModel,
+    QuantizedWithLayers,
+    Sensitivities,
+    sensitivities,
+)
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.quantizing import model_steps
 from utvm_deploy.quantizing.facts import Calibration
@@ -279,3 +284,34 @@ def test_a_mixed_model_is_no_dearer_than_int8_and_int16x8(
         # A budget says what flash there is: a fast mix may use it.
         assert made.price.flash_bytes <= flash and made.price.ticks < 0.7 * int16x8.ticks
         assert made.wide and recipe.scheme == "int8" and made.note is None
+
+
+def test_the_function_has_the_arguments_of_the_verb(tmp_path: Path) -> None:
+    heard: list[str] = []
+    made = utvm_deploy.quantize(
+        DIGITS,
+        SAMPLES,
+        equalize=True,
+        sensitivity=True,
+        progress=lambda what, _done, _total: heard.append(what),
+    )
+    assert isinstance(made, QuantizedWithLayers) and heard
+    assert len(made.layers) == 7 and made.equalizing is not None
+    assert len(made.to_dict()["layers"]) == 7
+    made.save(tmp_path / "made.tflite")
+    again = utvm_deploy.quantize(DIGITS, SAMPLES)
+    assert not isinstance(again, QuantizedWithLayers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"scheme": "mixed", "equalize": True}, "leave clipping and equalize out"),
+        ({"scheme": "mixed", "clipping": "mse"}, "leave clipping and equalize out"),
+        ({"board": "mps2_an500"}, "leave out board, or give sensitivity=True"),
+        ({"cycle_budget": 5}, "cycle_budget goes with scheme='mixed'"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_named(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        utvm_deploy.quantize(DIGITS, SAMPLES, **arguments)

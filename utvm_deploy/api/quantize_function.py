@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from utvm_deploy.base.progress import Progress
     from utvm_deploy.boards.board import Board
     from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.quantizing.facts import QuantizedModel
@@ -21,12 +22,15 @@ def quantize(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     clipping: str = "min-max",
+    equalize: bool = False,
+    sensitivity: bool = False,
     max_loss: float | None = None,
     board: Board | str | None = None,
     ram_budget: int | None = None,
     flash_budget: int | None = None,
     cycle_budget: int | None = None,
     example_inputs: Any = None,
+    progress: Progress | None = None,
 ) -> QuantizedModel | MixedModel | QuantizedModule:
     """Quantize a float model; ``save`` of the result writes the .tflite file.
 
@@ -42,12 +46,18 @@ def quantize(
       the samples say it.
     - ``clipping`` says how ranges follow from the samples: "min-max", "percentile", "mse" or
       "auto".
+    - ``equalize`` also tries weights that are equalized across layers, and keeps the model whose
+      worst output has the larger SQNR. ``equalizing`` of the result has both, in dB.
+    - ``sensitivity`` also quantizes each layer alone: ``layers`` of the result has the SQNR of the
+      outputs in dB, and the percentage points of accuracy that are lost, with labels. With
+      ``board``, it has each layer's ticks and bytes of weights there. "mixed" has this in ``rows``.
     - ``max_loss`` is what "mixed" may lose (0.5): percentage points of accuracy if the data have
       labels, else dB of SQNR below the int16x8 model. On ``board`` it takes at most ``ram_budget``
       and ``flash_budget`` (bytes), and ``cycle_budget`` (cycles).
     - ``example_inputs`` has the shapes of a PyTorch module's inputs; by default, that is one
       sample. "mixed" takes integers that follow the inputs, as those of a ``DataLoader``, as
       labels.
+    - ``progress(what, done, total)`` is called on the way.
 
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
     it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
@@ -56,27 +66,23 @@ def quantize(
     from pathlib import Path
 
     from utvm_deploy.base.errors import UsageError
-    from utvm_deploy.precision.steps import name_costly_layers
-    from utvm_deploy.quantizing.model_steps import quantize_model
+    from utvm_deploy.base.progress import no_progress
+    from utvm_deploy.boards.board import load_board
+    from utvm_deploy.precision.facts import Budgets
+    from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, quantize_uniform
     from utvm_deploy.torch.in_memory import is_module, is_program
 
-    chosen_by = {
+    chosen_by: dict[str, Any] = {
         "max_loss": max_loss,
         "ram_budget": ram_budget,
         "flash_budget": flash_budget,
         "cycle_budget": cycle_budget,
     }
-    for option, value in chosen_by.items():
-        if value is not None and scheme != "mixed":
-            raise UsageError(f"{option} goes with scheme='mixed', and the scheme is {scheme!r}")
-    if board is not None and scheme != "mixed":
-        raise UsageError(
-            f"a file of scheme {scheme!r} is the same for all boards; leave out board, or give "
-            "scheme='mixed'"
-        )
+    as_observed = clipping == "min-max" and not equalize
+    _check_options(scheme, chosen_by, board, as_observed=as_observed, sensitivity=sensitivity)
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
-    if is_module(model) and (scheme == "mixed" or clipping != "min-max"):
+    if is_module(model) and (scheme == "mixed" or not as_observed or sensitivity):
         from utvm_deploy.quantizing.torch_files import file_of_module
 
         with file_of_module(model, data, example_inputs) as (file, samples):
@@ -87,11 +93,11 @@ def quantize(
                 float_ends=True,
                 input_range=input_range,
                 clipping=clipping,
-                max_loss=max_loss,
+                equalize=equalize,
+                sensitivity=sensitivity,
                 board=board,
-                ram_budget=ram_budget,
-                flash_budget=flash_budget,
-                cycle_budget=cycle_budget,
+                progress=progress,
+                **chosen_by,
             )
     if is_module(model):
         from utvm_deploy.quantizing.torch_module import quantize_module
@@ -104,20 +110,54 @@ def quantize(
             f"an object of type {type(model).__name__} cannot be quantized; give the path of a "
             "float model, or an nn.Module"
         )
-    path = Path(model)
-    ends: Any = {"float_ends": float_ends, "input_range": input_range}
+    same: Any = {
+        "board": load_board(board) if isinstance(board, str) else board,
+        "float_ends": float_ends,
+        "input_range": input_range,
+        "progress": progress or no_progress,
+    }
     if scheme == "mixed":
-        from utvm_deploy.boards.board import load_board
-        from utvm_deploy.precision.facts import Budgets
-        from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed
-
         return quantize_mixed(
-            path,
+            Path(model),
             data,
             max_loss=DEFAULT_MAX_LOSS if max_loss is None else max_loss,
-            board=load_board(board) if isinstance(board, str) else board,
             budgets=Budgets(ram_budget, flash_budget, cycle_budget),
-            **ends,
+            **same,
         )
-    made = quantize_model(path, data, scheme=scheme, clipping=clipping, **ends)
-    return name_costly_layers(made, path, data)
+    return quantize_uniform(
+        Path(model),
+        data,
+        scheme=scheme,
+        clipping=clipping,
+        equalize=equalize,
+        sensitivity=sensitivity,
+        **same,
+    )
+
+
+def _check_options(
+    scheme: str,
+    chosen_by: dict[str, Any],
+    board: Any,
+    *,
+    as_observed: bool,
+    sensitivity: bool,
+) -> None:
+    """Refuse arguments that do not go together."""
+    from utvm_deploy.base.errors import UsageError
+
+    if scheme == "mixed":
+        if not as_observed:
+            raise UsageError(
+                "scheme='mixed' takes ranges and weights as they are; leave clipping and equalize "
+                "out"
+            )
+        return
+    for option, value in chosen_by.items():
+        if value is not None:
+            raise UsageError(f"{option} goes with scheme='mixed', and the scheme is {scheme!r}")
+    if board is not None and not sensitivity:
+        raise UsageError(
+            f"a file of scheme {scheme!r} is the same for all boards; leave out board, or give "
+            "sensitivity=True or scheme='mixed', which measure layers on it"
+        )

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.api.quantize_function import quantize
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import Verbs, add_verb, board_of
@@ -21,12 +22,7 @@ from utvm_deploy.cli.precision_text import (
 )
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.precision.facts import LayerSensitivity, Mixed
-from utvm_deploy.precision.steps import (
-    DEFAULT_MAX_LOSS,
-    name_costly_layers,
-    quantize_mixed,
-    sensitivities,
-)
+from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, MixedModel, QuantizedWithLayers
 from utvm_deploy.precision.summary import layers_json, mixed_json
 from utvm_deploy.quantizing.facts import (
     AUTO,
@@ -36,7 +32,6 @@ from utvm_deploy.quantizing.facts import (
     SCHEMES,
     QuantizedModel,
 )
-from utvm_deploy.quantizing.model_steps import quantize_model
 from utvm_deploy.quantizing.summary import quantized_summary
 
 #: Operators are counted by their kind; this many kinds are named.
@@ -137,37 +132,28 @@ def _quantized(
     args: argparse.Namespace, out: Output
 ) -> tuple[QuantizedModel, tuple[LayerSensitivity, ...], Mixed | None]:
     """The quantized model, the table of layers if it is wanted, and the choice of a mixed one."""
-    board = None if args.board is None else board_of(args)
-    same: dict[str, Any] = {"float_ends": args.float_ends, "input_range": args.input_range}
+    budgets = budgets_of(args)
     with out.progress() as progress:
-        if args.scheme == MIXED:
-            found = quantize_mixed(
-                args.model,
-                args.data,
-                max_loss=DEFAULT_MAX_LOSS if args.max_loss is None else args.max_loss,
-                board=board,
-                budgets=budgets_of(args),
-                progress=progress,
-                **same,
-            )
-            named = name_costly_layers(
-                found.quantized, args.model, args.data, rows=found.rows, wide=found.mixed.wide
-            )
-            return named, found.rows, found.mixed
-        rows: tuple[LayerSensitivity, ...] = ()
-        if args.sensitivity:
-            rows = sensitivities(args.model, args.data, board=board, progress=progress, **same).rows
-        made = quantize_model(
+        found = quantize(
             args.model,
             args.data,
             scheme=args.scheme,
+            float_ends=args.float_ends,
+            input_range=args.input_range,
             clipping=args.clipping,
             equalize=args.equalize,
+            sensitivity=args.sensitivity,
+            max_loss=args.max_loss,
+            board=None if args.board is None else board_of(args),
+            ram_budget=budgets.ram,
+            flash_budget=budgets.flash,
+            cycle_budget=budgets.cycles,
             progress=progress,
-            **same,
         )
-        made = name_costly_layers(made, args.model, args.data, rows=rows, progress=progress)
-        return made, rows, None
+    if isinstance(found, MixedModel):
+        return found.quantized, found.rows, found.mixed
+    assert isinstance(found, QuantizedModel)  # the model is a file
+    return found, found.layers if isinstance(found, QuantizedWithLayers) else (), None
 
 
 def _range(text: str) -> tuple[float, float]:

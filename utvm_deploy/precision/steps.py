@@ -25,13 +25,20 @@ from utvm_deploy.quantizing.facts import (
     COMPARED_SAMPLES,
     INT8,
     INT16X8,
+    MIN_MAX,
     SCHEMES,
     SENSITIVITY_HINT,
     Calibration,
     QuantizedModel,
     Recipe,
 )
-from utvm_deploy.quantizing.model_steps import Source, calibrated, opened, quantize_with_recipe
+from utvm_deploy.quantizing.model_steps import (
+    Source,
+    calibrated,
+    opened,
+    quantize_model,
+    quantize_with_recipe,
+)
 from utvm_deploy.quantizing.samples import dataset_for
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
@@ -82,6 +89,18 @@ class MixedModel(Result):
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""
         self.quantized.save(path)
+
+
+@dataclass(frozen=True, repr=False)
+class QuantizedWithLayers(QuantizedModel):
+    """A quantized file with the table of layers that ``sensitivity`` asks for."""
+
+    layers: tuple[LayerSensitivity, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm quantize --sensitivity --json``, without an output."""
+        more = {"layers": layers_json(self.layers)}
+        return plain_object("utvm.quantize/1", {**super().to_dict(), **more})
 
 
 @dataclass(frozen=True)
@@ -180,6 +199,39 @@ def _labels(source: Source, data: Any) -> Any:
     return problem.labels if problem.task == CLASSIFICATION and samples.groups is None else None
 
 
+def quantize_uniform(
+    path: Path,
+    data: Any,
+    *,
+    scheme: str = INT8,
+    clipping: str = MIN_MAX,
+    equalize: bool = False,
+    sensitivity: bool = False,
+    board: Board | None = None,
+    float_ends: bool = False,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> QuantizedModel:
+    """Quantize a float model file, all layers to one scheme.
+
+    With ``sensitivity``, the result is a ``QuantizedWithLayers``; ``board`` is for that only.
+    Raises ModelError if the file or the data cannot be used.
+    """
+    same: dict[str, Any] = {
+        "float_ends": float_ends,
+        "input_range": input_range,
+        "progress": progress,
+    }
+    rows: tuple[LayerSensitivity, ...] = ()
+    if sensitivity:
+        rows = sensitivities(path, data, board=board, **same).rows
+    made = quantize_model(path, data, scheme=scheme, clipping=clipping, equalize=equalize, **same)
+    made = name_costly_layers(made, path, data, rows=rows, progress=progress)
+    if not sensitivity:
+        return made
+    return QuantizedWithLayers(**vars(made), layers=rows)
+
+
 def quantize_mixed(
     path: Path,
     data: Any,
@@ -222,4 +274,7 @@ def quantize_mixed(
     made = quantize_with_recipe(
         found.calibration, recipe, name=path.stem, float_bytes=found.float_bytes
     )
-    return MixedModel(replace(made, scheme="mixed"), found.rows, mixed, max_loss)
+    named = name_costly_layers(
+        replace(made, scheme="mixed"), path, data, rows=found.rows, wide=mixed.wide
+    )
+    return MixedModel(named, found.rows, mixed, max_loss)
