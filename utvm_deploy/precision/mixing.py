@@ -50,15 +50,16 @@ def mix(
     dB of SQNR below the int16x8 model. ``measure`` prices a file on the board; without it there are
     no budgets. ``prices`` are those of int8 and int16x8.
 
-    The choice loses at most what int8 loses, or ``max_loss``. Its file is at most as large as that
-    of int8 or of int16x8. ``affordable`` says what else holds on a board. Raises UtvmError if even
-    the int8 model is over a budget.
+    The choice loses at most what int8 loses, or ``max_loss``. With ``measure``, and without a
+    budget of flash, its file is at most as large as that of int8 or of int16x8. ``affordable`` says
+    what else holds on a board. Raises UtvmError if even the int8 model is over a budget.
     """
     prices = prices or {}
     order = [row.output for row in sorted(rows, key=_gain, reverse=True)]
     files, losses = _compared(calibration, labels, order, float_ends, progress)
-    most = max(files[0].size, files[-1].size)
-    files = [one for one in files if one.size <= most]
+    if measure is not None and budgets.flash is None:
+        most = max(files[0].size, files[-1].size)
+        files = [one for one in files if one.size <= most]
     allowed = [one for one in files if one.loss <= max_loss]
     # Never worse than int8: the first file is int8 itself.
     chosen = allowed[0] if allowed else min(files, key=lambda one: (one.loss, len(one.wide)))
