@@ -192,6 +192,11 @@ def rows(spec: str, args: argparse.Namespace, folder: Path) -> list[str]:
     below: list[str] = []
     name, *parts = spec.split(":")
     path = Path(name)
+    source_data = opened(path).data
+    if source_data != path.read_bytes():  # int8 weights became float32
+        path = folder / path.name
+        path.write_bytes(source_data)
+        name = str(path)
     graph = load_model(path)
     data = data_of(parts, graph.tensors[graph.inputs[0]].shape[1:])
     exact = None

@@ -18,7 +18,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.quantizing.child_steps import quantize_with_recipes
-from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quantizing.facts import Calibration, QuantizedModel, Range, Recipe
 from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
@@ -234,13 +234,24 @@ def test_a_quantized_model_is_refused() -> None:
         utvm_deploy.quantize(MODELS / "digits_int8.tflite", np.zeros((40, 8, 8, 1), np.float32))
 
 
-def test_a_hybrid_model_is_refused(shared_models: Path) -> None:
-    with pytest.raises(ModelError, match="as in models with dynamic range quantization") as error:
-        utvm_deploy.quantize(
-            shared_models / "float" / "kws_ref_model_hybrid.tflite", np.zeros((40, 490), np.float32)
-        )
-    assert "operators 0, 2, 4, 6 and 8 (CONV_2D): the weights are int8" in str(error.value)
-    assert str(error.value).count("start from the float model") == 1
+@pytest.mark.parametrize(("scheme", "least"), [("int8", 10.0), ("int16x8", 25.0)])
+def test_a_hybrid_model_is_quantized(shared_models: Path, scheme: str, least: float) -> None:
+    samples = np.random.default_rng(5).normal(-40, 30, (40, 49, 10, 1)).astype(np.float32)
+    made = utvm_deploy.quantize(
+        shared_models / "float" / "kws_ref_model_hybrid.tflite", samples, scheme=scheme
+    )
+    assert isinstance(made, QuantizedModel) and not made.float_operators
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > least
+    (warning,) = (one for one in made.warnings if "int8 weights already" in one)
+    assert warning.startswith("kws_ref_model_hybrid.tflite has")
+
+
+def test_a_model_that_has_other_faults_than_hybrid_weights_is_refused(tmp_path: Path) -> None:
+    m = FloatWriter()
+    weights = m.constant(np.ones((2, 3), np.float16))
+    m.output(m.node("FULLY_CONNECTED", [m.input((1, 3)), weights], (1, 2), None))
+    with pytest.raises(ModelError, match="float16"):
+        utvm_deploy.quantize(m.save(tmp_path / "half.tflite"), np.zeros((4, 3), np.float32))
 
 
 def test_the_command_that_installs_the_quantizer_is_told(

@@ -41,9 +41,10 @@ def float_weights_of(
     """Weights of float32; ``computed`` says that they need not be constant."""
     weights = op.input(position)
     if weights.dtype in ("int8", "uint8", "int4"):
+        or_this = ", or take this file" if weights.dtype == "int8" else ""
         raise op.unsupported(
             f"the weights are {weights.dtype}, but activations are float32, as in models with "
-            "dynamic range quantization; start from the float model: "
+            f"dynamic range quantization; start from the float model{or_this}: "
             f"{quantize_command()}"
         )
     floats(op, weights)

@@ -133,6 +133,17 @@ def prepare(
         return Prepared((folder / PREPARED).read_bytes(), inputs, converted, notes)
 
 
+def float_weights(data: bytes) -> bytes:
+    """A .tflite file whose float32 operators have float32 weights in place of int8 ones.
+
+    Raises ModelError if none has int8 weights.
+    """
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        _run(TFLITE, "widen", folder, {}, 0.0, no_progress)
+        return (folder / CONVERTED).read_bytes()
+
+
 def calibrate(
     form: str,
     data: bytes,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.base.errors import ModelError, UsageError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.given_shapes import given_shapes
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.tflite import load_bytes, load_model
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
@@ -26,6 +26,7 @@ from utvm_deploy.quantizing.child_steps import (
     RecipeResult,
     calibrate,
     check_installed,
+    float_weights,
     prepare,
     quantize_with_recipes,
 )
@@ -160,9 +161,7 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         check_installed(TFLITE)
     file = model_bytes(path)
     if form == TFLITE:
-        # The quantizer refuses weights that are not finite.
-        graph = load_model(path, is_quiet=True)
-        return Source(path, form, file, float_inputs(path, graph), len(file))
+        return _opened_tflite(path, file)
     try:
         made = prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:
@@ -171,6 +170,24 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         original = form, made.data
         return Source(path, TFLITE, made.converted, made.inputs, len(file), original, made.notes)
     return Source(path, form, made.data, made.inputs, len(file), notes=made.notes)
+
+
+def _opened_tflite(path: Path, file: bytes) -> Source:
+    try:
+        # The quantizer refuses weights that are not finite.
+        graph = load_model(path, is_quiet=True)
+        return Source(path, TFLITE, file, float_inputs(path, graph), len(file))
+    except UnsupportedOperator as refusal:
+        try:
+            made = float_weights(file)
+        except ModelError:
+            raise refusal from None
+    inputs = float_inputs(path, load_bytes(made, path.stem, str(path)))
+    note = (
+        f"{path.name} has int8 weights already, which are rounded again; its float model may give "
+        "smaller errors"
+    )
+    return Source(path, TFLITE, made, inputs, len(file), notes=(note,))
 
 
 def refusal_of(path: Path) -> str | None:

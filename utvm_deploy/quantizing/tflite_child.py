@@ -1,5 +1,6 @@
 """The child process for .tflite files, with LiteRT and ai-edge-quantizer.
 
+model                  ──widen─────▶ converted: float32 weights in place of int8 ones
 model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
 prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 """
@@ -12,8 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.child_files import (
+    CONVERTED,
     FACTS,
     MODEL,
     PREPARED,
@@ -31,10 +34,18 @@ from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outpu
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_equalize import equalized
 from utvm_deploy.quantizing.tflite_layers import Inputs
-from utvm_deploy.quantizing.tflite_prepare import prepared
+from utvm_deploy.quantizing.tflite_prepare import prepared, with_float_weights
 from utvm_deploy.quantizing.tflite_rewrite import Rewriting
 from utvm_deploy.quantizing.tflite_rounding import Rounding
 from utvm_deploy.quantizing.tflite_weights import mend_channel_scales
+
+
+def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Give the operators of float32 their weights as float32."""
+    made = with_float_weights((folder / MODEL).read_bytes())
+    if made is None:
+        raise ModelError("no operator of float32 has int8 weights")
+    (folder / CONVERTED).write_bytes(made)
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -136,7 +147,7 @@ def _take_any_scales(model: Any) -> None:
 
 def main(step: str, folder: str) -> int:
     """Do one step in a folder; the exit status."""
-    return run_step({"calibrate": calibrate, "quantize": quantize}, step, folder)
+    return run_step({"widen": widen, "calibrate": calibrate, "quantize": quantize}, step, folder)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.tflite_equivalents import replace_by_equivalents
@@ -27,6 +28,46 @@ def prepared(data: bytes) -> bytes:
     _check_weights(model, graph)
     replace_by_equivalents(model)
     return schema.model_bytes(model)
+
+
+def with_float_weights(data: bytes) -> bytes | None:
+    """The file with float32 weights where float32 operators have int8 ones; None without such.
+
+    These are the files of dynamic range quantization, whose activations are float32.
+    """
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    found = False
+    for operator in graph.operators:
+        reads = [graph.tensors[n] for n in schema.numbers(operator.inputs) if n >= 0]
+        makes = [graph.tensors[n] for n in schema.numbers(operator.outputs)]
+        # QUANTIZE and DEQUANTIZE have one input, so they have no weights.
+        if len(reads) < 2 or any(one.type != schema.FLOAT32 for one in makes):
+            continue
+        for tensor in reads:
+            real = _real_weights(model, tensor)
+            if real is not None:
+                schema.set_constant(model, tensor, real)
+                tensor.type, tensor.quantization = schema.FLOAT32, None
+                found = True
+    return schema.model_bytes(model) if found else None
+
+
+def _real_weights(model: Any, tensor: Any) -> Array | None:
+    """What constant int8 weights mean; None for other tensors."""
+    steps = schema.constant(model, tensor) if tensor.type == schema.INT8 else None
+    facts = tensor.quantization
+    if steps is None or facts is None or facts.scale is None or not len(facts.scale):
+        return None
+    shape = [1] * steps.ndim
+    if len(facts.scale) > 1:
+        shape[facts.quantizedDimension] = len(facts.scale)
+    scales = np.asarray(facts.scale, np.float32).reshape(shape)
+    zeros = np.zeros_like(scales)
+    if facts.zeroPoint is not None:
+        zeros += np.reshape(facts.zeroPoint, shape)
+    real: Array = (steps.astype(np.float32) - zeros) * scales
+    return real
 
 
 def _widen_half_floats(model: Any, graph: Any) -> None:
