@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import html
 import os
 import re
 from collections.abc import Iterator
@@ -57,8 +58,10 @@ def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
         said.append(f"One of: {', '.join(map(str, action.choices))}.")
     if action.option_strings and action.required:
         said.append("**Required.**")
-    cells = (f"`{formatter._format_action_invocation(action)}`", " ".join(said))
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    # In a cell, Markdown's own code would show the backslash before a "|".
+    invocation = html.escape(formatter._format_action_invocation(action), quote=False)
+    cells = (f"<code>{invocation.replace('|', '&#124;')}</code>", " ".join(said))
+    return f"| {cells[0]} | {cells[1].replace('|', chr(92) + '|')} |"
 
 
 def _escaped(text: str) -> str:

@@ -84,13 +84,13 @@ def test_each_verb_has_a_page_with_all_its_options() -> None:
     pages = pages_of_verbs()
     assert list(pages) == list(VERBS)
     for option in ("--board B", "--records R.jsonl", "--json"):
-        assert f"| `{option}` |" in pages["tune"]
+        assert f"| <code>{option}</code> |" in pages["tune"]
     assert "## utvm project flash" in pages["project"]
     assert "**Required.**" in pages["tune"]
     for verb, page in pages.items():
         _, usage, tables = page.split("```", 2)
         for option in re.findall(r"--[a-z-]+", usage):
-            assert f"`{option}" in tables, (verb, option)
+            assert f"<code>{option}" in tables, (verb, option)
 
 
 @pytest.mark.tools
@@ -113,3 +113,8 @@ def test_notebooks_become_pages_with_their_results_and_are_in_the_navigation() -
         assert "```python\nimport " in text and "```text\n" in text
         html = re.findall(r'<div class="utvm-shown">.*?</div>', text, re.DOTALL)
         assert html and not any("\n\n" in one for one in html)
+
+
+def test_a_bar_in_an_argument_needs_no_backslash() -> None:
+    page = pages_of_verbs()["compile"]
+    assert "<code>--plugin FILE.py&#124;NAME</code>" in page
