@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
 from utvm_deploy.frontend.onnx_values import (
@@ -73,11 +74,12 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
+        has_halves = in_float32(onnx, proto)
         original = proto
         proto = without_qlinear(onnx, proto)
         is_quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
         if not is_quantized and not is_float_converted:
-            notes = _fix_shapes(onnx, proto)
+            notes = (*([NOTE] if has_halves else ()), *_fix_shapes(onnx, proto))
             _check_scales(onnx, proto)
             proto = with_known_values(onnx, with_places_of_resizes(onnx, proto))
             # The import changes the model.

@@ -186,7 +186,8 @@ def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     options = onnxruntime.SessionOptions()
     # As the file says it, operator by operator: fusions round differently.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    content = _in_float32(Path(model))
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
 
     def run(sample: Sequence[Array]) -> Sequence[Array]:
@@ -194,6 +195,16 @@ def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         return outputs
 
     return run
+
+
+def _in_float32(path: Path) -> bytes:
+    """The model, in float32 if it is in float16: that is what this package computes."""
+    from utvm_deploy.frontend.onnx_halves import in_float32
+    from utvm_deploy.frontend.onnx_model import load_onnx
+
+    onnx, data = load_onnx(path), path.read_bytes()
+    proto = onnx.load_model_from_string(data)
+    return proto.SerializeToString() if in_float32(onnx, proto) else data
 
 
 def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:

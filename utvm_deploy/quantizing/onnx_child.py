@@ -39,7 +39,8 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
     """Check and simplify the file, describe its inputs, and convert it to a float .tflite file."""
     data = (folder / MODEL).read_bytes()
     with given_shapes({name: tuple(shape) for name, shape in job["shapes"].items()}):
-        facts = {"inputs": onnx_file.input_facts(onnx_file.checked_model(data))}
+        inputs = onnx_file.input_facts(onnx_file.checked_model(data))
+        facts = {"inputs": inputs, "notes": onnx_file.notes_of(data)}
         (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     if job["converted"]:

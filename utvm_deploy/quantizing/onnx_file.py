@@ -12,20 +12,18 @@ import onnx.shape_inference
 import onnx.version_converter
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_model import give_shapes
 from utvm_deploy.frontend.onnx_prepare import prepared
 from utvm_deploy.frontend.onnx_versions import with_version
 from utvm_deploy.graph.names import short_name
 
-_HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-
 
 def checked_model(data: bytes) -> Any:
-    """The model with a batch of 1; ModelError for one that cannot be quantized."""
-    try:
-        model = onnx.load_model_from_string(data)
-    except Exception as error:  # protobuf's errors are not of one class across its versions
-        raise ModelError(f"it is not an ONNX file, or is damaged: {last_words(error)}") from error
+    """The model in float32 with a batch of 1; ModelError for one that cannot be quantized."""
+    model = _loaded(data)
+    in_float32(onnx, model)
     if any("QuantizeLinear" in node.op_type for node in model.graph.node):
         raise ModelError("it is quantized already; give the float model that it was made of")
     for tensor in model.graph.initializer:
@@ -34,10 +32,30 @@ def checked_model(data: bytes) -> Any:
         raise ModelError("the model has no inputs, or it is not an ONNX file")
     give_shapes({value.name: value for value in inputs_of(model)})
     for value in inputs_of(model):
-        if value.type.tensor_type.elem_type in _HALVES:
-            raise ModelError(f"input '{value.name}' is half-float; convert the model to float32")
         _fix_batch(value)
     return model
+
+
+def notes_of(data: bytes) -> tuple[str, ...]:
+    """Messages for the user about what ``checked_model`` changes.
+
+    Raises ModelError for what is not an ONNX file, and for bfloat16.
+    """
+    model = _loaded(data)
+    given = shapes_given()
+    free = [
+        f"the batch of input '{value.name}' is bound to 1"
+        for value in inputs_of(model)
+        if value.name not in given and _has_free_batch(value)
+    ]
+    return (*([NOTE] if in_float32(onnx, model) else ()), *free)
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's errors are not of one class across its versions
+        raise ModelError(f"it is not an ONNX file, or is damaged: {last_words(error)}") from error
 
 
 def unrolled_model(data: bytes) -> Any:
@@ -49,9 +67,6 @@ def _check_weights(tensor: Any) -> None:
     name = short_name(tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise ModelError(f"constant '{name}' is in another file; save the model as one file")
-    if tensor.data_type in _HALVES:
-        kind = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-        raise ModelError(f"the weights '{name}' are {kind}; convert the model to float32")
     if tensor.data_type == onnx.TensorProto.FLOAT:
         array = onnx.numpy_helper.to_array(tensor)
         if not np.isfinite(array).all():
@@ -63,13 +78,18 @@ def _check_weights(tensor: Any) -> None:
 
 def _fix_batch(value: Any) -> None:
     dimensions = value.type.tensor_type.shape.dim
-    if dimensions and not dimensions[0].HasField("dim_value"):
+    if _has_free_batch(value):
         dimensions[0].dim_value = 1
     if not all(one.HasField("dim_value") and one.dim_value > 0 for one in dimensions):
         raise ModelError(
             f"input '{value.name}' has a shape that is not fixed; give it with --shape, such as "
             f"--shape {value.name}=1,64"
         )
+
+
+def _has_free_batch(value: Any) -> bool:
+    dimensions = value.type.tensor_type.shape.dim
+    return bool(dimensions) and not dimensions[0].HasField("dim_value")
 
 
 def inputs_of(model: Any) -> list[Any]:
