@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from utvm_deploy.frontend.operands import made
 from utvm_deploy.frontend.source import SourceOperator
 from utvm_deploy.frontend.supported_operator import SupportedOperator
-from utvm_deploy.graph.attributes import BitwiseXor, FloorMod, RightShift
+from utvm_deploy.graph.attributes import BitwiseXor, FloorMod, IntegerArithmetic, RightShift
 from utvm_deploy.graph.model import Operator
 
 # The reference takes unsigned integers, too.
@@ -15,12 +15,24 @@ _OF_BITS = ("int8", "int16", "int32")
 # The reference also takes uint16 and uint32, which a graph does not have.
 _SHIFTED = ("int8", "uint8", "int16", "int32")
 _DIVIDED = ("int8", "int16", "int32", "int64")
+#: Types of positions and counts, of which ADD, SUB and MUL compute as they are.
+PLAIN = ("int32", "int64")
 
 
 def import_xor(op: SourceOperator) -> Operator:
     """BITWISE_XOR of integers, which may have any quantization or none."""
     _check_one_type(op, _OF_BITS)
     return made(op, op.inputs[:2], BitwiseXor())
+
+
+def import_plain_arithmetic(op: SourceOperator) -> Operator:
+    """ADD, SUB and MUL of int32 or int64 without a fused activation."""
+    _check_one_type(op, PLAIN)
+    if op.integer("FusedActivationFunction"):
+        raise op.unsupported(
+            f"it has a fused activation on {op.output().dtype}; only NONE is supported there"
+        )
+    return made(op, op.inputs[:2], IntegerArithmetic())
 
 
 def import_right_shift(op: SourceOperator) -> Operator:

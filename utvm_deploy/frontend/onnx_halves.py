@@ -11,7 +11,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError
 
-#: What the user is told.
+#: The message for the user.
 NOTE = "float16 tensors are computed as float32"
 #: Attributes that hold the type of an element.
 _TYPES = ("to", "dtype", "output_dtype")

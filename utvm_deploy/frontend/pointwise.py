@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from utvm_deploy.frontend.integers import PLAIN, import_plain_arithmetic
 from utvm_deploy.frontend.operands import (
     LIMITS,
     alike,
@@ -74,18 +75,24 @@ _HARD_SWISH_SHARE = 2.0**15 / 3 / _HARD_SWISH_SHRINKS
 
 def import_add(op: SourceOperator) -> Operator:
     """ADD with broadcasting."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_arithmetic(op)
     out = _two_inputs(op)
     return made(op, op.inputs[:2], Add(clamp_of(op, out), _sum_shifts(op, out)))
 
 
 def import_sub(op: SourceOperator) -> Operator:
     """SUB with broadcasting."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_arithmetic(op)
     out = _two_inputs(op)
     return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _sum_shifts(op, out)))
 
 
 def import_mul(op: SourceOperator) -> Operator:
     """MUL with broadcasting."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_arithmetic(op)
     out = _two_inputs(op)
     return made(op, op.inputs[:2], Multiply(clamp_of(op, out)))
 
@@ -292,11 +299,13 @@ _SWISH = "input scale below 128 times the output's"
 _STEPS = "every output below 2**31 steps of its scale"
 _POSITIVE = "input zero point -128"
 _BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
+_PLAIN = "int32 and int64 as they are, with NONE"
+_WITH_PLAIN = (*COMPUTED, *PLAIN)
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "ABS": SupportedOperator(import_of_one, COMPUTED, ""),
     "ADD": SupportedOperator(
-        import_add, COMPUTED, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}"
+        import_add, _WITH_PLAIN, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}; {_PLAIN}"
     ),
     "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
     "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),
@@ -308,7 +317,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     ),
     "MAXIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
     "MINIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
-    "MUL": SupportedOperator(import_mul, COMPUTED, f"broadcasts; {FUSED}"),
+    "MUL": SupportedOperator(import_mul, _WITH_PLAIN, f"broadcasts; {FUSED}; {_PLAIN}"),
     "NEG": SupportedOperator(import_of_one, COMPUTED, ""),
     "PRELU": SupportedOperator(import_prelu, INT8, "broadcasts"),
     "RELU": SupportedOperator(import_relu, COMPUTED, ""),
@@ -326,6 +335,8 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         INT8,
         "broadcasts; larger input scale squared below 2**12 times the output's",
     ),
-    "SUB": SupportedOperator(import_sub, COMPUTED, f"broadcasts; {_BY_SHIFTS}; {FUSED}"),
+    "SUB": SupportedOperator(
+        import_sub, _WITH_PLAIN, f"broadcasts; {_BY_SHIFTS}; {FUSED}; {_PLAIN}"
+    ),
     "TANH": SupportedOperator(import_sigmoid, COMPUTED, f"output scale 1/32768 of int16; {_STEPS}"),
 }

@@ -133,6 +133,11 @@ class BitwiseXor(OfOneType):
 
 
 @dataclass(frozen=True)
+class IntegerArithmetic(OfOneType):
+    """ADD, SUB and MUL of plain integers, with broadcasting; results wrap around."""
+
+
+@dataclass(frozen=True)
 class FloorMod(OfOneType):
     """FLOOR_MOD of the stored values, with broadcasting; a divisor of 0 makes 0."""
 
@@ -435,6 +440,7 @@ Attributes: TypeAlias = (
     Convolution
     | Convolution3D
     | FullyConnected
+    | IntegerArithmetic
     | Pool
     | PoolSums
     | PoolAverages

@@ -5,6 +5,7 @@ Neighbouring dimensions that the same inputs follow are merged, so most layers a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import Add, Multiply, Subtract
+from utvm_deploy.graph.attributes import Add, IntegerArithmetic, Multiply, Subtract
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
@@ -219,9 +220,36 @@ class BroadcastPrelu(Broadcast):
         return clamped(scaled + zero_point, scalars["low"], scalars["high"], self.dtype)
 
 
+@dataclass(frozen=True)
+class BroadcastArithmetic(Broadcast):
+    """ADD, SUB and MUL of plain int32 or int64, which wrap around as the reference's do."""
+
+    operation: str = "add"
+
+    @property
+    def what(self) -> str:
+        return f"{self.operation}_plain"
+
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
+        unsigned = f"u{self.dtype}"
+        sides = left.astype(unsigned), right.astype(unsigned)
+        return _ARITHMETIC[self.operation](*sides).astype(self.dtype)
+
+
+#: In uint32 or uint64, whose overflow is defined.
+_ARITHMETIC = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
+
+
+def lower_plain(op: Operation) -> KernelCall:
+    """ADD, SUB and MUL of plain integers."""
+    return broadcast_call(op, partial(BroadcastArithmetic, operation=op.kind.lower()), {})
+
+
 def lower_add(op: Operation) -> KernelCall:
     """ADD and SUB of activations or constants."""
     attributes, result = op.operator.attributes, op.result
+    if isinstance(attributes, IntegerArithmetic):
+        return lower_plain(op)
     assert isinstance(attributes, Add | Subtract)
     limits, subtracts = _limits(attributes.clamp), isinstance(attributes, Subtract)
     if attributes.shifts is not None:
@@ -236,6 +264,8 @@ def lower_add(op: Operation) -> KernelCall:
 
 def lower_multiply(op: Operation) -> KernelCall:
     """MUL."""
+    if isinstance(op.operator.attributes, IntegerArithmetic):
+        return lower_plain(op)
     # The reference computes this ratio in float32.
     left, right, output = _float32_scales(op)
     scalars = scaling("output", op.result, float(left * right / output)) | _zero_points(op)
