@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -135,3 +136,30 @@ def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wid
     with pytest.raises(CompileError, match="do not fit"):
         compile_model(wide, board, check_needs=check)
     assert compile_model(wide, board, check_needs=check, level="ram").arena_bytes <= 8 * 1024
+
+
+def test_progress_counts_the_plans_that_are_weighed(wide: Path) -> None:
+    for options, most in (({"optimize": "ram"}, 9), ({"ram_budget": 8 * 1024}, 6)):
+        told: list[tuple[str, int, int]] = []
+
+        def hear(what: str, done: int, total: int, told: list[tuple[str, int, int]] = told) -> None:
+            told.append((what, done, total))
+
+        utvm_deploy.compile(wide, BOARD, progress=hear, **options)
+        assert {what for what, _, _ in told} == {"planning the memory of wide: plan"}
+        assert [done for _, done, _ in told] == list(range(1, len(told) + 1))
+        assert 1 < len(told) <= most and {total for _, _, total in told} == {most}
+    # One plan is no news.
+    told.clear()
+    utvm_deploy.compile(wide, "mps2_an386", progress=hear)
+    assert not told
+
+
+def test_the_command_shows_it_on_stderr(
+    wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["compile", str(wide), "--board", BOARD, "--optimize", "ram", "--json"]
+    assert main([*argv, "-o", str(tmp_path / "wide.tar")]) == 0
+    printed = capsys.readouterr()
+    assert "planning the memory of wide: plan 1/9" in printed.err
+    assert json.loads(printed.out)["tradeoff"]["streamed"] == 2

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from utvm_deploy.backends.interface import Backend
+    from utvm_deploy.base.progress import Progress
     from utvm_deploy.boards.board import Board
     from utvm_deploy.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.memory_needs import CheckNeeds
@@ -37,6 +38,7 @@ def compile(
     allow_float: bool = True,
     input_rows: bool = False,
     pools: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
 ) -> CompiledModel:
     """Compile a model to C for a board; the result knows its layers, its arena and its sources.
 
@@ -66,7 +68,8 @@ def compile(
       never has the whole input.
     - ``dump(stage, text)`` is called with the result of each stage of the pipeline.
       ``check_needs`` is called early with the memory that the model needs;
-      ``project.check_fits`` refuses there what does not fit the board.
+      ``project.check_fits`` refuses there what does not fit the board. ``progress(what, done,
+      total)`` is called for each plan where several are weighed: with budgets, and at level "ram".
 
     Raises ModelError if the model cannot be imported, BoardError for an unknown board, and
     CompileError if the model cannot be compiled, or not within a budget.
@@ -75,6 +78,7 @@ def compile(
     from pathlib import Path
 
     from utvm_deploy.api.flash_budget import within_flash
+    from utvm_deploy.base.progress import no_progress
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.pipeline import compile_model
@@ -113,6 +117,7 @@ def compile(
             budget=Budget(ram_budget, cycle_budget),
             input_rows=input_rows,
             pools=pools or {},
+            progress=progress or no_progress,
         )
 
     # The command line gives shapes around this call.

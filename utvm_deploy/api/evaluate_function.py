@@ -113,7 +113,7 @@ def evaluate(
         if device is None:
             return evaluated(plan, None, told)
         used = device
-        compiled = compile(model, used.board, **options)
+        compiled = compile(model, used.board, progress=told, **options)
 
         @contextlib.contextmanager
         def loaded() -> Iterator[DeviceModel]:

@@ -110,6 +110,8 @@ def compile_fitting(
     ``fits`` is for a whole image with the runtime, or for the model alone. Raises CompileError.
     """
     progress(f"compiling {model.name} for {board.name}", 0, 1)
-    compiled = compile(model, board, check_needs=lambda needs: fits(needs, board), **options)
+    compiled = compile(
+        model, board, check_needs=lambda needs: fits(needs, board), progress=progress, **options
+    )
     fits(compiled, board)
     return compiled

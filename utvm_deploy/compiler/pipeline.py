@@ -19,6 +19,7 @@ from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import CompileError, UtvmError
+from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
@@ -110,6 +111,7 @@ def compile_model(
     pools: Mapping[str, int] = NO_POOLS,
     keep_channels: bool = False,
     whole_layers: bool = False,
+    progress: Progress = no_progress,
 ) -> CompiledModel:
     """Compile a ``.tflite`` file, or a graph, for a board.
 
@@ -127,7 +129,8 @@ def compile_model(
     With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
     ``pools`` maps other regions of the board's RAM to the bytes that the model may use there.
     With ``keep_channels``, layers compute all channels of the file, also those that are constant.
-    With ``whole_layers``, level "time" computes no layers in strips.
+    With ``whole_layers``, level "time" computes no layers in strips. ``progress`` hears of each
+    plan of the memory, where several are weighed.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
@@ -193,7 +196,7 @@ def compile_model(
 
     def planned() -> Planned:
         if may_stream:
-            return in_strips_if_smaller(graph, limits, planner)
+            return in_strips_if_smaller(graph, limits, planner, progress)
         return planner.plan(graph, limits)
 
     made = stage.run("choose", planned, lambda made: picks_text(made.chosen.decision.picks))

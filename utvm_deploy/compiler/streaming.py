@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.kernel_costs import moving_cycles, strip_cycles
 from utvm_deploy.compiler.options import MAX_LOSS_FOR_RAM
@@ -153,13 +154,15 @@ def _extra_cycles(strips: Strips) -> float:
     return found
 
 
-def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Planned:
+def in_strips_if_smaller(
+    graph: Graph, limits: Budget, planner: Planner, progress: Progress = no_progress
+) -> Planned:
     """The best plan of a graph within ``limits``, with chains in strips where that helps.
 
-    A RAM budget asks for the fastest plan, other limits for the smallest arena. Raises OverBudget
-    if there is no plan.
+    A RAM budget asks for the fastest plan, other limits for the smallest arena. ``progress`` hears
+    of each plan, and how many there are at most. Raises OverBudget if there is no plan.
     """
-    plans = _Plans(graph, limits, planner)
+    plans = _Plans(graph, limits, planner, progress)
     plans.make_whole()
     if limits.ram and any(plans.loss(made) <= _LITTLE_LOSS for _, made in plans.found):
         return plans.best()
@@ -176,7 +179,7 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
         plans.make(some, Budget(cycles=most))
     if limits.loss is not None and not plans.found and comes_in_rows(graph):
         # Strips cost more than the level allows: the fastest of them.
-        return in_strips_if_smaller(graph, Budget(planner.board.main_ram.size), planner)
+        return in_strips_if_smaller(graph, Budget(planner.board.main_ram.size), planner, progress)
     if limits.loss is not None and limits.loss >= MAX_LOSS_FOR_RAM:
         much_smaller = int(_FURTHER_SHARE * plans.smallest)
         further = [one for one in some if one.live_bytes <= much_smaller][:1]
@@ -190,8 +193,9 @@ def in_strips_if_smaller(graph: Graph, limits: Budget, planner: Planner) -> Plan
 class _Plans:
     """Plans of a graph: with whole layers, and in strips."""
 
-    def __init__(self, graph: Graph, limits: Budget, planner: Planner) -> None:
+    def __init__(self, graph: Graph, limits: Budget, planner: Planner, progress: Progress) -> None:
         self._graph, self._limits, self._planner = graph, limits, planner
+        self._progress, self._begun = progress, 0
         self.found: list[tuple[Planned, Tradeoff]] = []
         self._refused: list[OverBudget] = []
         #: Arena and cycles of the fastest plan without a budget.
@@ -199,6 +203,7 @@ class _Plans:
 
     def make_whole(self) -> None:
         """Plan the graph as it is."""
+        self._tell()
         try:
             planned, made = _with_tradeoff(self._planner.plan(self._graph, self._limits))
         except OverBudget as error:
@@ -250,6 +255,7 @@ class _Plans:
             if not number:
                 return
             number -= 1
+            self._tell()
             try:
                 plan = self._planner.plan(one.applied(self._graph), budget, self.whole.layers)
             except OverBudget as error:
@@ -260,6 +266,12 @@ class _Plans:
                 size, cycles = self._fastest
                 made = replace(made, fastest_bytes=size, fastest_cycles=cycles)
                 self.found.append((planned, replace(made, streamed=one.layers)))
+
+    def _tell(self) -> None:
+        """Say which plan begins."""
+        self._begun += 1
+        what = f"planning the memory of {self._graph.name}: plan"
+        self._progress(what, self._begun, _most_plans(self._limits))
 
     def best(self) -> Planned:
         """The best plan that was found. Raises OverBudget if none was."""
@@ -277,6 +289,15 @@ class _Plans:
         else:
             planned, made = min(found, key=lambda one: _merit(one[1], limits))
         return replace(planned, tradeoff=replace(made, least_bytes=smallest))
+
+
+def _most_plans(limits: Budget) -> int:
+    """How many plans are made within such limits at most."""
+    if limits.loss is None or limits.ram is not None:
+        return 1 + _MOST_PLANNED
+    if limits.loss < MAX_LOSS_FOR_RAM:
+        return 1 + _MOST_PLANNED_FOR_TIME
+    return 1 + _MOST_PLANNED + 1 + _MOST_PLANNED_FOR_TIME
 
 
 def _with_tradeoff(planned: Planned) -> tuple[Planned, Tradeoff]:
