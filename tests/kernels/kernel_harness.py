@@ -32,6 +32,7 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
     TensorArgument,
     is_native,
+    with_one_rounding,
 )
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.oracle.reference import run_reference
@@ -157,16 +158,17 @@ class _Guarded:
 def call_of(graph: Graph, operator: Operator, core: str, family: str = "") -> KernelCall:
     """The call of a core's default kernel, or of that of a family which has one for the case.
 
-    The family may have choices behind it, as a candidate's label, and a wish for few bytes:
-    ``dsp compact=2``.
+    The family may have choices behind it, as a candidate's label, and a wish for few bytes or for
+    one rounding: ``dsp compact=2``, ``dsp once=1``.
     """
     name, *choices = family.split() or [""]
     pairs = (choice.partition("=")[::2] for choice in choices)
     numbers = {name: int(value) if value.isdigit() else value for name, value in pairs}
-    compact = numbers.pop("compact", 0)
+    compact, once = numbers.pop("compact", 0), numbers.pop("once", 0)
     candidate = Candidate.of(name, **numbers) if family else None
     try:
-        return lower(graph, operator, core, candidate, compact=compact)
+        call = lower(graph, operator, core, candidate, compact=compact)
+        return with_one_rounding(call) if once else call
     except UnsupportedOperator:
         return lower(graph, operator, core)
 

@@ -19,7 +19,7 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.oracle.reference import run_reference
 
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
@@ -89,7 +89,8 @@ DENSE = [
 ]
 
 
-def write_convolutions(path: Path) -> ModelWriter:
+def write_convolutions(path: Path, *, is_cut: bool = False) -> ModelWriter:
+    """Convolutions of all shapes; ``is_cut``: no output is below its zero point."""
     rng = np.random.default_rng(21)
     m = ModelWriter()
     for index, (height, width, channels, outputs, kernel, stride, dilation, padding) in enumerate(
@@ -118,9 +119,9 @@ def write_convolutions(path: Path) -> ModelWriter:
             stride=stride,
             dilation=dilation,
             padding=padding,
-            activation=ACTIVATIONS[index % len(ACTIVATIONS)],
+            activation=("RELU", "RELU6")[index % 2] if is_cut else ACTIVATIONS[index % 4],
             scale=scale,
-            zero_point=int(rng.integers(-128, 128)),
+            zero_point=int(rng.integers(-128, 128)) if index % 3 or not is_cut else -128,
         )
         m.output(y)
     m.save(path)
@@ -275,10 +276,11 @@ def compare_candidates(
     write: Callable[[Path], ModelWriter] = write_few,
     flags: Sequence[str] = ("-O3",),
     only_default: bool = False,
+    rounded: Callable[[KernelCall], KernelCall] = lambda call: call,
 ) -> int:
     """Every candidate of a model's layers, byte for byte, in one module; returns how many.
 
-    ``only_default``: just what the family takes by itself.
+    ``only_default``: just what the family takes by itself. ``rounded``: the form of a call.
     """
     path = folder / "model.tflite"
     m = write(path)
@@ -289,7 +291,7 @@ def compare_candidates(
     for operator, image, expected in zip(graph.operators, sample, wanted, strict=True):
         found = [one for one in space(graph, operator, core) if one.family == family]
         for candidate in found[:1] if only_default else found:
-            call = lower(graph, operator, core, candidate)
+            call = rounded(lower(graph, operator, core, candidate))
             name = f"k{len(kernels)}"
             assert call.kernel not in kernels.values(), candidate.label
             kernels[name] = call.kernel

@@ -54,6 +54,7 @@ from utvm_deploy.compiler.options import (
     MAX_LOSS_FOR_TIME,
     OPTIMIZATION_FLAGS,
     RAM,
+    SIZE,
     STACK,
     TIME,
     cache_of_arena,
@@ -84,7 +85,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.passes import CHANNEL_KEEPING, simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
-from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums
+from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums, with_one_rounding
 from utvm_deploy.records import Records
 from utvm_deploy.records.candidate import CMSIS_NN, GENERIC
 
@@ -187,7 +188,7 @@ def compile_model(
         place,
         known,
         scheduler,
-        with_fused_sums if float_math == FAST else _as_it_is,
+        _rounding(level, float_math),
         stack,
         library,
         picks,
@@ -282,8 +283,14 @@ def _scratch_within(limits: Budget, scratch: str) -> str:
     return ARENA
 
 
-def _as_it_is(call: KernelCall) -> KernelCall:
-    return call
+def _rounding(level: str, float_math: str) -> Callable[[KernelCall], KernelCall]:
+    """How kernels round. At level size, layers share routines, so all of them round twice."""
+
+    def rounded(call: KernelCall) -> KernelCall:
+        call = call if level == SIZE else with_one_rounding(call)
+        return with_fused_sums(call) if float_math == FAST else call
+
+    return rounded
 
 
 def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:

@@ -64,7 +64,7 @@ class Planner:
     place: str  # of scratch: options.ARENA or STACK
     known: Known
     scheduler: Scheduler
-    #: How a kernel of float32 rounds.
+    #: How a kernel rounds.
     rounded: Callable[[KernelCall], KernelCall]
     stack: ScratchStack | None
     library: Backend | None = None

@@ -7,6 +7,7 @@ part of the kernel: weights, multipliers, zero points, clamps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -152,8 +153,34 @@ class KernelCall:
     candidate: Candidate | None = None
     # The least value of ``Wish.compact`` for which it has a smaller form; 0: it has none.
     heeds_compact: int = 0
-    # The kernel with exact sums, which records have measured; None if ``kernel`` is that one.
+    # Makes the same call with one rounding of each output instead of two, or None where that would
+    # not be exact; None if the kernel has no such form.
+    rounded_once: Callable[[], KernelCall | None] | None = field(
+        default=None, compare=False, repr=False
+    )
+    # The kernel that records have measured, with exact sums and two roundings; None if ``kernel``
+    # is that one.
     exact: NativeKernel | None = None
+
+
+def with_one_rounding(call: KernelCall) -> KernelCall:
+    """The call whose kernel rounds each output once instead of twice, if there is one."""
+    made = call.rounded_once() if call.rounded_once is not None else None
+    if made is None:
+        return call
+    assert is_native(call.kernel)
+    # Strips of a layer share what makes the call.
+    arguments = (
+        mine if isinstance(mine, TensorArgument) else other
+        for mine, other in zip(call.arguments, made.arguments, strict=True)
+    )
+    return replace(
+        call,
+        kernel=made.kernel,
+        arguments=tuple(arguments),
+        rounded_once=None,
+        exact=call.kernel,
+    )
 
 
 def with_fused_sums(call: KernelCall) -> KernelCall:

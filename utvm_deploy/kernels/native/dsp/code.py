@@ -47,6 +47,14 @@ def scale(
         a.ssat(into or one, bits, one)
 
 
+def scale_once(a: Assembler, sums: Sequence[str], multiplier: str, offset: str, shift: str) -> None:
+    """Requantize sums to int8 in place with one rounding: what ``utvm_scale_once`` computes."""
+    for one in sums:
+        a.smmla(one, one, multiplier, offset)
+        a.asr(one, one, shift)
+        a.ssat(one, 8, one)
+
+
 def scale_wide(
     a: Assembler,
     sums: Sequence[str],

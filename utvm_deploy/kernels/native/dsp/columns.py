@@ -60,6 +60,11 @@ class DspColumns(ColumnConv2D):
         return ColumnsChoices(rows=self.rows, packed=self.is_packed)
 
     @property
+    def rounded_once(self) -> DspColumns:
+        """The kernel for tables of ``single_rounding.py``."""
+        return replace(self, values=replace(self.values, once=True))
+
+    @property
     def family(self) -> str:  # type: ignore[override]
         return f"dsp{self.values.label}"
 

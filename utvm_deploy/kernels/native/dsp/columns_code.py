@@ -86,7 +86,7 @@ class ColumnsForm(NamedTuple):
     def name(self) -> str:
         """The C function."""
         whole = "whole_" if self.is_whole else ""
-        of_some = f"{'_slice' if self.is_slice else ''}{self.values.label}"
+        of_some = f"{'_slice' if self.is_slice else ''}{self.values.suffix}"
         return f"utvm_columns_{whole}{self.step}_by_{self.pitch}_{self.tail}{of_some}"
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
@@ -38,12 +39,15 @@ from utvm_deploy.kernels.native.dsp.shared_layers import (
 )
 from utvm_deploy.kernels.native.dsp.values import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.winograd import (
+    FACTOR_BITS,
     SUM_LIMIT,
     DspWinograd,
     WinogradChoices,
     winograd_kernels,
 )
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, convolution_tables
+from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.kernels.native.single_rounding import single_scaling
 from utvm_deploy.records.candidate import COMPACT_MOST
 
 #: Scratch that a kernel takes by default at most, if any kernel takes so little.
@@ -54,6 +58,7 @@ _MOST_CANDIDATE_BYTES = 24_000
 _WORTH = 1.02
 #: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
 _MOST_SLOWER = 1.5
+_AnyKernel: TypeAlias = DspColumns | DspPatches | DspWinograd | DspPlanes | DspPixels
 _TOO_FAR = "windows too far apart for columns"
 
 
@@ -83,7 +88,24 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         kernel = _shared_kernel(tables, wish)
     if kernel is None:
         kernel = (_depthwise_kernel if tables.is_depthwise else _conv2d_kernel)(tables, wish)
-    return kernel if isinstance(kernel, str) else kernel.make_call(layer.portable, tables, scaling)
+    if isinstance(kernel, str):
+        return kernel
+    call = kernel.make_call(layer.portable, tables, scaling)
+    if wish.compact:
+        return call
+    return replace(call, rounded_once=partial(_rounded_once, kernel, call, tables, scaling))
+
+
+def _rounded_once(
+    kernel: _AnyKernel, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
+) -> KernelCall | None:
+    """The call with one rounding of each output, if the layer has one."""
+    bits = FACTOR_BITS if isinstance(kernel, DspWinograd) else 0
+    quantized = tables.zero_point, tables.limits
+    found = single_scaling(scaling, tables.weights, *quantized, factor_bits=bits)
+    if found is None:
+        return None
+    return kernel.rounded_once.make_call(call, tables, found)
 
 
 def _shared_kernel(tables: ConvolutionTables, wish: Wish) -> SharedPatches | SharedPixels | None:

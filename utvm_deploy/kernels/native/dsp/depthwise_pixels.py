@@ -17,18 +17,20 @@ from itertools import cycle
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.code import (
     CACHE_LINE_BYTES,
     clamp,
-    function_text,
+    helper,
     load_limits,
     scale,
+    scale_once,
 )
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -69,6 +71,7 @@ class DspRowProduct:
     """The micro-kernel of ``RowDepthwise`` for four channels of a pixel."""
 
     window: tuple[int, int]  # rows, columns
+    once: bool = False  # requantized with one rounding
 
     label = "dsp"
     group = GROUP
@@ -77,10 +80,12 @@ class DspRowProduct:
 
     @property
     def function(self) -> str:
-        return "utvm_depthwise_3x3" if self.window == UNROLLED else "utvm_depthwise"
+        once = "_once" if self.once else ""
+        return f"utvm_depthwise{'_3x3' if self.window == UNROLLED else ''}{once}"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale"), _text(core, self)
+        scaling = helper("utvm_scale_once") if self.once else shared_text("utvm_scale")
+        return scaling, _text(core, self)
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         return steps.row, steps.column, steps.window, count, channels, *self.window
@@ -91,6 +96,11 @@ class DspPixels(RowDepthwise):
     """Shape parameters of a depthwise convolution that is done by pixels."""
 
     choices = PixelsChoices()
+
+    @property
+    def rounded_once(self) -> DspPixels:
+        """The kernel for tables of ``single_rounding.py``."""
+        return replace(self, product=DspRowProduct(self.window.kernel, once=True))
 
     @property
     def estimated_cycles(self) -> float:
@@ -166,12 +176,12 @@ def _text(core: str, product: DspRowProduct) -> str:
             if is_unrolled:
                 with a.scheduled():
                     _multiply_unrolled(a)
-                    _requantize(a, 8 * UNROLLED[0] * UNROLLED[1])
+                    _requantize(a, 8 * UNROLLED[0] * UNROLLED[1], once=product.once)
                     _go_to_next_pixel(a, ("r0", "r1", "r2"))
             else:
                 _multiply_in_loops(a)
                 with a.scheduled():
-                    _requantize(a, 0)
+                    _requantize(a, 0, once=product.once)
                     _go_to_next_pixel(a, ("r0",))
             a.b(special, "ne")
             _store(a)
@@ -180,7 +190,10 @@ def _text(core: str, product: DspRowProduct) -> str:
     a.leave()
     a.place(special)
     _store_special(a, pixel, group_done)
-    return function_text(product.function, a, portable="utvm_depthwise")
+    portable = helper("utvm_depthwise")
+    if product.once:
+        portable = replaced(portable, ("utvm_scale(", "utvm_scale_once(", 1))
+    return a.c_function(product.function, portable, CONDITION)
 
 
 def _begin(a: Assembler) -> None:
@@ -276,14 +289,17 @@ def _multiply_pair(a: Assembler, sums: tuple[str, ...], bytes_: str, weights: st
         a.emit(instruction(mnemonic, total, bytes_, weights, total))
 
 
-def _requantize(a: Assembler, offset: int) -> None:
+def _requantize(a: Assembler, offset: int, *, once: bool) -> None:
     """Sums become int8, packed in r4; the group's scaling is at r12 and this offset."""
     sets = ("r8", "r9", "r10", "r11"), ("lr", "r9", "r10", "r8")
     for channel, total in enumerate(_SUMS):
         multiplier, shift, addend, temporary = sets[channel % 2]
         for row, register in enumerate((multiplier, addend, shift), 1):
             a.ldr(register, at("r12", offset + 4 * (row * GROUP + channel)))
-        scale(a, (total,), multiplier, addend, shift, temporary)
+        if once:
+            scale_once(a, (total,), multiplier, addend, shift)
+        else:
+            scale(a, (total,), multiplier, addend, shift, temporary)
     for number, total in enumerate(_SUMS[1:], 1):
         a.bfi("r4", total, 8 * number, 8)
 

@@ -70,6 +70,7 @@ class DspPlanes:
     outputs: int  # at a time
     part: int = 0  # taps at a time of a window that is one long row; 0: all
     is_compact: bool = False  # the table is packed in flash, and unpacked block by block
+    once: bool = False  # requantized with one rounding
 
     @property
     def name(self) -> str:
@@ -82,12 +83,17 @@ class DspPlanes:
         return PlanesChoices(self.block, self.outputs, self.period, self.part)
 
     @property
+    def rounded_once(self) -> DspPlanes:
+        """The kernel for tables of ``single_rounding.py``."""
+        return replace(self, once=True)
+
+    @property
     def variant(self) -> table.Variant:
         """The variant of the inner block; each part of a long row is a row of its window."""
         w = self.window
         kernel = (-(-w.kernel[1] // self.part), self.part) if self.part else w.kernel
         shape = w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
-        return table.variant_of(kernel, *shape)
+        return table.variant_of(kernel, *shape)._replace(once=self.once)
 
     @property
     def ring(self) -> int:
@@ -191,7 +197,7 @@ class DspPlanes:
 
     def texts(self, core: str) -> tuple[str, ...]:
         unpack = (table.unpack_text(self.variant),) if self.is_compact else ()
-        scale = helper("utvm_scale_doubled")
+        scale = helper("utvm_scale_once" if self.once else "utvm_scale_doubled")
         return scale, planes_text(core, self.variant), ring_text(core), *unpack
 
     def drive(self, c: Driver) -> None:

@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import cycle
 
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
-from utvm_deploy.kernels.native.dsp.code import clamp, function_text, load_limits, scale
+from utvm_deploy.kernels.native.dsp.code import (
+    clamp,
+    helper,
+    load_limits,
+    scale,
+    scale_once,
+)
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
 
 PARAMETERS = """
@@ -86,7 +94,10 @@ def planes_text(core: str, variant: Variant) -> str:
     if variant.tail == PARTIAL:
         _store_some(r)
     _clamp(r)
-    return function_text(variant.function, r.a, portable="utvm_planes")
+    portable = helper("utvm_planes")
+    if variant.once:
+        portable = replaced(portable, ("utvm_scale_doubled(", "utvm_scale_once(", 1))
+    return r.a.c_function(variant.function, portable, CONDITION)
 
 
 def _begin(r: _Routine) -> None:
@@ -214,14 +225,16 @@ def _multiply(r: _Routine) -> None:
 
 
 def _requantize(r: _Routine) -> None:
-    """Sums become int8, as ``utvm_scale_doubled`` computes it; flags: ne if they are clamped.
+    """Sums become int8, as ``utvm_scale_doubled`` or ``_once`` do it; flags: ne if clamped.
 
     r0 becomes the output, r2 its pitch and r3 the pixels that are left.
     """
     a = r.a
     for number, register in enumerate(("r2", "r3", "r12"), 1):
         a.ldr(register, at("r1", r.end_of_taps + 4 * number))
-    for total, temporary in zip(r.sums, cycle(("lr", "r0"))):
+    if r.variant.once:
+        scale_once(a, r.sums, "r2", "r3", "r12")
+    for total, temporary in zip(() if r.variant.once else r.sums, cycle(("lr", "r0"))):
         scale(a, (total,), "r2", "r3", "r12", temporary, is_doubled=True)
     a.load(r0=_Slots.output, r2=_Slots.output_pitch, r3=_Slots.left, lr=_Slots.clamps)
     a.subs("lr", "lr", 0)

@@ -4,6 +4,7 @@
     packed   int8  [output channel][bias (4 bytes), multiplier (4), shift, zero point, taps]
 
 Requantization takes the doubled sum, so both hold the doubled bias, and the table doubled taps.
+With one rounding (``single_rounding.py``), nothing is doubled, and there is no packed form.
 
 At odd strides, word t of a row holds the taps t and t + 1. At even strides, every output meets a
 tap in the same half of a word. There a row is its taps in order, with zeros to fill its words.
@@ -45,6 +46,7 @@ class Variant(NamedTuple):
     odd: int  # 1: the first window begins at an odd column of the plane
     outputs: int
     tail: str
+    once: bool = False  # requantized with one rounding
 
     @property
     def words(self) -> int:
@@ -78,7 +80,8 @@ class Variant(NamedTuple):
         """The C function of the inner block."""
         odd = "_odd" if self.odd else ""
         window = f"{self.rows}x{self.columns}_s{self.stride}{odd}"
-        return f"utvm_planes_{window}_by_{self.outputs}_{self.tail}"
+        once = "_once" if self.once else ""
+        return f"utvm_planes_{window}_by_{self.outputs}_{self.tail}{once}"
 
     @property
     def unpack_function(self) -> str:
@@ -130,13 +133,14 @@ def variant_of(
 
 def pack_table(weights: Array, scaling: Scaling, variant: Variant) -> Array:
     """The table of int32, from weights of [rows, columns, output channels]."""
+    factor = 1 if variant.once else 2
     table = np.zeros((weights.shape[2], variant.channel_words), dtype=np.int64)
     for row, tap in np.ndindex(variant.rows, variant.columns):
-        doubled = 2 * weights[row, tap].astype(np.int64) & 0xFFFF
+        taps = factor * weights[row, tap].astype(np.int64) & 0xFFFF
         for word, half in variant.places(tap):
-            table[:, row * variant.words + word] |= doubled << (16 * half)
+            table[:, row * variant.words + word] |= taps << (16 * half)
     table[:, variant.tap_words :] = np.stack(scaling, axis=1)
-    table[:, variant.tap_words] *= 2  # the bias
+    table[:, variant.tap_words] *= factor  # the bias
     packed: Array = table.reshape(-1).astype(np.uint32).view(np.int32)
     return packed
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.strategy import Choices
@@ -64,7 +63,7 @@ class PatchesProduct:
 
     def texts(self, core: str) -> tuple[str, ...]:
         text = code.gemm_text(core, self.step, self.depth, self.values)
-        return shared_text("utvm_scale"), text
+        return *self.values.texts(), text
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         return tile.tables(channels, depth, scaling_words=self.values.scaling_words)
@@ -83,6 +82,12 @@ class DspPatches(GatheredConv2D):
     def choices(self) -> PatchesChoices:
         """The choices of a candidate for this kernel."""
         return PatchesChoices(self.pixels, self.product.step)
+
+    @property
+    def rounded_once(self) -> DspPatches:
+        """The kernel for tables of ``single_rounding.py``."""
+        values = replace(self.product.values, once=True)
+        return replace(self, product=replace(self.product, values=values))
 
     @property
     def is_gathered(self) -> bool:

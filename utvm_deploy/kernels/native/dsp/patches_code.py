@@ -61,7 +61,7 @@ def steps_for(depth: int) -> tuple[int, ...]:
 
 def name_of(step: int, depth: int, values: Values = INT8) -> str:
     """The C function for a padded depth."""
-    return f"utvm_gemm_{'whole_' if _is_whole(step, depth, values) else ''}{step}{values.label}"
+    return f"utvm_gemm_{'whole_' if _is_whole(step, depth, values) else ''}{step}{values.suffix}"
 
 
 def _is_whole(step: int, depth: int, values: Values) -> bool:

@@ -7,7 +7,7 @@ values are packed, and in what happens to a sum. Tables and registers are those 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -39,6 +39,13 @@ class Values:
     rows: ClassVar[int] = 4
     #: Whether a whole depth may be written out without a loop.
     can_be_whole: ClassVar[bool] = True
+    #: Whether the scaling is that of ``single_rounding.py``.
+    once: bool = field(default=False, kw_only=True)
+
+    @property
+    def suffix(self) -> str:
+        """Ends the names of C functions."""
+        return f"{self.label}_once" if self.once else self.label
 
     @property
     def scaling_words(self) -> int:
@@ -52,11 +59,12 @@ class Values:
 
     def texts(self) -> tuple[str, ...]:
         """The C texts that the product in C needs."""
-        return (shared_text("utvm_scale"),)
+        return (code.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),)
 
     def portable(self, name: str) -> str:
         """The C of the product ``c/NAME.h`` for these values."""
-        return code.helper(name)
+        text = code.helper(name)
+        return replaced(text, ("utvm_scale(", "utvm_scale_once(", 1)) if self.once else text
 
     def pack(self, weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
         """The tables of weights and scaling. Zeros fill up the outputs of each group to pairs.
@@ -124,6 +132,11 @@ class Values:
         for channel, (multiplier, offset) in enumerate((("r2", "r3"), ("lr", "r1"))):
             for row, target in enumerate((multiplier, offset), 1):
                 a.ldr(target, at("r10", 4 * (CHANNELS * row + channel)))
+            if self.once:
+                shift = ("r12", "r11")[channel]
+                a.ldr(shift, at("r10", 4 * (CHANNELS * 3 + channel)))
+                code.scale_once(a, [pair[channel] for pair in sums], multiplier, offset, shift)
+                continue
             self.load_shift(a, offset, channel)
             code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
 

@@ -30,6 +30,7 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Sums are multiplied by four, in 32 bits.
 SUM_LIMIT = 1 << 29
+FACTOR_BITS = 2
 #: Rows of tiles in a strip that the choice is from.
 ROWS = (1, 2, 4, 8)
 _CHANNELS = 2
@@ -71,6 +72,7 @@ class DspWinograd:
     input_channels: int
     output_channels: int
     rows: int
+    once: bool = False  # requantized with one rounding
 
     groups = 1
 
@@ -87,6 +89,11 @@ class DspWinograd:
     def choices(self) -> WinogradChoices:
         """The choices of a candidate for this kernel."""
         return WinogradChoices(self.rows)
+
+    @property
+    def rounded_once(self) -> DspWinograd:
+        """The kernel for tables of ``single_rounding.py``."""
+        return replace(self, once=True)
 
     @property
     def tiles(self) -> int:
@@ -175,11 +182,11 @@ class DspWinograd:
         channels = self.input_channels
         return (
             *bytes_texts(core),
-            shared_text("utvm_scale"),
+            blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
             blocks.helper("utvm_winograd_strip"),
             *(code.transform_text(core, n, channels) for n in self.runs),
             *(code.multiply_text(core, n, channels) for n in self.runs),
-            code.output_text(core),
+            code.output_text(core, once=self.once),
         )
 
     def drive(self, c: Driver) -> None:
@@ -224,7 +231,11 @@ class DspWinograd:
                 )
                 start += code.POSITIONS * groups * code.group_bytes(size, channels) // 4
             c.call(
-                *("utvm_winograd_output", v.at(), self._scaling.at(pair * _SCALING_WORDS)),
+                *(
+                    code.output_name(once=self.once),
+                    v.at(),
+                    self._scaling.at(pair * _SCALING_WORDS),
+                ),
                 *(self._limits.at(), self._output.at(n, y, 0, pair * _CHANNELS)),
                 *(self._places.at(begin), one.rows * self.tiles),
             )
@@ -256,7 +267,8 @@ class DspWinograd:
         w = self.window
         geometry = np.array([w.height, w.width, self.input_channels, w.left], dtype=np.int32)
         rows = np.array(scaling, dtype=np.int32)
-        rows[0] *= 4
+        if not self.once:
+            rows[0] *= 1 << FACTOR_BITS
         by_pair = rows.reshape(len(rows), -1, _CHANNELS).swapaxes(0, 1)
         packed = (
             ConstantArgument("weights", packed_weights(tables.weights)),

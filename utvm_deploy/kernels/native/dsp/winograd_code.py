@@ -29,6 +29,7 @@ from functools import lru_cache, partial
 
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, words
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp import code
 
@@ -232,9 +233,14 @@ def _multiply_by_steps(a: Assembler, tiles: int, channels: int, step: int) -> No
         _count(a)
 
 
+def output_name(*, once: bool) -> str:
+    """The C function that makes outputs; ``once``: with the scaling of ``single_rounding.py``."""
+    return f"utvm_winograd_output{'_once' if once else ''}"
+
+
 @lru_cache(maxsize=8)
-def output_text(core: str) -> str:
-    """The C text of ``utvm_winograd_output``: the outputs of two channels of all tiles."""
+def output_text(core: str, *, once: bool) -> str:
+    """The C text of ``output_name``: the outputs of two channels of all tiles."""
     a = Assembler(core, _OUTPUT)
     slots = _OutputSlots
     a.enter(frame=slots)
@@ -253,11 +259,13 @@ def output_text(core: str) -> str:
             a.ldr("r1", at("r3", 4))
             a.add("r0", "r0", "r12")
             a.add("r2", "r1", "r1", "lsl #1")
-            _transform_products(a, 0, ("r4", "r5", "r6", "r7"), ("r3", "r8", "r9", "r10", "r11"))
+            left = ("r4", "r5", "r6", "r7")
+            right = ("r8", "r9", "r10", "r11")
+            _transform_products(a, 0, left, ("r3", *right), once=once)
             a.add("r0", "r0", 4)
             a.sub("r0", "r0", "r1", "lsl #4")
-            _transform_products(a, 1, ("r8", "r9", "r10", "r11"), ("r3", "r12", "lr"))
-            for low, high in zip(("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11"), strict=True):
+            _transform_products(a, 1, right, ("r3", "r12", "lr"), once=once)
+            for low, high in zip(left, right, strict=True):
                 a.bfi(low, high, 8, 8)
             a.ldr("r8", slots.clamps)
             a.cmp("r8", 0)
@@ -282,11 +290,18 @@ def output_text(core: str) -> str:
         a.strh("r5", at("r0", "r1"))
         a.strh("r4", at("r0"))
     a.leave()
-    return code.function_text("utvm_winograd_output", a)
+    portable = code.helper("utvm_winograd_output")
+    if once:
+        portable = replaced(
+            portable,
+            ("utvm_scale(", "utvm_scale_once(", 1),
+            ("(int32_t)sum / 4", "(int32_t)sum", 1),
+        )
+    return a.c_function(output_name(once=once), portable, CONDITION)
 
 
 def _transform_products(
-    a: Assembler, channel: int, outputs: tuple[str, ...], free: tuple[str, ...]
+    a: Assembler, channel: int, outputs: tuple[str, ...], free: tuple[str, ...], *, once: bool
 ) -> None:
     """Outputs (row by row) of the products at r0; r1 is the stride, r2 three times it."""
     top, right, bottom, corner = outputs
@@ -316,6 +331,9 @@ def _transform_products(
     multiplier, offset, shift = free[:3]
     for register, word in ((multiplier, 2), (offset, 4), (shift, 6)):
         a.ldr(register, scaling.word(word + channel))
+    if once:
+        code.scale_once(a, outputs, multiplier, offset, shift)
+        return
     for one in outputs:
         a.asr(one, one, 1)
     temporary = free[3] if len(free) > 3 else "r2"
