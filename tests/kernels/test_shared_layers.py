@@ -77,5 +77,5 @@ def test_convolutions_share_a_driver_and_have_smaller_tables() -> None:
     )
     text = small.sources["cifar10_cnn_kernels.c"]
     assert text.count("void utvm_convolution_layer(") == 1
-    assert text.count("  utvm_convolution_layer(image, layer, table, output, scratch);") == 3
+    assert text.count("  utvm_convolution_layer(image, table, output, scratch);") == 3
     assert small.weights_bytes < larger.weights_bytes

@@ -1,12 +1,13 @@
 """Convolutions of level size: one driver in C for all layers, and tables of few bytes.
 
-A layer's numbers are a table of int16, so drivers of different shapes are one function. The bias
+A layer's table begins with its numbers, so drivers of different shapes are one function. The bias
 and the shift of a channel share a word. When a layer runs, the driver unpacks its scaling into
 scratch, in the form that the routine reads; of a depthwise layer, the taps, too.
 
-    layer    int16 [HEIGHT ... BLOCK], the order of ``c/utvm_layer.h``
-    weights  int8  [bias << 5 | shift, multiplier][channel], words of 4 bytes; then weights: those
-             of ``tile.py``, or of a depthwise layer [group of four channels][tap][channel]
+    weights  int8 [HEIGHT ... BLOCK], the order of ``c/utvm_layer.h``: a byte or two each, and one
+             that fills them up; then [channel][bias << 5 | shift, multiplier], words of 4 bytes;
+             then weights: those of ``tile.py``, or of a depthwise layer [group of four
+             channels][tap][channel]
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from utvm_deploy.records.candidate import COMPACT_MOST
 #: A bias takes the bits of a word that its shift leaves.
 SHIFT_BITS = 5
 _BIAS_LIMIT = 1 << (31 - SHIFT_BITS)
-#: Numbers of a layer in its table.
-_NUMBER_COUNT = 20
+#: Of a layer's table.
+_NUMBERS_BYTES = 28
 _PACKED_BYTES = 8  # of a channel's scaling
-_LARGEST = np.iinfo(np.int16)
+#: Numbers of two bytes, of one, and of two.
+_NUMBER_TYPES = ("<i2",) * 4 + ("i1",) * 13 + ("<i2",) * 3
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,14 @@ def shared_patches(kernel: DspPatches) -> SharedPatches:
 def shares_driver(tables: ConvolutionTables, outputs: int, scaling: Scaling) -> bool:
     """Whether the numbers of a layer fit its table, and its biases fit their bits."""
     w = tables.window
-    numbers = (*vars(w).values(), tables.inputs, outputs, w.padded_width)
-    flat = np.concatenate([np.ravel(one) for one in numbers])
+    small = (*w.kernel, *w.strides, *w.dilations, w.top, w.left, w.batch)
+    large = (w.height, w.width, tables.inputs, w.output_width, w.output_height, outputs)
     biases = np.abs(scaling.bias.astype(np.int64))
-    return int(np.abs(flat).max()) <= _LARGEST.max and int(biases.max()) < _BIAS_LIMIT
+    return (
+        max(map(abs, small)) <= np.iinfo(np.int8).max
+        and max(*large, w.padded_width) <= np.iinfo(np.int16).max
+        and int(biases.max()) < _BIAS_LIMIT
+    )
 
 
 def without_constants(weights: Array, scaling: Scaling, zero_point: int) -> tuple[Array, Scaling]:
@@ -161,14 +167,15 @@ def _numbers(
     w = kernel.window
     window = (w.height, w.width, tables.inputs, w.output_width, *w.kernel, *w.strides)
     apart = w.dilations[1] if w.kernel[1] > 1 else 1
-    places = (w.dilations[0], apart, w.top, w.left, w.output_height, outputs, w.batch)
-    values = (*tables.limits, tables.border, tables.zero_point, block)
-    return np.array([*window, *places, *values], dtype=np.int16)
+    places = (w.dilations[0], apart, w.top, w.left, w.batch)
+    values = (*tables.limits, tables.border, tables.zero_point, w.output_height, outputs, block)
+    numbers = zip((*window, *places, *values), _NUMBER_TYPES, strict=True)
+    packed = b"".join(np.array(value, dtype=kind).tobytes() for value, kind in numbers)
+    return np.frombuffer(packed.ljust(_NUMBERS_BYTES, b"\0"), dtype=np.int8)
 
 
 def _parameters(image: Operand, table_bytes: int, output: Operand) -> tuple[Operand, ...]:
-    layer = Operand("layer", (_NUMBER_COUNT,), "int16")
-    return image, layer, Operand("table", (table_bytes,), "int8"), output
+    return image, Operand("table", (_NUMBERS_BYTES + table_bytes,), "int8"), output
 
 
 def _scratch(size_bytes: int) -> Operand:
@@ -181,15 +188,10 @@ def _drive(c: Driver, function: str, kernel: SharedPatches | SharedPixels) -> No
     c.call(function, *(one.at() for one in given))
 
 
-def _call(
-    call: KernelCall, kernel: SharedPatches | SharedPixels, numbers: Array, *tables: Array
-) -> KernelCall:
+def _call(call: KernelCall, kernel: SharedPatches | SharedPixels, *tables: Array) -> KernelCall:
     """The call instead of the portable one; ``tables`` follow each other."""
-    constants = (
-        ConstantArgument("layer", numbers),
-        ConstantArgument("weights", np.concatenate(tables)),
-    )
-    arguments = call.arguments[0], *constants, call.arguments[-1]
+    constant = ConstantArgument("weights", np.concatenate(tables))
+    arguments = call.arguments[0], constant, call.arguments[-1]
     return replace(call, kernel=kernel, arguments=arguments, heeds_compact=COMPACT_MOST)
 
 

@@ -1,13 +1,9 @@
 // A convolution of any shape. The scratch takes the scaling, and then the patches.
-UTVM_ONCE static void utvm_convolution_layer(const int8_t *image, const int16_t *layer,
-                                             const int8_t *table, int8_t *output,
-                                             int32_t *scratch) {
-    const int32_t limits[2] = {layer[UTVM_LOW], layer[UTVM_HIGH]};
+UTVM_ONCE static void utvm_convolution_layer(const int8_t *image, const int8_t *table,
+                                             int8_t *output, int32_t *scratch) {
+    int32_t layer[UTVM_NUMBERS];
+    table = utvm_unpack_layer(table, layer);
     const int32_t channels = layer[UTVM_OUTPUTS];
-    int32_t geometry[12];
-    for (int32_t n = 0; n < 12; n++) {
-        geometry[n] = layer[n];
-    }
     const int32_t depth =
         (layer[UTVM_ROWS] * layer[UTVM_COLUMNS] * layer[UTVM_INPUTS] + 7) / 8 * 8;
     int32_t *end = scratch;
@@ -20,8 +16,9 @@ UTVM_ONCE static void utvm_convolution_layer(const int8_t *image, const int16_t 
         int32_t count = layer[UTVM_BLOCK];
         for (int32_t pixel = 0; pixel < pixels; pixel += count) {
             count = pixels - pixel < count ? pixels - pixel : count;
-            utvm_gather(image, patches, pixel, count, layer[UTVM_BORDER], geometry);
-            utvm_gemm_8_unshifted(patches, table, scratch, limits, output, count, channels, depth);
+            utvm_gather(image, patches, pixel, count, layer[UTVM_BORDER], layer);
+            utvm_gemm_8_unshifted(patches, table, scratch, layer + UTVM_LOW, output, count, channels,
+                                  depth);
             output += count * channels;
         }
         image += layer[UTVM_HEIGHT] * layer[UTVM_WIDTH] * layer[UTVM_INPUTS];

@@ -1,9 +1,9 @@
 // A depthwise convolution of any shape. The scratch takes the table, and then the rows under a
 // window, unless they are read in place.
-UTVM_ONCE static void utvm_depthwise_layer(const int8_t *image, const int16_t *layer,
-                                           const int8_t *table, int8_t *output,
-                                           int32_t *scratch) {
-    const int32_t limits[2] = {layer[UTVM_LOW], layer[UTVM_HIGH]};
+UTVM_ONCE static void utvm_depthwise_layer(const int8_t *image, const int8_t *table,
+                                           int8_t *output, int32_t *scratch) {
+    int32_t layer[UTVM_NUMBERS];
+    table = utvm_unpack_layer(table, layer);
     const int32_t inputs = layer[UTVM_INPUTS];
     const int32_t channels = layer[UTVM_OUTPUTS];
     const int32_t kernel_rows = layer[UTVM_ROWS];
@@ -32,9 +32,9 @@ UTVM_ONCE static void utvm_depthwise_layer(const int8_t *image, const int16_t *l
                 rows = (int8_t *)end;
                 apart = layer[UTVM_BLOCK] * pitch;
             }
-            FUNCTION(rows, scratch, limits, output, apart, layer[UTVM_COLUMN_DILATION] * pitch,
-                     layer[UTVM_COLUMN_STRIDE] * pitch, layer[UTVM_OUTPUT_WIDTH], channels,
-                     kernel_rows, kernel_columns);
+            FUNCTION(rows, scratch, layer + UTVM_LOW, output, apart,
+                     layer[UTVM_COLUMN_DILATION] * pitch, layer[UTVM_COLUMN_STRIDE] * pitch,
+                     layer[UTVM_OUTPUT_WIDTH], channels, kernel_rows, kernel_columns);
             output += layer[UTVM_OUTPUT_WIDTH] * channels;
             y += layer[UTVM_ROW_STRIDE];
         }

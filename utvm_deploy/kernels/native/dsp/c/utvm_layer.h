@@ -2,9 +2,22 @@
 enum {
     UTVM_HEIGHT, UTVM_WIDTH, UTVM_INPUTS, UTVM_OUTPUT_WIDTH, UTVM_ROWS, UTVM_COLUMNS,
     UTVM_ROW_STRIDE, UTVM_COLUMN_STRIDE, UTVM_ROW_DILATION, UTVM_COLUMN_DILATION, UTVM_TOP,
-    UTVM_LEFT, UTVM_OUTPUT_HEIGHT, UTVM_OUTPUTS, UTVM_BATCH, UTVM_LOW, UTVM_HIGH, UTVM_BORDER,
-    UTVM_ZERO_POINT, UTVM_BLOCK
+    UTVM_LEFT, UTVM_BATCH, UTVM_LOW, UTVM_HIGH, UTVM_BORDER, UTVM_ZERO_POINT, UTVM_OUTPUT_HEIGHT,
+    UTVM_OUTPUTS, UTVM_BLOCK, UTVM_NUMBERS
 };
+
+// Unpacks the numbers of a layer: those from the rows to the zero point are a byte each, the others
+// two. Returns what follows them.
+UTVM_ONCE static const int8_t *utvm_unpack_layer(const int8_t *table, int32_t *layer) {
+    for (int32_t n = 0; n < UTVM_NUMBERS; n++) {
+        int32_t value = *table++;
+        if (n < UTVM_ROWS || n > UTVM_ZERO_POINT) {
+            value = (value & 255) + *table++ * 256;
+        }
+        layer[n] = value;
+    }
+    return table + 1;
+}
 
 // Unpacks the scaling of `count` channels: biases, then multipliers, offsets, and shifts unless
 // `count` is 2. Returns what follows them.
