@@ -503,3 +503,18 @@ def test_tables_of_embeddings_are_quantized() -> None:
     quantized = utvm_deploy.quantize(module, torch.randint(0, 10, (40, 5)))
     assert not quantized.float_operators
     assert quantized.outputs[0].sqnr_db is not None and quantized.outputs[0].sqnr_db > 25
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_is_evaluated_without_an_example() -> None:
+    """The data say the shapes; a loader's labels follow its inputs."""
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3))
+    x = torch.randn(12, 2, 4)
+    labels = module(x).argmax(1)
+    labels[0] = (labels[0] + 1) % 3
+    loader = torch.utils.data.DataLoader(list(zip(x, labels, strict=True)), batch_size=4)
+    for data in ({"inputs": x.numpy(), "labels": labels.numpy()}, loader):
+        found = utvm_deploy.evaluate(module, data).to_dict()
+        assert "0.91666" in str(found)

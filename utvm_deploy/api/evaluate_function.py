@@ -33,7 +33,8 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy, or what fits the data: by the reference kernels, on a board and as float.
 
-    - ``model`` is the path of a model's file, or what ``quantize`` gave.
+    - ``model`` is the path of a model's file, what ``quantize`` gave, or an ``nn.Module``, which is
+      computed in float32 with the shapes of the data.
     - ``data`` are labelled samples: a path as for ``utvm eval``, a mapping of arrays as in an .npz
       file, or a ``datasets.Dataset``. The first axis of arrays counts the samples.
     - ``board`` is as for ``connect``, or a device: this stays open. Without a board nothing is
@@ -65,7 +66,27 @@ def evaluate(
     from utvm_deploy.evaluating.facts import Settings
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.project import load_backend
+    from utvm_deploy.torch.in_memory import is_module
 
+    if is_module(model):
+        from utvm_deploy.quantizing.torch_files import file_of_module
+
+        with file_of_module(model, data, options.pop("inputs", None)) as (file, given):
+            return evaluate(
+                file,
+                given,
+                board,
+                reference=reference,
+                samples=samples,
+                labels=labels,
+                raw_type=raw_type,
+                task=task,
+                output=output,
+                top_k=top_k,
+                threshold=threshold,
+                progress=progress,
+                **options,
+            )
     if is_quantized(model):
         with model_file(model, options.get("name")) as file:
             return evaluate(
