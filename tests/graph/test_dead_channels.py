@@ -204,6 +204,14 @@ def _mean_of_channels(m: ModelWriter, rng: Rng) -> None:
     m.output(m.fully_connected(x, int8(rng, 4, 5), _bias(rng, 4, 0)))
 
 
+def _grouped(m: ModelWriter, rng: Rng) -> None:
+    """Two groups of six outputs, four of which nothing reads, all in the first group."""
+    x = m.conv2d(m.input((1, 6, 6, 4), 0.05, 9), int8(rng, 12, 3, 3, 2), _bias(rng, 12, 0))
+    weights = int8(rng, 5, 1, 1, 12)
+    weights[..., 1:5] = 0
+    m.output(m.conv2d(x, weights, _bias(rng, 5, 0)))
+
+
 LOSING = (
     *(_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered),
     *(_concatenated, _concatenated_often, _concatenated_oddly, _concatenated_constant),
@@ -216,6 +224,7 @@ KEEPING = (
     _joined_in_part,
     _concatenated_and_read,
     _mean_of_channels,
+    _grouped,
 )
 
 

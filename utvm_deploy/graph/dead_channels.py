@@ -53,7 +53,7 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
     free = {
         operator.outputs[0]
         for operator in graph.operators
-        if operator.kind == "CONV_2D" and is_plain(graph, operator)
+        if operator.kind == "CONV_2D" and is_plain(graph, operator) and _is_whole(graph, operator)
     } | {tie.output for tie in tied}
     can = {
         number: _unread(graph, [graph.operators[p] for p in read.get(number, ())], number, found)
@@ -138,6 +138,12 @@ def _folds(graph: Graph, operator: Operator, found: Interval) -> _Flags:
     unused: _Flags = (weights.data.reshape(-1, len(none)) == 0).all(axis=0)
     folds: _Flags = constant | unused
     return folds
+
+
+def _is_whole(graph: Graph, operator: Operator) -> bool:
+    """Whether each output sees all channels; with groups, its place says which ones it sees."""
+    image, weights = (graph.tensors[number or 0] for number in operator.inputs[:2])
+    return image.shape[-1] == weights.shape[-1]
 
 
 def _zero_point(graph: Graph, operator: Operator) -> int:
