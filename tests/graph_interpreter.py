@@ -78,6 +78,14 @@ def _scaled(x: np.ndarray, m: np.ndarray, shift: np.ndarray) -> np.ndarray:
     return (high >> right) + ((high & mask) > threshold)
 
 
+def _requantized_wide(x: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """Single rounding by 15 bits of the multiplier, as convolutions of int16 do."""
+    pairs = [_multiplier(float(r)) for r in np.atleast_1d(real)]
+    m, shift = (np.array(v, np.int64) for v in zip(*pairs, strict=True))
+    short = np.minimum((m + (1 << 15)) >> 16, 0x7FFF)
+    return (x.astype(np.int64) * short + (np.int64(1) << (14 - shift))) >> (15 - shift)
+
+
 def _requantized_once(x: np.ndarray, real: float | np.ndarray) -> np.ndarray:
     """Single rounding, as FULLY_CONNECTED does."""
     pairs = [_multiplier(float(r)) for r in np.atleast_1d(real)]
@@ -133,7 +141,10 @@ def _convolution(graph, operator, arrays):
         else:
             total = total + np.repeat(part, a.depth_multiplier, axis=3) * weights[0, i, j]
     total = total + (0 if arrays[2] is None else arrays[2])
-    return _clip(_requantized(total, in_scale * scales / out_scale) + out_zero, a.clamp)
+    real = in_scale * scales / out_scale
+    if arrays[0].dtype == np.int16 and not a.sums_in_32_bits:
+        return _clip(_requantized_wide(total, real), a.clamp)
+    return _clip(_requantized(total, real) + out_zero, a.clamp)
 
 
 def _fully_connected(graph, operator, arrays):

@@ -114,11 +114,12 @@ def with_work(model: ModelWriter, seed: int) -> ModelWriter:
 def _push_biases(model: ModelWriter, numbers: Sequence[int], rng: np.random.Generator) -> None:
     for number in numbers:
         spec = model.tensors[number] if number >= 0 else None
-        if spec is None or spec.data is None or spec.dtype != "int32":
+        if spec is None or spec.data is None or spec.dtype not in ("int32", "int64"):
             continue
-        bias = np.frombuffer(spec.data, np.int32).copy()
+        bias = np.frombuffer(spec.data, spec.dtype).copy()
         is_far = rng.random(bias.size) < rng.choice((0.0, 0.3, 0.8))
-        bias[is_far] = (_FAR * rng.choice((-1, 1), bias.size))[is_far]
+        far = _FAR if spec.dtype == "int32" else _FAR << 10
+        bias[is_far] = (far * rng.choice((-1, 1), bias.size))[is_far]
         model.tensors[number] = replace(spec, data=bias.tobytes())
 
 

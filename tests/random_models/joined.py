@@ -12,7 +12,8 @@ def grow_joined(scope: Scope, x: Ref) -> Ref:
     """Convolutions, each joined with what was before; then others read what is joined."""
     draw = scope.draw
     side = draw.between(4, 12)
-    x = scope.input((1, side, draw.one((side, draw.between(1, 12))), draw.one((1, 3, 8))))
+    shape = (1, side, draw.one((side, draw.between(1, 12))), draw.one((1, 3, 8)))
+    x = scope.input(shape, draw.one(("int8", "int8", "int16")))
     x = conv(scope, x, draw.one((4, 8, 12, 16, draw.between(1, 20))))
     for _ in range(draw.between(1, 3)):
         parts = [x, *(_part(scope, x, x) for _ in range(draw.between(1, 2)))]
@@ -39,7 +40,7 @@ def _part(scope: Scope, x: Ref, like: Ref) -> Ref:
     """A convolution of ``x`` that is quantized as ``like`` is, by itself or by QUANTIZE."""
     draw, spec = scope.draw, scope.spec(like)
     wanted = {"scale": spec.scales[0], "zero_point": spec.zero_points[0]}
-    is_requantized = draw.chance(0.3)
+    is_requantized = spec.dtype == "int8" and draw.chance(0.3)
     own = output_quantization(draw, spec.scales[0]) if is_requantized else wanted
     size = draw.one((1, 3))
     activation = draw.one(("RELU6", "NONE"))

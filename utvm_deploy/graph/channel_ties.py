@@ -17,7 +17,7 @@ from utvm_deploy.graph.attributes import (
     Quantize,
     Relu,
 )
-from utvm_deploy.graph.intervals import bias_of, constant_weights, joins_channels
+from utvm_deploy.graph.intervals import ENDS, bias_of, constant_weights, joins_channels
 from utvm_deploy.graph.model import Graph, Operator
 
 
@@ -58,14 +58,17 @@ def ties(graph: Graph, operator: Operator) -> Iterator[Tie]:
 
 
 def is_plain(graph: Graph, operator: Operator) -> bool:
-    """Whether a layer multiplies int8 by constant symmetric weights, and has a bias of int32."""
+    """Whether a layer multiplies int8 or int16 by constant symmetric weights of int8.
+
+    It has no bias, or a constant one of integers.
+    """
     number = operator.inputs[0]
     image = None if number is None else graph.tensors[number]
     return (
         isinstance(operator.attributes, Convolution | FullyConnected)
         and image is not None
-        and image.dtype == "int8"
-        and graph.tensors[operator.outputs[0]].dtype == "int8"
+        and image.dtype in ENDS
+        and graph.tensors[operator.outputs[0]].dtype == image.dtype
         and constant_weights(graph, operator) is not None
         and bias_of(graph, operator) is not None
     )
@@ -89,7 +92,7 @@ def _keeps_channels(graph: Graph, operator: Operator) -> bool:
         return False
     one, other = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
     if isinstance(attributes, Mean):
-        return bool(one.shape) and len(one.shape) - 1 not in attributes.axes
+        return one.dtype in ENDS and bool(one.shape) and len(one.shape) - 1 not in attributes.axes
     if isinstance(attributes, Quantize | Relu):
         return bool(one.shape) and one.dtype == other.dtype == "int8"
     if operator.kind != "RESHAPE":

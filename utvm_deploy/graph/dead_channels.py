@@ -34,7 +34,7 @@ _Flags = NDArray[np.bool_]
 
 
 def drop_dead_channels(graph: Graph) -> Graph:
-    """Drop int8 channels without which every other byte stays the same.
+    """Drop channels of int8 and int16 without which every other byte stays the same.
 
     ``Tensor.channels`` of the others says which channels of the file's tensor these are.
     """
@@ -210,9 +210,10 @@ def _sliced(
     inputs[1] = _added(tensors, _constant(weights, np.ascontiguousarray(data), live))
     old = inputs[2] if len(inputs) > 2 else None
     if old is not None:
-        # The reference's 32 bits wrap, too.
-        wrapped = sums.astype(np.uint32).view(np.int32)
-        inputs[2] = _added(tensors, _constant(graph.tensors[old], wrapped, live))
+        if graph.tensors[old].dtype == "int32":
+            # The reference's 32 bits wrap, too.
+            sums = sums.astype(np.uint32).view(np.int32)
+        inputs[2] = _added(tensors, _constant(graph.tensors[old], sums, live))
     return replace(operator, inputs=tuple(inputs))
 
 

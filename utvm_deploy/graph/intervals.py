@@ -1,4 +1,4 @@
-"""Which values each channel of an int8 tensor can have, for any input of the model.
+"""Which values each channel of an int8 or int16 tensor can have, for any input of the model.
 
 Weights, biases, multipliers and clamps alone say it. All arithmetic is exact: integers of 64 bits
 hold every sum, and where the reference's 32 bits could wrap, a channel may have any value.
@@ -26,11 +26,20 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.graph.rounding import mean_multiplier, quantize_multiplier, requantized
+from utvm_deploy.graph.rounding import (
+    mean_multiplier,
+    quantize_multiplier,
+    requantized,
+    requantized_wide,
+)
 
 #: ADD aligns both inputs with this many spare bits.
 _ADD_SHIFT = 20
 _INT32 = np.iinfo(np.int32)
+#: Types of activations that have intervals, and the ends of their values.
+ENDS = {"int8": (-128, 127), "int16": (-32768, 32767)}
+#: The reference multiplies no larger sums of int16 than these.
+_MOST_OF_SUM = 1 << 47
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +57,11 @@ class Interval:
 
 
 def intervals(graph: Graph) -> dict[int, Interval]:
-    """Tensor -> its interval, for each activation of int8 that has channels."""
+    """Tensor -> its interval, for each activation of int8 or int16 that has channels."""
     found: dict[int, Interval] = {}
     for number, tensor in enumerate(graph.tensors):
-        if tensor.dtype == "int8" and tensor.data is None and tensor.shape:
-            found[number] = _any_value(tensor.shape[-1])
+        if tensor.dtype in ENDS and tensor.data is None and tensor.shape:
+            found[number] = _any_value(tensor)
     for operator in graph.operators:
         output, source = operator.outputs[0], operator.inputs[0]
         if output not in found:
@@ -76,11 +85,14 @@ def is_padded(operator: Operator) -> bool:
 def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | None:
     """The interval of an operator's output; None if nothing is known about it."""
     attributes = operator.attributes
+    types = graph.tensors[_first(operator)].dtype, graph.tensors[operator.outputs[0]].dtype
     if isinstance(attributes, Convolution):
         return _convolution(graph, operator, attributes, source)
     if isinstance(attributes, Pool) and operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
         # Rounded means lie between the least and the largest value, too.
         return _clamped(source, attributes.clamp)
+    if isinstance(attributes, Quantize | Relu | Mean) and types != ("int8", "int8"):
+        return None
     if isinstance(attributes, Quantize | Relu):
         return _rescaled(graph, operator, attributes, source)
     if isinstance(attributes, Mean):
@@ -135,7 +147,7 @@ def _of_two(
     numbers = [number for number in operator.inputs if number is not None]
     tensors = [graph.tensors[number] for number in numbers]
     sides = [_operand(graph, number, found) for number in numbers]
-    if len(sides) != 2 or result.quantization is None:
+    if len(sides) != 2 or result.quantization is None or result.dtype != "int8":
         return None
     steps = []
     for tensor, side in zip(tensors, sides, strict=True):
@@ -200,7 +212,7 @@ def _operand(
     data = graph.tensors[number].data
     if data is None:
         return (found[number].low, found[number].high) if number in found else None
-    if data.dtype != np.int8:
+    if data.dtype.name not in ENDS:
         return None
     rows = data.astype(np.int64).reshape(-1, data.shape[-1] if data.shape else 1)
     return rows.min(axis=0), rows.max(axis=0)
@@ -241,7 +253,29 @@ def _convolution(
     at_low, at_high = values * low, values * high
     least = np.minimum(at_low, at_high).sum(axis=axes) + bias
     most = np.maximum(at_low, at_high).sum(axis=axes) + bias
-    return _requantized(least, most, _scales(image, weights, result), result, attributes.clamp)
+    scales = _scales(image, weights, result)
+    if image.dtype == "int16" and not attributes.sums_in_32_bits:
+        return _requantized_wide(least, most, scales, attributes.clamp)
+    return _requantized(least, most, scales, result, attributes.clamp)
+
+
+def _requantized_wide(
+    least: NDArray[np.int64], most: NDArray[np.int64], scales: list[float], clamp: Clamp
+) -> Interval:
+    """As ``_requantized``, for sums of 64 bits, whose result has the zero point 0."""
+    outputs = len(least)
+    low, high = np.full(outputs, clamp[0], np.int64), np.full(outputs, clamp[1], np.int64)
+    factors = [quantize_multiplier(scale) for scale in scales]
+    pairs = factors * outputs if len(factors) == 1 else factors
+    for channel, (multiplier, shift) in enumerate(pairs):
+        ends = int(least[channel]), int(most[channel])
+        if ends[0] < -_MOST_OF_SUM or ends[1] >= _MOST_OF_SUM or shift > 14:
+            continue
+        first, last = (requantized_wide(end, multiplier, shift) for end in ends)
+        if first < _INT32.min or last > _INT32.max:
+            continue
+        low[channel], high[channel] = (min(max(end, clamp[0]), clamp[1]) for end in (first, last))
+    return Interval(low, high)
 
 
 def _requantized(
@@ -303,12 +337,12 @@ def constant_weights(graph: Graph, operator: Operator) -> Tensor | None:
 
 
 def bias_of(graph: Graph, operator: Operator) -> NDArray[np.int64] | int | None:
-    """The bias in 64 bits, 0 without one; None if it is not a constant of int32."""
+    """The bias in 64 bits, 0 without one; None if it is not a constant of int32 or int64."""
     number = operator.inputs[2] if len(operator.inputs) > 2 else None
     if number is None:
         return 0
     bias = graph.tensors[number]
-    if bias.data is None or bias.dtype != "int32":
+    if bias.data is None or bias.dtype not in ("int32", "int64"):
         return None
     wide: NDArray[np.int64] = bias.data.astype(np.int64).reshape(-1)
     return wide
@@ -324,5 +358,7 @@ def _clamped(source: Interval, clamp: Clamp) -> Interval:
     return Interval(np.clip(source.low, *clamp), np.clip(source.high, *clamp))
 
 
-def _any_value(channels: int) -> Interval:
-    return Interval(np.full(channels, -128, np.int64), np.full(channels, 127, np.int64))
+def _any_value(tensor: Tensor) -> Interval:
+    low, high = ENDS[tensor.dtype]
+    channels = tensor.shape[-1]
+    return Interval(np.full(channels, low, np.int64), np.full(channels, high, np.int64))

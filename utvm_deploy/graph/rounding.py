@@ -49,6 +49,19 @@ def requantized(value: int, multiplier: int, shift: int) -> int:
     return rounded_shift(product, max(-shift, 0))
 
 
+def short_multiplier(multiplier: int) -> int:
+    """The 15 bits of a multiplier that the reference keeps for 64-bit sums."""
+    return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+
+
+def requantized_wide(value: int, multiplier: int, shift: int) -> int:
+    """A 64-bit sum times a multiplier of which 15 bits count, rounded once, half up.
+
+    ``shift`` is at most 14.
+    """
+    return (value * short_multiplier(multiplier) + (1 << (14 - shift))) >> (15 - shift)
+
+
 def high_product(left: int, right: int) -> int:
     """left * right / 2**31, rounded half up. No caller has (-2**31)**2, which would saturate."""
     return (left * right + (1 << 30)) >> 31

@@ -30,6 +30,9 @@ from utvm_deploy.graph.rounding import (
     rounded_shift as rounded_shift,
 )
 from utvm_deploy.graph.rounding import (
+    short_multiplier as short_multiplier,
+)
+from utvm_deploy.graph.rounding import (
     wrap_int32 as wrap_int32,
 )
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
@@ -101,11 +104,6 @@ def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
 def requantize_right(value: Any, multiplier: Any, shift: Any) -> Any:
     """TIR: ``requantize`` for values up to 2**30 and shifts from -30 to -1."""
     return tirx.call_pure_extern("int32", "utvm_requantize_right", value, multiplier, shift)
-
-
-def short_multiplier(multiplier: int) -> int:
-    """The 15 bits of a multiplier that the reference keeps for 64-bit sums."""
-    return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
 
 
 def requantize_int64(value: Any, multiplier: Any, shift: Any) -> Any:
