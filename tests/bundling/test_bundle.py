@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -268,3 +269,14 @@ def test_bundle_for_the_host_has_no_start_up_code(host_case: Case, tmp_path: Pat
 def test_checked_copy_is_still_whole(case: Case, tmp_path: Path) -> None:
     copied = shutil.copytree(write(case, tmp_path / "b"), tmp_path / "copy")
     check_bundle(copied)
+
+
+def test_the_stack_of_the_selftest_holds_scratch(case: Case, tmp_path: Path) -> None:
+    compiled = replace(case.compiled, stack_bytes=12_000)
+    bundle = write(replace(case, compiled=compiled), tmp_path / "bundle")
+    script = (bundle / "selftest" / "cortex_m" / "selftest.ld").read_text()
+    reserved = re.search(r"\. \+= (\d+);", script)
+    assert reserved and int(reserved[1]) >= 12_000 + case.board.project.stack_bytes
+    readme = (bundle / "README.md").read_text()
+    assert "13024 bytes" in readme
+    assert "-mcpu=cortex-m7" in readme

@@ -17,8 +17,10 @@ from utvm_deploy.bundling.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.emit_pools import load_call
 from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.project.fit import with_larger_stack
 
 # Files of the bare self-test -> template. Tools cannot format C with placeholders.
 _CORTEX_M_FILES = {
@@ -151,6 +153,8 @@ def _values(
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,
         "SELFTEST_DIR": layout.selftest_dir,
+        "STACK_NEED": f"{MODEL_STACK_BYTES + compiled.stack_bytes}",
+        "FOR_CORE": _for_core(board),
         "USAGE": layout.usage,
         **run_values(compiled),
         **pool_values(compiled, board),
@@ -173,6 +177,17 @@ def _values(
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
     return values
+
+
+def _for_core(board: Board) -> str:
+    """What the README says of the compiler's options; nothing for this computer."""
+    if not board.cpu.facts.is_arm:
+        return ""
+    flags = " ".join(board.cpu.compiler_flags)
+    return (
+        f"Compile for the core, with options such as `{flags}`. For another core, GCC\n"
+        "compiles plain C instead of the assembly: the same bytes, but slower.\n\n"
+    )
 
 
 def _before_first_run(compiled: CompiledModel) -> str:
@@ -311,7 +326,8 @@ def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> d
         "VECTORS": vectors.name,
         "FLASH": flash.name,
         "RAM": ram.name,
-        "STACK_BYTES": str(board.project.stack_bytes),
+        # Scratch on the stack comes in addition to what the self-test takes.
+        "STACK_BYTES": str(with_larger_stack(board, compiled.stack_bytes).project.stack_bytes),
         "CORTEX_M": _cortex_m_text(compiled, board, layout),
     }
 
