@@ -232,3 +232,10 @@ def test_what_is_no_model_is_refused_with_its_type(call: Callable[[Any], object]
 def test_a_model_that_does_not_fit_is_refused_before_anything_is_built() -> None:
     with pytest.raises(CompileError, match="microbit"):
         utvm_deploy.memory(models.path("cifar10_cnn"), "microbit")
+
+
+def test_arguments_of_wrong_types_are_sentences() -> None:
+    with pytest.raises(UsageError, match=r"flash_budget='64K' is not a number"):
+        utvm_deploy.quantize("m.tflite", "d.npz", scheme="mixed", flash_budget="64K")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"reference is an object of type dict; give the path"):
+        utvm_deploy.evaluate("m.tflite", {}, reference={})  # type: ignore[arg-type]

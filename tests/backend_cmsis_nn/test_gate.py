@@ -40,6 +40,12 @@ def test_growth(now: tuple[int, int], grown: list[str]) -> None:
     assert [item.what for item in found] == grown
 
 
+def test_growth_of_memory_is_growth() -> None:
+    larger = (Ours("m", "x", "cycles", 2000, {A: 1000, B: 1000}, ram_bytes=1100, flash_bytes=5500),)
+    found = growths(ours(1000, 1000), larger, 3.0)
+    assert [(item.what, item.figure) for item in found] == [("RAM", "bytes"), ("flash", "bytes")]
+
+
 def test_growth_says_how_much() -> None:
     (item,) = growths(ours(1000, 9000), ours(1100, 8000), 3.0)
     assert str(item) == "m, layer 0 (CONV_2D a): 1,000 to 1,100 cycles (+10.0 %)"

@@ -225,6 +225,7 @@ def test_inputs_of_different_lengths() -> None:
         ("a,b,c,target\n", "holds no sample"),
         ("1,2,3,4\n5,6,7,8\n", "has no header"),
         ("a,b,target\n1,2,0\n", "has 2 columns besides 'target'"),
+        ("a,b,c,label\n1,2,3,0\n", "has 4 columns and none is 'target'"),
         ("a,b,c,target\n1,2,3,0\n1,2,3\n", "row 2, has 3 cells"),
         ("a,b,c,target\n1,,3,0\n", "row 1, column 'b' is empty"),
         ("a,b,c,target\n1,red,3,0\n", "row 1, column 'b' is 'red', which is not a number"),

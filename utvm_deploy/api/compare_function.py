@@ -108,7 +108,7 @@ def compared(
 ) -> CompareResult:
     """The comparison of figures that were read already."""
     found: Sequence[Difference] = differences(before, now)
-    grown = [] if fail_over is None else growths(before, now, fail_over, with_sizes=True)
+    grown = [] if fail_over is None else growths(before, now, fail_over)
     return CompareResult(tuple(found), fail_over, tuple(grown))
 
 

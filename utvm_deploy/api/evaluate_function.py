@@ -68,6 +68,11 @@ def evaluate(
     from utvm_deploy.project import load_backend
     from utvm_deploy.torch.in_memory import is_module
 
+    if reference is not None and not isinstance(reference, str | Path):
+        raise UsageError(
+            f"reference is an object of type {type(reference).__name__}; give the path of the "
+            "float model's file, such as a .pt2 that torch.export.save writes"
+        )
     if is_module(model):
         from utvm_deploy.quantizing.torch_files import file_of_module
 

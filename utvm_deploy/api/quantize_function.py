@@ -143,9 +143,12 @@ def _check_options(
     as_observed: bool,
     sensitivity: bool,
 ) -> None:
-    """Refuse arguments that do not go together."""
+    """Refuse arguments that do not go together, and what is not a number."""
     from utvm_deploy.base.errors import UsageError
 
+    for option, value in chosen_by.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise UsageError(f"{option}={value!r} is not a number; give bytes, cycles or a loss")
     if scheme == "mixed":
         if not as_observed:
             raise UsageError(

@@ -27,7 +27,8 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         metavar="PREV.json",
         type=Path,
-        help="a layer, or the whole model, takes more than in this earlier --json result",
+        help="a layer or the whole model takes more time than in this earlier --json result, or "
+        "the image more RAM or flash",
     )
     group.add_argument(
         "--fail-over",

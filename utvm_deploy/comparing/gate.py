@@ -164,13 +164,9 @@ def _check_covers(earlier: Mapping[str, Ours], name: str, board: str) -> None:
 
 
 def growths(
-    before: tuple[Ours, ...],
-    now: tuple[Ours, ...],
-    allowed_percent: float,
-    *,
-    with_sizes: bool = False,
+    before: tuple[Ours, ...], now: tuple[Ours, ...], allowed_percent: float
 ) -> list[Growth]:
-    """What grew by more than allowed, RAM and flash only ``with_sizes``.
+    """What grew by more than allowed: a layer, the whole model, its RAM or its flash.
 
     Raises BenchError where the two cannot be compared.
     """
@@ -184,7 +180,7 @@ def growths(
                 f"the baseline of {model.name} was not counted by today's cycle model, so its "
                 f"{model.unit} cannot be compared; make a new baseline with this version"
             )
-        found += _growths(old, model, allowed_percent, with_sizes)
+        found += _growths(old, model, allowed_percent)
     return found
 
 
@@ -201,7 +197,7 @@ def excesses(
     ]
 
 
-def _growths(old: Ours, new: Ours, allowed_percent: float, with_sizes: bool) -> Iterator[Growth]:
+def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
     if old.unit != new.unit:
         raise BenchError(
             f"the baseline of {new.name} counts {old.unit}, and this run {new.unit}; "
@@ -216,9 +212,8 @@ def _growths(old: Ours, new: Ours, allowed_percent: float, with_sizes: bool) -> 
     else:
         pairs = []
     pairs.append(("whole model", new.unit, old.total, new.total))
-    if with_sizes:
-        pairs.append(("RAM", "bytes", old.ram_bytes, new.ram_bytes))
-        pairs.append(("flash", "bytes", old.flash_bytes, new.flash_bytes))
+    pairs.append(("RAM", "bytes", old.ram_bytes, new.ram_bytes))
+    pairs.append(("flash", "bytes", old.flash_bytes, new.flash_bytes))
     for what, unit, before, now in pairs:
         if now * 100 > before * (100 + allowed_percent):
             yield Growth(new.name, what, unit, before, now)

@@ -39,8 +39,9 @@ def load_csv(path: Path, inputs: Inputs, labels: Path | None) -> Dataset:
     places = [place for place, name in enumerate(header) if name != _TARGET]
     if len(places) != wanted:
         raise DataError(
-            f"{path} has {len(places)} columns besides {_TARGET!r}, and input {one.name!r} has "
-            f"{wanted} elements; give a column for each element"
+            f"{path} has {len(places)} columns {_besides(header)}, and input {one.name!r} has "
+            f"{wanted} elements; give a column for each element, and name that of the answers "
+            f"{_TARGET!r}"
         )
     samples = rows[1:]
     if not samples:
@@ -70,6 +71,10 @@ def load_csv(path: Path, inputs: Inputs, labels: Path | None) -> Dataset:
         found.targets,
         found.class_names,
     )
+
+
+def _besides(header: Sequence[str]) -> str:
+    return f"besides {_TARGET!r}" if _TARGET in header else f"and none is {_TARGET!r}"
 
 
 def read_rows(path: Path) -> list[list[str]]:
