@@ -73,11 +73,6 @@ def with_loop(path: Path) -> Path:
     return saved(path, [loop], constants=[count])
 
 
-def with_half(path: Path) -> Path:
-    half = node("Cast", "x", "half", to=TensorProto.FLOAT16)
-    return saved(path, [half, node("Cast", "half", to=TensorProto.FLOAT)])
-
-
 def too_large(path: Path) -> Path:
     shape = numpy_helper.from_array(np.array([60_000, 100_000, 1_000], np.int64), "shape")
     nodes = [
@@ -131,7 +126,6 @@ def with_computed_k(path: Path) -> Path:
             "is the result of an if; only modules without control flow .*: export one branch",
         ),
         (with_loop, "Loop"),
-        (with_half, "relax.astype, which makes .*, computes in float16"),
         (by_values, "relax.nonzero, which makes '[^']*', has an output .* on values$"),
         (custom, "Foo"),
         (lambda path: saved(path, [node("Det")]), "Det"),
