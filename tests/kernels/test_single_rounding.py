@@ -75,8 +75,8 @@ def test_every_sum_has_the_references_output(zero: int, factor_bits: int) -> Non
     lowest, highest = extremes(scaling.bias, weights)
     for channel in range(right.size):
         sums = np.arange(lowest[channel], highest[channel] + 1, dtype=np.int64)
-        some = scaling.multiplier[channel], scaling.shift[channel]
-        wanted = np.clip(reference(sums, *map(int, some), zero), *limits)
+        factor, shift = int(scaling.multiplier[channel]), int(scaling.shift[channel])
+        wanted = np.clip(reference(sums, factor, shift, zero), *limits)
         added = int(found.bias[channel]) - (int(scaling.bias[channel]) << factor_bits)
         product = ((sums << factor_bits) + added) * int(found.multiplier[channel])
         value = (product >> 32) + int(found.offset[channel])

@@ -1,7 +1,7 @@
 // A depthwise convolution of any shape. The scratch takes the table, and then the rows under a
 // window, unless they are read in place.
-UTVM_ONCE static void utvm_depthwise_layer(const int8_t *image, const int8_t *table,
-                                           int8_t *output, int32_t *scratch) {
+UTVM_ONCE static void utvm_depthwise_layer(const int8_t *image, const int8_t *table, int8_t *output,
+                                           int32_t *scratch) {
     int32_t layer[UTVM_NUMBERS];
     table = utvm_unpack_layer(table, layer);
     const int32_t inputs = layer[UTVM_INPUTS];

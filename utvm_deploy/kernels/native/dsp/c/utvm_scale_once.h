@@ -1,5 +1,5 @@
-// What the assembly computes in three instructions (smmla, asr, ssat). The multiplier, the offset and
-// the shift are those of single_rounding.py.
+// What the assembly computes in three instructions (smmla, asr, ssat). The multiplier, the offset
+// and the shift are those of single_rounding.py.
 #if defined(__GNUC__)
 __attribute__((unused)) // where the assembly does it all
 #endif
