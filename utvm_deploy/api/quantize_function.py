@@ -144,10 +144,13 @@ def _check_options(
     sensitivity: bool,
 ) -> None:
     """Refuse arguments that do not go together, and what is not a number."""
+    from numbers import Real
+
     from utvm_deploy.base.errors import UsageError
 
     for option, value in chosen_by.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
+        # Numbers of numpy count, too.
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
             raise UsageError(f"{option}={value!r} is not a number; give bytes, cycles or a loss")
     if scheme == "mixed":
         if not as_observed:
