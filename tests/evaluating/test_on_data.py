@@ -306,3 +306,30 @@ def test_arguments_of_other_kinds(arguments: Any, told: str) -> None:
     *first, samples = arguments if len(arguments) == 4 else (*arguments, None)
     with pytest.raises(UsageError, match=told):
         utvm_deploy.evaluate(*first, samples=samples)
+
+
+def test_the_verb_is_the_function(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    function = utvm_deploy.evaluate
+
+    def evaluate(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(utvm_deploy, "evaluate", evaluate)
+    evaluated(capsys, DIGITS, "--data", DATA, "--samples", 5)
+    assert len(asked) == 1
+
+
+def test_a_plan_can_be_refused_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(plan: Any) -> None:
+        raise UsageError(f"{len(plan.data)} samples are too many")
+
+    monkeypatch.setattr(
+        "utvm_deploy.api.evaluate_function.compile_fitting",
+        lambda *_, **__: pytest.fail("compiled"),
+    )
+    with pytest.raises(UsageError, match="^5 samples are too many$"):
+        utvm_deploy.evaluate(DIGITS, DATA, "host", samples=5, check_plan=refuse)

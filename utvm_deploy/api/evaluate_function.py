@@ -1,18 +1,29 @@
-"""``utvm_deploy.evaluate``."""
+"""``utvm_deploy.evaluate``: how good a model is on labelled data."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
-    from utvm_deploy.base.progress import Progress
-    from utvm_deploy.boards.board import Board
-    from utvm_deploy.device import Device, DeviceModel
-    from utvm_deploy.evaluating.evaluation import Data
-    from utvm_deploy.evaluating.facts import Evaluation
+from utvm_deploy.api.connect_function import connect
+from utvm_deploy.api.steps import (
+    compile_fitting,
+    is_quantized,
+    model_file,
+    with_backend,
+    with_shapes,
+)
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel
+from utvm_deploy.evaluating.engines import Plan
+from utvm_deploy.evaluating.evaluation import Data, checked_data, evaluated, make_plan
+from utvm_deploy.evaluating.facts import Evaluation, Settings
+from utvm_deploy.torch.in_memory import is_module
 
 
 def evaluate(
@@ -28,6 +39,7 @@ def evaluate(
     output: int = 0,
     top_k: int = 5,
     threshold: float = 0.5,
+    check_plan: Callable[[Plan], None] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
@@ -46,105 +58,81 @@ def evaluate(
       shape of the output number ``output`` say.
     - ``top_k`` and ``threshold`` are for classification: how many of the best classes count, and
       which single score is class 1.
+    - ``check_plan`` is called when the data are read, and before anything is compiled or run. It
+      raises an error for what it does not want, as ``utvm eval`` does for limits that do not fit.
     - ``progress(what, done, total)`` is called on the way.
     - ``options`` are those of ``compile``; without a board, ``inputs`` alone has a meaning.
 
     Accuracies are from 0 to 1. Raises DataError for data that do not fit the model, ModelError for
     a file that cannot be imported, and UsageError for arguments that are not of these kinds.
     """
-    import contextlib
-    from pathlib import Path
-
-    from utvm_deploy.api.compile_function import compile
-    from utvm_deploy.api.connect_function import connect
-    from utvm_deploy.api.steps import is_quantized, model_file
-    from utvm_deploy.backends.custom import CustomOperators
-    from utvm_deploy.base.errors import UsageError
-    from utvm_deploy.base.progress import no_progress
-    from utvm_deploy.device import INSTRUCTIONS, Device
-    from utvm_deploy.evaluating.evaluation import checked_data, evaluated, make_plan
-    from utvm_deploy.evaluating.facts import Settings
-    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
-    from utvm_deploy.project import load_backend
-    from utvm_deploy.torch.in_memory import is_module
-
     if reference is not None and not isinstance(reference, str | Path):
         raise UsageError(
             f"reference is an object of type {type(reference).__name__}; give the path of the "
             "float model's file, such as a .pt2 that torch.export.save writes"
         )
+    told = progress or no_progress
+    with _file_and_data(model, data, options) as (file, given):
+        checked = checked_data(file, given, samples)
+        unused = [name for name in options if name != "inputs"]
+        if board is None and unused:
+            raise UsageError(
+                f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; "
+                "give a board, or leave it out"
+            )
+        with with_shapes(options.get("inputs")):
+            device, custom = _device(board), None
+            if device is not None:
+                options, custom = with_backend(options, device.board)
+            plan = make_plan(
+                Path(file),
+                checked,
+                Settings(task, output, top_k, threshold),
+                reference=None if reference is None else Path(reference),
+                samples=samples,
+                labels=labels,
+                raw_type=raw_type,
+                custom=custom,
+            )
+            if check_plan is not None:
+                check_plan(plan)
+            if device is None:
+                return evaluated(plan, None, told)
+            compiled = compile_fitting(plan.path, device.board, told, **options)
+            loaded = _loaded(device, compiled, told, stays_open=device is board)
+            return evaluated(plan, loaded, told)
+
+
+def _device(board: Board | str | Path | Device | None) -> Device | None:
+    """A device that can be reached; nothing is started yet."""
+    # Nobody looks at ticks here.
+    if board is None:
+        return None
+    device = board if isinstance(board, Device) else connect(board, timing=INSTRUCTIONS)
+    device.check_ready()
+    return device
+
+
+@contextmanager
+def _loaded(
+    device: Device, compiled: CompiledModel, told: Progress, *, stays_open: bool
+) -> Iterator[DeviceModel]:
+    """The model on the device."""
+    told(f"building the image and starting {device.board.name}", 0, 1)
+    with nullcontext() if stays_open else device:
+        yield device.load(compiled)
+
+
+@contextmanager
+def _file_and_data(model: Any, data: Any, options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The file of what is in memory, and the data for it; other models and data as they are."""
     if is_module(model):
         from utvm_deploy.quantizing.torch_files import file_of_module
 
-        with file_of_module(model, data, options.pop("inputs", None)) as (file, given):
-            return evaluate(
-                file,
-                given,
-                board,
-                reference=reference,
-                samples=samples,
-                labels=labels,
-                raw_type=raw_type,
-                task=task,
-                output=output,
-                top_k=top_k,
-                threshold=threshold,
-                progress=progress,
-                **options,
-            )
-    if is_quantized(model):
+        with file_of_module(model, data, options.pop("inputs", None)) as found:
+            yield found
+    elif is_quantized(model):
         with model_file(model, options.get("name")) as file:
-            return evaluate(
-                file,
-                data,
-                board,
-                reference=reference,
-                samples=samples,
-                labels=labels,
-                raw_type=raw_type,
-                task=task,
-                output=output,
-                top_k=top_k,
-                threshold=threshold,
-                progress=progress,
-                **options,
-            )
-    told = progress or no_progress
-    data = checked_data(model, data, samples)
-    if board is None or isinstance(board, Device):
-        device = board
+            yield file, data
     else:
-        device = connect(board, timing=INSTRUCTIONS)
-    unused = [name for name in options if name != "inputs"]
-    if device is None and unused:
-        raise UsageError(
-            f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; give "
-            "a board, or leave it out"
-        )
-    plugin = options.get("plugin")
-    if device is not None and isinstance(plugin, str | Path):
-        options["plugin"] = plugin = load_backend(plugin, device.board)
-    shapes = shapes_of_inputs(options.get("inputs") or {})
-    with given_shapes(shapes) if shapes else contextlib.nullcontext():
-        plan = make_plan(
-            Path(model),
-            data,
-            Settings(task, output, top_k, threshold),
-            reference=None if reference is None else Path(reference),
-            samples=samples,
-            labels=labels,
-            raw_type=raw_type,
-            custom=None if plugin is None else CustomOperators(plugin),
-        )
-        if device is None:
-            return evaluated(plan, None, told)
-        used = device
-        compiled = compile(model, used.board, progress=told, **options)
-
-        @contextlib.contextmanager
-        def loaded() -> Iterator[DeviceModel]:
-            # An open device stays open.
-            with contextlib.nullcontext() if used is board else used:
-                yield used.load(compiled)
-
-        return evaluated(plan, loaded(), told)
+        yield model, data

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import utvm_deploy
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
+from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
@@ -18,16 +21,17 @@ from utvm_deploy.cli.arguments import (
     add_name,
     add_verb,
     board_of,
+    connection,
     positive,
 )
-from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
 from utvm_deploy.cli.eval_text import report
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.datasets.sample_files import RAW_TYPES
-from utvm_deploy.device import INSTRUCTIONS
+from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.evaluating.engines import Plan
-from utvm_deploy.evaluating.evaluation import evaluated, make_plan
+from utvm_deploy.evaluating.evaluation import make_plan
 from utvm_deploy.evaluating.facts import TASKS, Evaluation, Settings
 from utvm_deploy.evaluating.judging import SMALLER_IS_BETTER, metric_names
 from utvm_deploy.evaluating.limits import Limit, check_limits, limit_of
@@ -138,29 +142,37 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("--plugin needs a board; give --board")
     if board is not None:
         check_board(args, board)
+    data: dict[str, Any] = {
+        "reference": args.reference,
+        "samples": args.samples,
+        "labels": args.labels,
+        "raw_type": args.raw_type,
+    }
     settings = Settings(args.task, args.output, args.top_k, args.threshold)
     with out.progress() as progress:
-        plan = make_plan(
-            args.model,
-            args.data,
-            settings,
-            reference=args.reference,
-            samples=args.samples,
-            labels=args.labels,
-            raw_type=args.raw_type,
-            custom=None if board is None else custom_of(args, board),
-        )
-        _check_limits(args, plan)
-        if board is None:
-            found = evaluated(plan, None, progress) if not args.dry_run else None
-        else:
-            compiled = compile_step(args, board, progress)
-            if args.dry_run:
-                return dry_run_step(args, board, compiled)
-            # Nobody looks at ticks here.
-            device = load_step(args, board, compiled, progress, timing=INSTRUCTIONS)
-            found = evaluated(plan, device, progress)
-    return 0 if found is None else _finish(args, out, found)
+        if args.dry_run:
+            custom = None if board is None else custom_of(args, board)
+            _check_limits(args, make_plan(args.model, args.data, settings, custom=custom, **data))
+            if board is None:
+                return 0
+            return dry_run_step(args, board, compile_step(args, board, progress))
+        with nullcontext() if board is None else _device(args, board) as device:
+            found = utvm_deploy.evaluate(
+                args.model,
+                args.data,
+                device,
+                **data,
+                **asdict(settings),
+                check_plan=lambda plan: _check_limits(args, plan),
+                progress=progress,
+                **({} if board is None else compile_options(args, board) | {"name": args.name}),
+            )
+    return _finish(args, out, found)
+
+
+def _device(args: argparse.Namespace, board: Board) -> Device:
+    # Nobody looks at ticks here.
+    return utvm_deploy.connect(board, timing=INSTRUCTIONS, **connection(args))
 
 
 def _check_limits(args: argparse.Namespace, plan: Plan) -> None:

@@ -71,10 +71,8 @@ def load_step(
     board: Board,
     compiled: CompiledModel,
     progress: Progress,
-    *,
-    timing: str = CYCLES,
 ) -> Iterator[DeviceModel]:
     """Build the image, start it and give the model on the device."""
     progress(f"building the image and starting {board.name}", 0, 1)
-    with utvm_deploy.connect(board, timing=timing, **connection(args)) as device:
+    with utvm_deploy.connect(board, timing=CYCLES, **connection(args)) as device:
         yield device.load(compiled)
