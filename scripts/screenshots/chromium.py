@@ -16,6 +16,40 @@ from selenium.webdriver.chrome.service import Service
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _HEIGHT = 900
 
+#: Texts whose contrast to what is behind them is below that of WCAG AA.
+PALE_TEXTS = r"""
+const rgba = (text) => (text.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+const over = (top, below) => {
+  const alpha = top[3] ?? 1;
+  return [0, 1, 2].map((i) => alpha * top[i] + (1 - alpha) * below[i]);
+};
+const light = (colour) => {
+  const [r, g, b] = colour.map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+const ground = (element) => {
+  if (!element) return dark ? [18, 18, 18] : [255, 255, 255];
+  const own = rgba(getComputedStyle(element).backgroundColor);
+  return (own[3] ?? 1) === 1 ? own.slice(0, 3) : over(own, ground(element.parentElement));
+};
+const pale = [];
+for (const element of document.querySelectorAll("body *")) {
+  const texts = [...element.childNodes].filter((n) => n.nodeType === 3 && n.data.trim());
+  if (!texts.length || !element.checkVisibility()) continue;
+  if (element.closest("svg, option, noscript")) continue;
+  const style = getComputedStyle(element);
+  const behind = ground(element);
+  const pair = [light(over(rgba(style.color), behind)), light(behind)].sort((a, b) => b - a);
+  const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+  const size = parseFloat(style.fontSize);
+  const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+  if (ratio < (isLarge ? 3 : 4.5)) pale.push(`${texts[0].data.trim()}: ${ratio.toFixed(2)}`);
+}
+return pale;
+"""
+
 
 def missing() -> str:
     """Why there is no browser here; empty if there is one."""

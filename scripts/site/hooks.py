@@ -15,13 +15,15 @@ import python_names
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from page_text import anchor, rewritten, with_wide_lists
+from page_text import anchor, rewritten, with_whole_options, with_wide_lists
 
 from utvm_deploy.cli.doc_pages import PROJECT_FILES
 from utvm_deploy.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "docs" / "tutorials"
+#: Files beside this one that the pages load, in the folder assets of the site.
+ASSETS = ("iframe-worker.js", "site.css")
 #: The item of the navigation that gets a page for each verb.
 COMMAND_LINE = "Command line"
 #: Attributes by which a page loads something. Links that a reader may follow are no loading.
@@ -44,6 +46,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the project and those that are made from the code."""
+    for name in ASSETS:
+        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        files.append(File.generated(config, f"assets/{name}", content=text))
     for name in PROJECT_FILES:
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, _place(name), content=text))
@@ -66,6 +71,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             places[f"docs/tutorials/{name}.ipynb"] = f"tutorials/{name}.md"
     text = rewritten(markdown, _source(place), place, places, ROOT, log.warning)
     return with_wide_lists(text)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep options in text on one line."""
+    return with_whole_options(html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

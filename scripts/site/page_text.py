@@ -16,6 +16,8 @@ _FENCE = re.compile(r"^ *(```|~~~)")
 _MARKER = re.compile(r"^ *([-*+]|\d+[.)]) +")
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
+#: Code in text; that of blocks is behind an empty span.
+_SHORT_CODE = re.compile(r"(?<!<span></span>)(?<!<pre>)<code>([^<\n]{1,24})</code>")
 
 
 def rewritten(
@@ -59,27 +61,37 @@ def rewritten(
 
 
 def with_wide_lists(text: str) -> str:
-    """The text with four spaces for each list that a line is in, and a blank line before lists."""
+    """The text with four spaces for each list that a line is in, and blank lines around blocks.
+
+    Lists begin after a blank line. Code has one before and after it, or what follows is not a
+    paragraph.
+    """
     lines: list[str] = []
     #: The columns at which the contents of the open lists begin.
     columns: list[int] = []
     fence = ""
+    ended = False
     for line in text.splitlines():
         column = len(line) - len(line.lstrip(" "))
         begins = _FENCE.match(line)
         if fence:
             if line.strip() == fence:
-                fence = ""
+                fence, ended = "", True
             lines.append(_moved(line, columns))
             continue
-        before = lines[-1].strip() if lines else ""
         marker = _MARKER.match(line)
+        if ended and line.strip() and not marker:
+            lines.append("")
+        ended = False
+        before = lines[-1].strip() if lines else ""
         was_in_list = bool(columns) or _in_list(lines)
         if line.strip() and (marker or begins or not before or line.startswith(("#", "|"))):
             while columns and column < columns[-1]:
                 columns.pop()
         if begins:
             fence = begins[1]
+            if before:
+                lines.append("")
         if marker:
             if before and not was_in_list:
                 lines.append("")
@@ -111,3 +123,8 @@ def anchor(heading: str, separator: str) -> str:
     """A heading's anchor, as the sites make it that show repositories."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", separator)
+
+
+def with_whole_options(page: str) -> str:
+    """The HTML with a class for short code in text, so that it stays on one line."""
+    return _SHORT_CODE.sub(r'<code class="short">\1</code>', page)

@@ -14,7 +14,7 @@ from server_process import ROOT, Server
 
 pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
 sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
-from chromium import chromium, look_as, missing
+from chromium import PALE_TEXTS, chromium, look_as, missing
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -30,39 +30,6 @@ MODEL = ROOT / "models" / "digits.tflite"
 PATIENCE_S = 120.0
 LOOKS = [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark"), (2560, "light")]
 
-#: Texts whose contrast to what is behind them is below that of WCAG AA.
-PALE_TEXTS = r"""
-const rgba = (text) => (text.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-const over = (top, below) => {
-  const alpha = top[3] ?? 1;
-  return [0, 1, 2].map((i) => alpha * top[i] + (1 - alpha) * below[i]);
-};
-const light = (colour) => {
-  const [r, g, b] = colour.map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-const ground = (element) => {
-  if (!element) return dark ? [18, 18, 18] : [255, 255, 255];
-  const own = rgba(getComputedStyle(element).backgroundColor);
-  return (own[3] ?? 1) === 1 ? own.slice(0, 3) : over(own, ground(element.parentElement));
-};
-const pale = [];
-for (const element of document.querySelectorAll("body *")) {
-  const texts = [...element.childNodes].filter((n) => n.nodeType === 3 && n.data.trim());
-  if (!texts.length || !element.checkVisibility()) continue;
-  if (element.closest("svg, option, noscript")) continue;
-  const style = getComputedStyle(element);
-  const behind = ground(element);
-  const pair = [light(over(rgba(style.color), behind)), light(behind)].sort((a, b) => b - a);
-  const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-  const size = parseFloat(style.fontSize);
-  const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
-  if (ratio < (isLarge ? 3 : 4.5)) pale.push(`${texts[0].data.trim()}: ${ratio.toFixed(2)}`);
-}
-return pale;
-"""
 #: What is wider than the page and does not scroll by itself, and what its left edge cuts.
 WIDE = """
 const root = document.documentElement;

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "site"))
 import notebook_pages  # noqa: E402
 import python_names  # noqa: E402
 from command_line import pages as pages_of_verbs  # noqa: E402
-from page_text import anchor, rewritten, with_wide_lists  # noqa: E402
+from page_text import anchor, rewritten, with_whole_options, with_wide_lists  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"index.md"}
@@ -70,6 +70,20 @@ def test_lists_inside_lists() -> None:
     )
     code = "```\n- a\n  - b\n```\n"
     assert with_wide_lists(code) == code
+
+
+def test_text_beside_code_is_a_paragraph() -> None:
+    text = "Text:\n```\nx\n```\nMore.\n\n1. one\n   ```\n   y\n   ```\n   more\n2. two\n"
+    assert with_wide_lists(text) == (
+        "Text:\n\n```\nx\n```\n\nMore.\n\n1. one\n\n    ```\n    y\n    ```\n\n    more\n2. two\n"
+    )
+
+
+def test_short_code_in_text_has_a_class_and_blocks_have_none() -> None:
+    text = "<p><code>--board</code></p><pre><span></span><code>--board</code></pre>"
+    assert with_whole_options(text) == text.replace("<p><code>", '<p><code class="short">')
+    long = "<p><code>utvm verify digits.tflite --board mps2_an500</code></p>"
+    assert with_whole_options(long) == long
 
 
 def test_anchors_are_those_of_sites_that_show_repositories() -> None:
