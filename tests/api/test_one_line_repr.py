@@ -13,7 +13,7 @@ from utvm_deploy import models
 from utvm_deploy.base.errors import MissingTool
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.pages.bars_picture import MOST_BARS, bars_svg
-from utvm_deploy.pages.notebook import MOST_ROWS, Tabled, notebook_html, plain_object
+from utvm_deploy.pages.notebook import MOST_LETTERS, MOST_ROWS, Tabled, notebook_html, plain_object
 
 DIGITS = models.path("digits")
 
@@ -90,6 +90,16 @@ def test_a_notebook_shows_the_first_rows_and_says_how_many_more_there_are() -> N
     page = notebook_html("many", [{"row": row} for row in range(MOST_ROWS + 1234)])
     assert page.count("<tr>") == MOST_ROWS + 1
     assert "1,234 more rows" in page
+
+
+def test_a_notebook_cuts_long_names_and_leaves_out_empty_columns() -> None:
+    name = "/".join(f"part_{number}" for number in range(40))
+    page = notebook_html("long", [{"name": name, "problem": None, "note": "", "bytes": 0}])
+    (cell,) = re.findall(r"<td title=\"([^\"]*)\">([^<]*)</td>", page)
+    assert cell[0] == name
+    assert len(cell[1]) <= MOST_LETTERS and cell[1].startswith("part_0") and "..." in cell[1]
+    assert cell[1].endswith("part_39")
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", page) == ["name", "bytes"]
 
 
 def test_without_pandas_one_sentence_says_how_to_install_it(

@@ -13,6 +13,8 @@ from utvm_deploy.pages.render import render
 
 #: Rows of a table that a notebook shows; ``table`` and ``to_pandas`` have all of them.
 MOST_ROWS = 40
+#: Longer texts of a cell are cut in the middle: the figures next to long names stay in sight.
+MOST_LETTERS = 40
 
 Row = Mapping[str, Any]
 
@@ -81,8 +83,13 @@ def plain_value(value: Any) -> Any:
 
 
 def notebook_html(headline: str, rows: Sequence[Row], svg: str | None = None) -> str:
-    """A part of a notebook's page: a line, a picture and a table. It has no script."""
-    heads = list(rows[0]) if rows else []
+    """A part of a notebook's page: a line, a picture and a table. It has no script.
+
+    The table has the first rows, and no column that is empty in them. Where a text is cut, the
+    cell's title has the whole.
+    """
+    shown = rows[:MOST_ROWS]
+    heads = [head for head in rows[0] if any(_cell(row[head]) for row in shown)] if rows else []
     # As an image: the styles inside an SVG element would hold for the whole notebook.
     picture = None if svg is None else base64.b64encode(svg.encode()).decode()
     return render(
@@ -92,7 +99,7 @@ def notebook_html(headline: str, rows: Sequence[Row], svg: str | None = None) ->
         heads=[
             (head.replace("_", " "), any(_is_number(row[head]) for row in rows)) for head in heads
         ],
-        rows=[[_cell(row[head]) for head in heads] for row in rows[:MOST_ROWS]],
+        rows=[[_cut(_cell(row[head])) for head in heads] for row in shown],
         left_out=max(len(rows) - MOST_ROWS, 0),
     )
 
@@ -113,3 +120,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " x ".join(map(str, value))
     return str(value)
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """A text without its middle if it is long, and the whole then."""
+    if len(text) <= MOST_LETTERS:
+        return text, ""
+    half = (MOST_LETTERS - len("...")) // 2
+    return f"{text[:half]}...{text[-half:]}", text
