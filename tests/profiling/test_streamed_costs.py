@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,16 @@ def test_strips_are_added_up_to_the_layer_of_the_file(path: Path) -> None:
     assert f"CONV_2D, {rows[0]['strips']} strips" in profile_html(result)
     spans = [one for one in found.trace()["traceEvents"] if "layer" in one.get("args", {})]
     assert [one["args"]["layer"] for one in spans] == list(range(len(calls)))
+
+
+def test_rows_are_moved_through_registers_only(path: Path) -> None:
+    """Blocks of 16 bytes once went through the stack, which took 20 cycles for each."""
+    rows = utvm_deploy.profile(path, BOARD, optimize="ram").to_dict()["layers"]
+    moves = [call for row in rows for call in row["calls"] if call["operator"] == "MOVE"]
+    assert moves
+    for call in moves:
+        size = int(re.findall(r"move_\d+_(\d+)_of", call["kernel"])[0])
+        assert call["figures"]["core"] <= 12 * (size // 16) + 150
 
 
 def test_the_page_finds_a_layer_of_bench_by_its_name(path: Path) -> None:
