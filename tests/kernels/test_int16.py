@@ -10,6 +10,8 @@ import pytest
 from kernel_harness import check, check_model
 from tflite_writer import ModelWriter
 
+from utvm_deploy.base.errors import CompileError
+
 Shape = tuple[int, ...]
 
 
@@ -150,11 +152,23 @@ def test_sigmoids_of_every_value(kind: str, tmp_path: Path) -> None:
     assert check_model(path, [[every] * len(scales)], tmp_path) == len(scales)
 
 
+def _softmax(m: ModelWriter, shape: Shape, scale: float, beta: float = 1.0) -> None:
+    options = ("SoftmaxOptions", {"Beta": beta})
+    m.output(m.node("SOFTMAX", [source(m, shape, scale)], shape, options, scale=1 / 32768))
+
+
 def test_softmax(tmp_path: Path) -> None:
     m = ModelWriter()
     cases = [((1, 10), 0.0004, 1.0), ((3, 7), 0.0001, 0.5), ((2, 3, 100), 0.001, 1.0)]
     cases += [((4, 1), 0.0004, 1.0), ((1, 1000), 0.0000305, 1.0), ((5, 2), 1 / 4096, 2.0)]
+    cases += [((1, 13), 320_000.0, 1.0)]  # a factor just below 2**31
     for shape, scale, beta in cases:
-        options = ("SoftmaxOptions", {"Beta": beta})
-        m.output(m.node("SOFTMAX", [source(m, shape, scale)], shape, options, scale=1 / 32768))
+        _softmax(m, shape, scale, beta)
     assert check(m, tmp_path) == len(cases)
+
+
+def test_softmax_whose_factor_shifts_beyond_32_bits_is_refused(tmp_path: Path) -> None:
+    m = ModelWriter()
+    _softmax(m, (1, 13), 2.0e7)
+    with pytest.raises(CompileError, match=r"operator 0 \(SOFTMAX\), .* factor 1\.3107e\+11, and"):
+        check(m, tmp_path)

@@ -204,3 +204,9 @@ def test_exponential_table_falls_from_one_to_zero() -> None:
 def test_a_factor_beyond_float32_is_refused(scale: float) -> None:
     with pytest.raises(CompileError, match=r"make the factor (inf|nan), beyond float32"):
         quantize_multiplier(scale)
+
+
+def test_a_factor_that_shifts_beyond_32_bits_is_refused() -> None:
+    assert quantize_multiplier(2.0**31 - 1.0) == (2**31 - 1, 31)
+    with pytest.raises(CompileError, match=r"from 2\^31 on the reference's results differ"):
+        quantize_multiplier(2.0**31)

@@ -6,8 +6,8 @@ import logging
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.graph.check import works_in_float
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.check import place_of, works_in_float
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.quantize_hint import quantize_command
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ def refuse_float(graph: Graph) -> None:
     for operator in graph.operators:
         if works_in_float(graph, operator):
             raise ModelError(
-                f"the model is not fully quantized: {_place(graph, operator)}, works in float32; "
+                f"the model is not fully quantized: {place_of(graph, operator)}, works in float32; "
                 f"quantize it ({quantize_command()}; utvm docs quantization), or allow float32"
             )
 
@@ -39,9 +39,3 @@ def warn_without_fpu(graph: Graph, board: Board) -> None:
         count,
         SOFTWARE_CYCLES_PER_MAC,
     )
-
-
-def _place(graph: Graph, operator: Operator) -> str:
-    made = ", ".join(f"'{graph.tensors[i].name}'" for i in operator.outputs)
-    position = operator.sources[0] if operator.sources else graph.operators.index(operator)
-    return f"operator {position} ({operator.kind}), which makes {made}"

@@ -36,8 +36,8 @@ def check_graph(graph: Graph) -> None:
     """Raise ModelError, naming operator and tensor, if the graph is not well formed."""
     _check_numbers(graph)
     defined = _check_inputs(graph)
-    for position, operator in enumerate(graph.operators):
-        where = _where(graph, position, operator)
+    for operator in graph.operators:
+        where = f"{place_of(graph, operator)},"
         for number in (i for i in operator.inputs if i is not None):
             tensor = graph.tensors[number]
             if number not in defined and tensor.data is None:
@@ -55,10 +55,11 @@ def check_graph(graph: Graph) -> None:
     _check_outputs(graph, defined)
 
 
-def _where(graph: Graph, position: int, operator: Operator) -> str:
-    index = operator.sources[0] if operator.sources else position
+def place_of(graph: Graph, operator: Operator) -> str:
+    """An operator in a message: its position in the file, its kind, and the tensors it makes."""
+    position = operator.sources[0] if operator.sources else graph.operators.index(operator)
     made = ", ".join(f"'{graph.tensors[i].name}'" for i in operator.outputs)
-    return f"operator {index} ({operator.kind}), which makes {made},"
+    return f"operator {position} ({operator.kind}), which makes {made}"
 
 
 def _check_numbers(graph: Graph) -> None:

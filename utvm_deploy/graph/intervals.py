@@ -27,6 +27,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rounding import (
+    FactorError,
     mean_multiplier,
     quantize_multiplier,
     requantized,
@@ -63,18 +64,25 @@ def intervals(graph: Graph) -> dict[int, Interval]:
         if tensor.dtype in ENDS and tensor.data is None and tensor.shape:
             found[number] = _any_value(tensor)
     for operator in graph.operators:
-        output, source = operator.outputs[0], operator.inputs[0]
+        output = operator.outputs[0]
         if output not in found:
             continue
-        if isinstance(operator.attributes, Add | Multiply):
-            result = _of_two(graph, operator, operator.attributes, found)
-        elif isinstance(operator.attributes, Concatenation):
-            result = _joined(graph, operator, operator.attributes, found)
-        else:
-            result = _result(graph, operator, found[source]) if source in found else None
+        try:
+            result = _of_operator(graph, operator, found)
+        except FactorError:
+            continue  # refused where its kernel is made
         if result is not None:
             found[output] = result
     return found
+
+
+def _of_operator(graph: Graph, operator: Operator, found: dict[int, Interval]) -> Interval | None:
+    source = operator.inputs[0]
+    if isinstance(operator.attributes, Add | Multiply):
+        return _of_two(graph, operator, operator.attributes, found)
+    if isinstance(operator.attributes, Concatenation):
+        return _joined(graph, operator, operator.attributes, found)
+    return _result(graph, operator, found[source]) if source in found else None
 
 
 def is_padded(operator: Operator) -> bool:

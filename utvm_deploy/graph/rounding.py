@@ -9,19 +9,27 @@ import math
 
 from utvm_deploy.base.errors import CompileError
 
+#: Of a 32-bit number.
+_MOST_LEFT_SHIFT = 31
+
+
+class FactorError(CompileError):
+    """The scales of an operator make a factor for which the reference has no defined result."""
+
 
 def quantize_multiplier(scale: float) -> tuple[int, int]:
     """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
 
     The multiplier is from 2**30 to 2**31 - 1, or zero. A positive shift means a left shift.
 
-    Raises CompileError if the scale is not finite.
+    Raises FactorError if the scale is not finite, or 2**31 and more: the reference shifts a 32-bit
+    number by ``shift`` bits, and C does not define a shift of 32, so processors differ.
     """
     if scale == 0.0:
         return 0, 0
     if not math.isfinite(scale):
-        raise CompileError(
-            f"an operator's scales make the factor {scale}, beyond float32; convert the model again"
+        raise FactorError(
+            f"its scales make the factor {scale}, beyond float32; convert the model again"
         )
     fraction, shift = math.frexp(scale)
     # frexp's fraction has 53 bits, so the sum below is exact, and floor rounds half up. The
@@ -32,6 +40,11 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
         shift += 1
     if shift < -31:
         return 0, 0
+    if shift > _MOST_LEFT_SHIFT:
+        raise FactorError(
+            f"its scales make the factor {scale:.6g}, and from 2^31 on the reference's results "
+            "differ between processors; convert the model again with usual scales"
+        )
     return multiplier, shift
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
 
-from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.base.errors import CompileError, UnsupportedOperator
 from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.graph.attributes import External
-from utvm_deploy.graph.check import works_in_float
+from utvm_deploy.graph.check import place_of, works_in_float
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.rounding import FactorError
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -146,7 +147,10 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
     source = operator.inputs[0]
     if source is not None and graph.tensors[source].dtype == "int16":
         lowering = INT16_LOWERINGS.get(operator.kind, lowering)
-    return lowering(Operation(graph, operator))
+    try:
+        return lowering(Operation(graph, operator))
+    except FactorError as error:
+        raise CompileError(f"{place_of(graph, operator)}: {error}") from None
 
 
 def _dtype(layer: Layer) -> str:
