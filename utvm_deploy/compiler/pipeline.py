@@ -45,6 +45,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
+    BALANCED,
     EXACT,
     FAST,
     FLOAT_MATHS,
@@ -284,10 +285,14 @@ def _scratch_within(limits: Budget, scratch: str) -> str:
 
 
 def _rounding(level: str, float_math: str) -> Callable[[KernelCall], KernelCall]:
-    """How kernels round. At level size, layers share routines, so all of them round twice."""
+    """How kernels round.
+
+    At level size, layers share routines, so all of them round twice. At level balanced, the planner
+    decides when all kernels are known.
+    """
 
     def rounded(call: KernelCall) -> KernelCall:
-        call = call if level == SIZE else with_one_rounding(call)
+        call = call if level in (SIZE, BALANCED) else with_one_rounding(call)
         return with_fused_sums(call) if float_math == FAST else call
 
     return rounded

@@ -16,6 +16,7 @@ from utvm_deploy.compiler.decision import Known, Sequenced, decide, model_of, se
 from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
 from utvm_deploy.compiler.kernel_costs import NO_LAYERS, KernelCosts, WholeLayers
 from utvm_deploy.compiler.options import (
+    BALANCED,
     COMPACT_OF_LEVEL,
     OPTIMIZATION_FLAGS,
     SIZE,
@@ -24,6 +25,7 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import BareLive, Step, View
 from utvm_deploy.compiler.plan_search import within_budget
+from utvm_deploy.compiler.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.scheduling import Scheduler
 from utvm_deploy.compiler.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
 from utvm_deploy.compiler.stages import part_of
@@ -141,6 +143,8 @@ class Planner:
             return wanted, fitting
 
         sequence, decision = settled(graph, decision, fitted)
+        if self.level == BALANCED:
+            sequence = rounded_where_small(sequence, self.board.cpu.kernel_core)
         return Chosen(lowered[0], sequence, decision, self.scheduler.schedule(sequence))
 
     def _wanted(self, graph: Graph, known: Known, picks: Picks) -> Sequenced:

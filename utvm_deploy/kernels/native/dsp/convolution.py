@@ -91,7 +91,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(kernel, str):
         return kernel
     call = kernel.make_call(layer.portable, tables, scaling)
-    if wish.compact:
+    if wish.compact == COMPACT_MOST:
         return call
     return replace(call, rounded_once=partial(_rounded_once, kernel, call, tables, scaling))
 
@@ -100,12 +100,13 @@ def _rounded_once(
     kernel: _AnyKernel, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
 ) -> KernelCall | None:
     """The call with one rounding of each output, if the layer has one."""
+    once = kernel.rounded_once
+    if once is None:
+        return None
     bits = FACTOR_BITS if isinstance(kernel, DspWinograd) else 0
     quantized = tables.zero_point, tables.limits
     found = single_scaling(scaling, tables.weights, *quantized, factor_bits=bits)
-    if found is None:
-        return None
-    return kernel.rounded_once.make_call(call, tables, found)
+    return None if found is None else once.make_call(call, tables, found)
 
 
 def _shared_kernel(tables: ConvolutionTables, wish: Wish) -> SharedPatches | SharedPixels | None:

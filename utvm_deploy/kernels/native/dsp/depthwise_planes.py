@@ -83,9 +83,9 @@ class DspPlanes:
         return PlanesChoices(self.block, self.outputs, self.period, self.part)
 
     @property
-    def rounded_once(self) -> DspPlanes:
-        """The kernel for tables of ``single_rounding.py``."""
-        return replace(self, once=True)
+    def rounded_once(self) -> DspPlanes | None:
+        """The kernel for tables of ``single_rounding.py``; None if its table is packed."""
+        return None if self.is_compact else replace(self, once=True)
 
     @property
     def variant(self) -> table.Variant:
