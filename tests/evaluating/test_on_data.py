@@ -331,5 +331,5 @@ def test_a_plan_can_be_refused_before_anything_is_compiled(monkeypatch: pytest.M
         "utvm_deploy.api.evaluate_function.compile_fitting",
         lambda *_, **__: pytest.fail("compiled"),
     )
-    with pytest.raises(UsageError, match="^5 samples are too many$"):
+    with pytest.raises(UsageError, match=r"^5 samples are too many$"):
         utvm_deploy.evaluate(DIGITS, DATA, "host", samples=5, check_plan=refuse)

@@ -99,6 +99,33 @@ def test_a_damaged_report_is_one_sentence(
     assert not (folder / "new.html").exists()
 
 
+@pytest.mark.tools
+def test_data_that_moved_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = (folder / "digits_test.npz").rename(folder / "moved.npz")
+    assert main(["reproduce", "digits.html"]) == 1
+    assert "digits_test.npz, is not there; give its place with --data" in capsys.readouterr().err
+    assert main(["reproduce", "digits.html", "--data", str(data)]) == 0
+    assert "0 differ" in capsys.readouterr().out
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--data", "digits.tflite"), "digits.tflite is not the data of the report: its SHA-256 "),
+        (("--data", "gone.npz"), "the report's data, gone.npz, is not there; give its place with"),
+        (("--data", "."), ". is a folder, and the data of the report is a file"),
+        (("--labels", "l.npy"), "the report was made without --labels; leave it out"),
+    ],
+)
+def test_other_data_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, str], told: str
+) -> None:
+    assert main(["reproduce", "digits.html", *options]) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {told}")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "<html></html>", '{"schema": 2}'])
 def test_other_files_are_no_reports(tmp_path: Path, text: str) -> None:
     (tmp_path / "r.html").write_text(text)

@@ -1,4 +1,4 @@
-"""``utvm_deploy.compare``: two results of profile or bench side by side."""
+"""``utvm_deploy.compare``: two results of profile, bench or report side by side."""
 
 from __future__ import annotations
 
@@ -94,8 +94,10 @@ def compare(before: Compared, now: Compared, *, fail_over: float | None = None) 
     """Two results of ``profile`` or ``bench`` side by side: layers, totals, RAM and flash.
 
     ``before`` and ``now`` are results, or what their ``to_dict`` gave, or files that ``--json``
-    wrote, or the digits of a run from ``utvm history``. With ``fail_over``, in percent, ``ok`` of
-    the result is False if a layer, the whole model, its RAM or its flash grew by more than that.
+    wrote, or pages of ``utvm report MODEL``, or the digits of a run from ``utvm history``. Reports
+    with data have their metrics compared, too. Layers of one name are the same layer. With
+    ``fail_over``, in percent, ``ok`` of the result is False if a layer, the whole model, its RAM or
+    its flash grew by more than that; metrics are only shown.
 
     Times are in the unit of the board, such as cycles; sizes are in bytes. Raises BenchError for
     what has no figures, for two without a common model, and for two that count in other units.
@@ -127,8 +129,8 @@ def figures_of(given: Compared, what: str) -> tuple[Ours, ...]:
         return read_baseline(Path(given))
     if not set(str(given)) <= HEXADECIMAL:
         raise BenchError(
-            f"{given} is neither a file nor a run; give a file that --json wrote, a run's digits "
-            "from `utvm history`, or job:DIGITS"
+            f"{given} is neither a file nor a run; give a file that --json wrote, a report's page, "
+            "a run's digits from `utvm history`, or job:DIGITS"
         )
     with RunStore(runs_file()) as store:
         kept = store.get(str(given))

@@ -16,7 +16,7 @@ from utvm_deploy.cli.server_arguments import RESULT, add_server, open_server
 from utvm_deploy.comparing.gate import Ours, baseline_of
 from utvm_deploy.runs.comparable import check_compared
 from utvm_deploy.runs.difference import Difference
-from utvm_deploy.runs.page import compare_html
+from utvm_deploy.runs.page import compare_html, figure_text
 from utvm_deploy.runs.store import KEY_DIGITS, RunStore
 
 #: Before the digits of a job.
@@ -25,19 +25,20 @@ _JOB = "job:"
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "compare", "compare two runs of profile or bench", run)
+    parser = add_verb(verbs, common, "compare", "compare two runs of profile, bench or report", run)
     for name, what in (("before", "the earlier"), ("now", "the later")):
         parser.add_argument(
             name,
             metavar=name.upper(),
-            help=f"{what} run: its digits from `utvm history`, a file with its --json result, or "
-            "a server's job (job:DIGITS)",
+            help=f"{what} run: its digits from `utvm history`, a file with its --json result, a "
+            "report's page, or a server's job (job:DIGITS)",
         )
     parser.add_argument(
         "--fail-over",
         metavar="P%",
         type=percent,
-        help="exit 1 if a layer, the whole model, its RAM or its flash grew by more than this",
+        help="exit 1 if a layer, the whole model, its RAM or its flash grew by more than this; "
+        "metrics are only shown",
     )
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
@@ -95,8 +96,8 @@ def _report(found: Difference, out: Output) -> None:
         [
             (
                 change.what,
-                change.before,
-                change.now,
+                figure_text(change, change.before),
+                figure_text(change, change.now),
                 "" if change.percent is None else f"{change.percent:+.1f} %",
                 change.unit,
             )

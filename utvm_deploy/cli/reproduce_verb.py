@@ -29,6 +29,8 @@ from utvm_deploy.reporting.stored import read_report
 from utvm_deploy.runs.origin import versions
 
 SCHEMA = "utvm.reproduce/1"
+#: What a report may be made with, besides the model.
+_FILES = ("data", "labels", "reference", "records")
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -43,6 +45,15 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="MODEL", type=Path, help="the model's file, if it lies elsewhere"
     )
+    for option, metavar, what in (
+        ("--data", "DATA", "the file or folder of samples"),
+        ("--labels", "FILE.npy", "the file of labels"),
+        ("--reference", "FLOATMODEL", "the float model"),
+        ("--records", "R.jsonl", "the file of records"),
+    ):
+        parser.add_argument(
+            option, metavar=metavar, type=Path, help=f"{what}, if it lies elsewhere now"
+        )
     add_board(parser, port=True, needed=False)
     # The report names the board; $UTVM_BOARD is for verbs that need one.
     parser.set_defaults(board=None)
@@ -66,7 +77,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         )
     args.board = args.board or then["board"]["given"]
     board = board_of(args)
-    model = _found(args, "model", then["model"], args.model)
+    model = _found(args, "model", then["model"])
+    for what in _FILES:
+        if getattr(args, what) is not None and what not in then["files"]:
+            raise UsageError(f"the report was made without --{what}; leave it out")
     files = {what: _found(args, what, one) for what, one in then["files"].items()}
     for path in (model, *files.values()):
         keep_input(path, "a file of the report", args.output)
@@ -139,18 +153,21 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
     return {**options, **connection(args), "given_board": args.board}
 
 
-def _found(
-    args: argparse.Namespace, what: str, one: Mapping[str, Any], given: Path | None = None
-) -> Path:
+def _found(args: argparse.Namespace, what: str, one: Mapping[str, Any]) -> Path:
     """The file as the report has it: here, or in the folder of the report. Raises UtvmError."""
     name = Path(one["file"])
+    given: Path | None = getattr(args, what) if what in ("model", *_FILES) else None
     places = [given] if given is not None else [name, args.report.parent / name.name]
     path = next((place for place in places if place.exists()), None)
-    other = "; give its place with --model" if what == "model" else ""
+    other = f"; give its place with --{what}"
     if path is None:
         raise UtvmError(f"the report's {what}, {places[0]}, is not there{other}")
-    if one.get("sha256") is None:  # a folder
+    if one.get("sha256") is None:
+        if not path.is_dir():
+            raise UtvmError(f"{path} is not the {what} of the report, which is a folder{other}")
         return path
+    if path.is_dir():
+        raise UtvmError(f"{path} is a folder, and the {what} of the report is a file{other}")
     check_regular(path)
     digest = file_digest(path)
     if digest != one["sha256"]:

@@ -1,20 +1,28 @@
 """The gate for CI: what grew since an earlier result, and what is over its limit.
 
-Works on the JSON of ``utvm profile`` and of ``utvm bench``: only our figures are compared.
+Works on the JSON of ``utvm profile``, ``utvm bench`` and ``utvm report MODEL``: only our figures
+are compared.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.files import check_regular
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.pages.embedded_json import embedded_json
 
-_PROFILE, _BENCH = "utvm.profile/1", "utvm.bench/1"
+_PROFILE, _BENCH, _REPORT = "utvm.profile/1", "utvm.bench/1", "utvm.report/2"
+_GIVE = (
+    "give what `utvm profile --json`, `utvm bench --json` or `utvm report MODEL --board B` wrote"
+)
+#: Larger figures are not bytes or ticks, but damage.
+_LARGEST = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -69,23 +77,28 @@ class Ours:
     flash_bytes: int
     # Digest; empty if the figure is not modelled, None if the file does not have it (0.1.0).
     cycle_model: str | None = ""
+    # Of a report with data: "accuracy (device)" -> its value, None if it has none.
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
-    """The models of a result of ``utvm profile`` or ``utvm bench``."""
+    """The models of a result of ``utvm profile``, ``utvm bench`` or ``utvm report MODEL``."""
+    if schema == _REPORT:
+        (profiled,) = ours_of(result["profile"], _PROFILE)
+        return (replace(profiled, metrics=_metrics_of(result["evaluation"])),)
     if schema == _PROFILE:
         return (
             Ours(
                 str(result["model"]),
                 str(result["board"]),
                 str(result["tick_unit"]),
-                int(result["ticks"]),
+                _count(result["ticks"]),
                 {
-                    (int(layer["index"]), _label(layer)): int(layer["ticks"])
+                    (int(layer["index"]), _label(layer)): _count(layer["ticks"])
                     for layer in result["layers"]
                 },
-                int(result["ram_bytes"]),
-                int(result["flash_bytes"]),
+                _count(result["ram_bytes"]),
+                _count(result["flash_bytes"]),
                 _cycle_model_of(result, bool(result.get("is_modelled"))),
             ),
         )
@@ -94,19 +107,35 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
             str(model["name"]),
             str(result["board"]),
             unit,
-            int(model["ours"][unit]),
+            _count(model["ours"][unit]),
             {
-                (int(layer["index"]), _label(layer)): int(layer["ours"][unit])
+                (int(layer["index"]), _label(layer)): _count(layer["ours"][unit])
                 for layer in model["layers"]
             },
-            int(model["size"]["ours"]["ram_bytes"]),
-            int(model["size"]["ours"]["flash_bytes"]),
+            _count(model["size"]["ours"]["ram_bytes"]),
+            _count(model["size"]["ours"]["flash_bytes"]),
             _cycle_model_of(result, bool(model.get("is_modelled"))),
         )
         for model in result["models"]
         # The figure that everything is judged by comes first.
         for unit in list(model["ours"])[:1]
     )
+
+
+def _count(value: Any) -> int:
+    """A figure of a file that may be damaged."""
+    found = int(value)
+    if not 0 <= found < _LARGEST:
+        raise ValueError(f"the figure {value!r}")
+    return found
+
+
+def _metrics_of(evaluation: Mapping[str, Any] | None) -> dict[str, float | None]:
+    return {
+        f"{name} ({run['engine']})": None if value is None else float(value)
+        for run in (() if evaluation is None else evaluation["runs"])
+        for name, value in run["metrics"].items()
+    }
 
 
 def _cycle_model_of(result: Mapping[str, Any], is_modelled: bool) -> str | None:
@@ -123,25 +152,31 @@ def read_baseline(path: Path) -> tuple[Ours, ...]:
         text = path.read_bytes()
     except OSError as exc:
         raise BenchError(
-            f"cannot read the baseline {path}: {exc.strerror or exc}; give what `utvm profile "
-            "--json` or `utvm bench --json` printed"
+            f"cannot read the baseline {path}: {exc.strerror or exc}; {_GIVE}"
         ) from exc
     return baseline_of(text, str(path))
 
 
 def baseline_of(text: bytes, name: str) -> tuple[Ours, ...]:
-    """The models of what ``--json`` printed; BenchError, with ``name``, if it is something else."""
+    """The models of what ``--json`` printed, or of a report's page.
+
+    Raises BenchError, with ``name``, if it is something else.
+    """
     try:
-        result = json.loads(text)
+        result = json.loads(embedded_json(text.decode()))
         schema = result["schema"]
-        if schema not in (_PROFILE, _BENCH):
+        if schema not in (_PROFILE, _BENCH, _REPORT):
             raise ValueError(f"schema {schema!r}")
         return ours_of(result, schema)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise BenchError(
-            f"{name} is not a baseline; give the output of `utvm profile --json` or "
-            "of `utvm bench --json`"
-        ) from exc
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as exc:
+        raise BenchError(f"{name} is not a baseline; {_GIVE}") from exc
 
 
 def check_covered(path: Path, names: Sequence[str], board: str) -> None:
@@ -206,8 +241,7 @@ def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
     # A model whose layers changed is another program: then only its sum means something.
     if set(old.layers) == set(new.layers):
         pairs = [
-            (f"layer {key[0]} ({key[1]})", new.unit, old.layers[key], now)
-            for key, now in new.layers.items()
+            (layer_text(*key), new.unit, old.layers[key], now) for key, now in new.layers.items()
         ]
     else:
         pairs = []
@@ -217,6 +251,12 @@ def _growths(old: Ours, new: Ours, allowed_percent: float) -> Iterator[Growth]:
     for what, unit, before, now in pairs:
         if now * 100 > before * (100 + allowed_percent):
             yield Growth(new.name, what, unit, before, now)
+
+
+def layer_text(index: int, label: str) -> str:
+    """A layer by its number, operator and output; frameworks make names of hundreds of letters."""
+    operator, _, name = label.partition(" ")
+    return f"layer {index} ({operator} {short_name(name)})"
 
 
 def _label(layer: Mapping[str, Any]) -> str:

@@ -31,6 +31,13 @@ _MOST_ROC_POINTS = 200
 #: Metrics that are better when they are smaller.
 SMALLER_IS_BETTER = frozenset({"mae", "rmse"})
 
+_SHARES = frozenset({"accuracy", "macro_f1", "agreement", "auc"})
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric is from 0 to 1."""
+    return name in _SHARES or name.startswith("top")
+
 
 def metric_names(problem: Problem, has_float: bool) -> tuple[str, ...]:
     """The metrics that a run will have; R2 may be missing where targets never change."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from utvm_deploy.evaluating.judging import is_share
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, bar
 from utvm_deploy.pages.render import number, render
 
 #: How metrics are written: a share in percent, or a plain number.
-_SHARES = frozenset({"accuracy", "macro_f1", "agreement", "auc"})
 
 
 def evaluation_html(result: Mapping[str, Any]) -> str:
@@ -59,7 +59,7 @@ def metric_text(name: str, value: float | None) -> str:
     """A metric for people."""
     if value is None:
         return "equal" if name == "sqnr_db" else ""
-    if name in _SHARES or name.startswith("top"):
+    if is_share(name):
         return f"{value:.4f}"
     return f"{value:.4g}"
 

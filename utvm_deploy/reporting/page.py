@@ -12,14 +12,12 @@ from typing import Any
 
 from utvm_deploy.comparing.page import recorded_or_measured
 from utvm_deploy.evaluating.page import evaluation_values, metric_text
+from utvm_deploy.pages.embedded_json import ELEMENT
 from utvm_deploy.pages.render import number, render, render_part
 from utvm_deploy.profiling.memory_page import memory_page_values
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import Record, Records
 from utvm_deploy.tuning.report import tuning_values
-
-#: The element of the page that holds the report's object.
-ELEMENT = "utvm-report"
 
 
 def report_html(result: Mapping[str, Any]) -> str:

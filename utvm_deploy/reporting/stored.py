@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import check_regular
-from utvm_deploy.reporting.page import ELEMENT
+from utvm_deploy.pages.embedded_json import embedded_json
 
 SCHEMA = "utvm.report/2"
-_EMBEDDED = re.compile(
-    rf'<script type="application/json" id="{ELEMENT}">\n?(.*?)\n?</script>', re.DOTALL
-)
 #: The options that a report may set, with the types of their values. None of them names code, a
 #: program, a server or a file to write: a report may come from somebody else.
 OPTIONS: Mapping[str, tuple[type, ...]] = {
@@ -54,9 +50,8 @@ def read_report(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UtvmError(f"cannot read the report {path}: {reason}; {_HINT}") from error
-    found = _EMBEDDED.search(text)
     try:
-        result = json.loads(found[1] if found else text)
+        result = json.loads(embedded_json(text))
     except (ValueError, RecursionError) as error:
         raise UtvmError(f"{path} holds no report; {_HINT}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA:

@@ -1,23 +1,26 @@
-"""Two results of profile or bench side by side: layers, totals, RAM and flash."""
+"""Two results of profile, bench or report side by side: layers, totals, RAM, flash, accuracy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BenchError
-from utvm_deploy.comparing.gate import Ours
-from utvm_deploy.graph.names import short_name
+from utvm_deploy.comparing.gate import Ours, layer_text
+from utvm_deploy.evaluating.judging import SMALLER_IS_BETTER
+
+_Layers = Mapping[tuple[int, str], int]
 
 
 @dataclass(frozen=True)
 class Change:
     """A figure before and now; None where one side lacks it."""
 
-    what: str  # "layer 3 (CONV_2D conv_3)", "whole model", "RAM", "flash"
-    unit: str
-    before: int | None
-    now: int | None
+    what: str  # "layer 3 (CONV_2D conv_3)", "whole model", "RAM", "flash", "accuracy (device)"
+    unit: str  # "" of metrics
+    before: float | None  # an integer, except for metrics
+    now: float | None
+    smaller_is_better: bool = True
 
     @property
     def percent(self) -> float | None:
@@ -58,20 +61,40 @@ def _difference(old: Ours, new: Ours) -> Difference:
             f"{old.name} was counted in {old.unit} before and in {new.unit} now; compare runs on "
             "boards that count in one unit"
         )
+    earlier = _renumbered(old.layers, new.layers)
     # The layers of now, then those that only were there before.
-    keys = dict.fromkeys((*new.layers, *old.layers))
+    keys = dict.fromkeys((*new.layers, *earlier))
     layers = [
-        Change(_label(*key), new.unit, old.layers.get(key), new.layers.get(key)) for key in keys
+        Change(layer_text(*key), new.unit, earlier.get(key), new.layers.get(key)) for key in keys
     ]
     whole = (
         Change("whole model", new.unit, old.total, new.total),
         Change("RAM", "bytes", old.ram_bytes, new.ram_bytes),
         Change("flash", "bytes", old.flash_bytes, new.flash_bytes),
     )
-    return Difference(new.name, (old.board, new.board), (*layers, *whole))
+    metrics = (
+        Change(what, "", old.metrics.get(what), new.metrics.get(what), _is_error(what))
+        for what in dict.fromkeys((*old.metrics, *new.metrics))
+    )
+    return Difference(new.name, (old.board, new.board), (*layers, *whole, *metrics))
 
 
-def _label(index: int, layer: str) -> str:
-    """A layer by its number, operator and output; frameworks make names of hundreds of letters."""
-    operator, _, name = layer.partition(" ")
-    return f"layer {index} ({operator} {short_name(name)})"
+def _is_error(metric: str) -> bool:
+    return metric.partition(" ")[0] in SMALLER_IS_BETTER
+
+
+def _renumbered(old: _Layers, new: _Layers) -> _Layers:
+    """The layers of ``old`` by the numbers that those of the same name have in ``new``.
+
+    Other options may have given another number of layers before the one that is meant.
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, label in new:
+        numbers.setdefault(label, []).append(number)
+    labels = [label for _, label in old]
+    found: dict[tuple[int, str], int] = {}
+    for (number, label), ticks in old.items():
+        same = numbers.get(label, [])
+        is_one = len(same) == 1 and labels.count(label) == 1
+        found[same[0] if is_one else number, label] = ticks
+    return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from utvm_deploy.pages.chart import bar
+from utvm_deploy.evaluating.page import metric_text
+from utvm_deploy.pages.chart import Bar, bar
 from utvm_deploy.pages.render import render
 from utvm_deploy.runs.difference import Change, Difference
 
@@ -36,17 +37,32 @@ def _rows(found: Difference) -> list[dict[str, Any]]:
         {
             "change": change,
             "verdict": _verdict(change),
-            "bars": (
-                bar(change.before, longest[change.unit], "pale", "before"),
-                bar(change.now, longest[change.unit], "one", "now"),
-            ),
+            "bars": _bars(change, longest[change.unit]),
+            "before": figure_text(change, change.before),
+            "now": figure_text(change, change.now),
         }
         for change in found.changes
     ]
 
 
+def _bars(change: Change, longest: float) -> tuple[Bar, ...]:
+    if not change.unit:  # metrics have no common scale
+        return ()
+    return (
+        bar(change.before, longest, "pale", "before"),
+        bar(change.now, longest, "one", "now"),
+    )
+
+
+def figure_text(change: Change, value: float | None) -> str:
+    """A figure for people; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if change.unit else metric_text(change.what.partition(" ")[0], value)
+
+
 def _verdict(change: Change) -> str:
-    """The class of the cell: everything that is compared is better if it is smaller."""
+    """The class of the cell."""
     if change.percent is None or abs(change.percent) < _MARKED_PERCENT:
         return ""
-    return "bad" if change.percent > 0 else "good"
+    return "bad" if (change.percent > 0) == change.smaller_is_better else "good"

@@ -45,8 +45,9 @@ class ChangeAnswer(BaseModel):
 
     what: str
     unit: str
-    before: int | None
-    now: int | None
+    before: int | float | None
+    now: int | float | None
+    smaller_is_better: bool
     percent: float | None
 
 
