@@ -22,8 +22,8 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
 
     The multiplier is from 2**30 to 2**31 - 1, or zero. A positive shift means a left shift.
 
-    Raises FactorError if the scale is not finite, or 2**31 and more: the reference shifts a 32-bit
-    number by ``shift`` bits, and C does not define a shift of 32, so processors differ.
+    Raises FactorError if the scale is not finite, or 2**31 and more. The reference shifts a 32-bit
+    number by ``shift`` bits. C does not define a shift of 32, so processors differ there.
     """
     if scale == 0.0:
         return 0, 0
