@@ -153,10 +153,8 @@ def _fully_connected(graph, operator, arrays):
     x = arrays[0].astype(np.int64).reshape(-1, weights.shape[1]) - in_zero
     total = x @ weights.T + (0 if arrays[2] is None else arrays[2])
     scales = np.array(graph.tensors[operator.inputs[1]].quantization.scales)
-    if len(scales) == 1:
-        real = np.float64(np.float32(in_scale) * np.float32(scales)) / out_scale
-    else:
-        real = in_scale * scales / out_scale
+    factors = operator.attributes.factors
+    real = np.array(factors) if factors else in_scale * scales / out_scale
     out = _clip(_requantized_once(total, real) + out_zero, operator.attributes.clamp)
     return out.reshape(graph.tensors[operator.outputs[0]].shape)
 

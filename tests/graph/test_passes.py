@@ -280,6 +280,12 @@ def _nearly_equal_layers(m: ModelWriter, rng: Rng) -> None:
     m.output(m.max_pool(x, 2), m.max_pool(x, 2))
 
 
+def _parallel_dense(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 20), 0.05, 9)
+    parts = (m.fully_connected(x, int8(rng, 16, 20), weight_scale=0.01) for _ in range(2))
+    m.output(*parts)
+
+
 def _equal_layer_is_output(m: ModelWriter, rng: Rng) -> None:
     x = m.input((1, 6, 6, 2), 0.05, 9)
     pools = [m.max_pool(x, 2) for _ in range(2)]
@@ -323,6 +329,7 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
         _nearly_equal_layers,
         ["CONV_2D", "CONV_2D", "ADD", "CONV_2D", "CONV_2D", "MAX_POOL_2D", "MAX_POOL_2D"],
     ),
+    "parallel_dense": (_parallel_dense, ["FULLY_CONNECTED", "SPLIT", "SPLIT"]),
     "equal_layer_is_output": (_equal_layer_is_output, ["MAX_POOL_2D", "RELU6"]),
     "conv_relu": (_conv_relu, ["CONV_2D"]),
     "relu_after_everything": (

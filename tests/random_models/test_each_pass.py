@@ -35,7 +35,7 @@ def test_some_models_with_each_pass() -> None:
     found = run_seeds("host", range(first, first + QUICK, STEP))
     check(found, QUICK // STEP)
     # These need what ``with_work`` does.
-    assert {"drop_dead_channels", "share_equal"} <= set(found.outcomes)
+    assert {"drop_dead_channels", "share_equal", "join_dense"} <= set(found.outcomes)
 
 
 @pytest.mark.soak

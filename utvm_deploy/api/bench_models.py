@@ -27,7 +27,7 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes import UNJOINED, simplify
 from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import read_records
@@ -159,7 +159,7 @@ class Comparing:
         samples, progress = model.samples, self._progress
         if not model.theirs:
             measured = run_engine(device, model.ours, samples, progress)
-            return compare_with_recorded(measured, simplify(model.graph), samples.origin)
+            return compare_with_recorded(measured, simplify(model.graph, UNJOINED), samples.origin)
         found = compare_builds(device, model.ours, model.theirs, samples, progress)
         headline = next(iter(found.ours))
         in_file = run_in_file(device, model.in_file, samples, headline, progress)

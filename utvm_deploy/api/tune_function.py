@@ -23,7 +23,7 @@ from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes import PASSES, UNJOINED, simplify
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.project import find_cmsis_nn
 
@@ -210,7 +210,8 @@ def prepare(
     """Import the models and list their kernels with the candidates; nothing runs."""
     from utvm_deploy.tuning.workload import workload
 
-    graphs = [replace(simplify(load_model(path, custom)), name=path.stem) for path in paths]
+    passes = PASSES if library is None else UNJOINED
+    graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
     if not allow_float:
         for graph in graphs:
             refuse_float(graph)

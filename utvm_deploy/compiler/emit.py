@@ -44,7 +44,8 @@ from utvm_deploy.compiler.plan import ARENA_ALIGNMENT
 from utvm_deploy.compiler.pool_planning import scratch_offsets
 from utvm_deploy.compiler.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
-from utvm_deploy.graph.model import Tensor
+from utvm_deploy.graph.liveness import joined_parts
+from utvm_deploy.graph.model import Operator, Tensor
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
@@ -153,7 +154,7 @@ def _layer_facts(
     program: Program, index: int, layer: ScheduledStep, constants: tuple[Span, ...]
 ) -> Layer:
     operator = layer.step.operator
-    outputs = tuple(_buffer(program, tensor) for tensor in operator.outputs)
+    outputs = tuple(_buffer(program, tensor) for tensor in _made(program, operator))
     return Layer(
         index=index,
         kind=operator.kind,
@@ -172,6 +173,18 @@ def _layer_facts(
         pool=_pool_spans(program, index, layer),
         constants=constants,
     )
+
+
+def _made(program: Program, operator: Operator) -> tuple[int, ...]:
+    """The outputs of a layer; of one that a pass joined, the tensors of the file in its output.
+
+    A part that another call copies is the output of that call.
+    """
+    if program.graph.tensors[operator.outputs[0]].source is not None:
+        return operator.outputs
+    parts = joined_parts(program.graph).get(operator.outputs[0], ())
+    copied = {number for layer in program.layers for number in layer.step.operator.outputs}
+    return operator.outputs if not parts or copied.intersection(parts) else parts
 
 
 def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:

@@ -10,7 +10,7 @@ where a record turns out to be stale.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,7 +84,7 @@ from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
-from utvm_deploy.graph.passes import CHANNEL_KEEPING, simplify
+from utvm_deploy.graph.passes import CHANNEL_KEEPING, PASSES, UNJOINED, Pass, simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums, with_one_rounding
 from utvm_deploy.records import Records
@@ -131,8 +131,8 @@ def compile_model(
     With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
     ``pools`` maps other regions of the board's RAM to the bytes that the model may use there.
     With ``keep_channels``, layers compute all channels of the file, also those that are constant.
-    With ``whole_layers``, level "time" computes no layers in strips. ``progress`` hears of each
-    plan of the memory, where several are weighed.
+    With ``whole_layers``, level "time" computes no layers in strips, and no layers are joined.
+    ``progress`` hears of each plan of the memory, where several are weighed.
     """
     core = board.cpu.kernel_core
     library = _backend_for(kernels, cmsis_nn, backend)
@@ -170,8 +170,11 @@ def compile_model(
     chains = None
     if library is not None:
         chains = ChainRecords(library, core, known.own, OPTIMIZATION_FLAGS[level])
+    passes = UNJOINED if library is not None or whole_layers else PASSES
+    if keep_channels:
+        passes = CHANNEL_KEEPING
     graph = stage.run(
-        "simplify", lambda: _with_chains(_simplify(graph, keep_channels), chains), graph_text
+        "simplify", lambda: _with_chains(_simplify(graph, passes), chains), graph_text
     )
     if input_rows:
         graph = with_input_rows(graph)
@@ -307,8 +310,8 @@ def _import(model: Graph | str | Path, backend: Backend | None) -> Graph:
     return replace(load_model(Path(model), custom), name=Path(model).stem)
 
 
-def _simplify(graph: Graph, keep_channels: bool = False) -> Graph:
-    simpler = simplify(graph, CHANNEL_KEEPING) if keep_channels else simplify(graph)
+def _simplify(graph: Graph, passes: Sequence[tuple[str, Pass]] = PASSES) -> Graph:
+    simpler = simplify(graph, passes)
     check_graph(simpler)
     return simpler
 

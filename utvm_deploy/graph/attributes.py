@@ -54,6 +54,9 @@ class FullyConnected:
 
     clamp: Clamp
     limits: Limits = None
+    # Of each output, input scale * weight scale / output scale, if a pass joined layers whose
+    # outputs have several scales; empty: the tensors say it.
+    factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from utvm_deploy.graph.dead_channels import drop_dead_channels
 from utvm_deploy.graph.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.equal_operators import equal_operators
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
+from utvm_deploy.graph.parallel_dense import join_dense
 from utvm_deploy.graph.rewrite import (
     changed_operators,
     compacted,
@@ -244,10 +245,14 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_crop", fuse_crop),
     ("fuse_relu", fuse_relu),
     ("drop_dead_channels", drop_dead_channels),
+    ("join_dense", join_dense),
 )
 
-#: The passes after which each layer has all channels of the file.
-CHANNEL_KEEPING = tuple(one for one in PASSES if one[1] is not drop_dead_channels)
+#: The passes after which no layer computes what are several layers in the file: for libraries, and
+#: to compare with them layer by layer.
+UNJOINED = tuple(one for one in PASSES if one[1] is not join_dense)
+#: Those of them after which each layer has all channels of the file.
+CHANNEL_KEEPING = tuple(one for one in UNJOINED if one[1] is not drop_dead_channels)
 
 
 def simplify(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.attribute_values import NO_CLAMP
+from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.inspecting.graph_picture import describe, graph_svg
@@ -27,7 +28,6 @@ __all__ = [
     "graph_svg",
     "inspect_model",
     "inspect_refused",
-    "live_bytes",
     "with_problems",
 ]
 
@@ -178,24 +178,6 @@ def with_problems(found: Inspection, problems: Mapping[int, str]) -> Inspection:
         replace(operator, problem=problems.get(operator.index)) for operator in found.operators
     )
     return replace(found, operators=operators)
-
-
-def live_bytes(graph: Graph) -> list[int]:
-    """For each operator, the bytes of all activations made by then and still needed."""
-    first = dict.fromkeys(graph.inputs, 0)
-    last = dict.fromkeys(graph.inputs, 0)
-    for position, operator in enumerate(graph.operators):
-        for number in operator.outputs:
-            first[number] = last[number] = position
-        for number in (i for i in operator.inputs if i in first):
-            assert number is not None
-            last[number] = position
-    for number in graph.outputs:
-        last[number] = len(graph.operators) - 1
-    return [
-        sum(graph.tensors[n].size_bytes for n in first if first[n] <= position <= last[n])
-        for position in range(len(graph.operators))
-    ]
 
 
 def _operator_facts(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from utvm_deploy.graph.liveness import joined_parts, live_bytes
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import PASSES, simplify
-from utvm_deploy.inspecting.facts import live_bytes
 
 
 @dataclass(frozen=True)
 class GraphSizes:
     """What a graph takes."""
 
-    layers: int  # operators
+    layers: int  # operators, apart from those that take parts out of a joined layer
     macs: int
     weights_bytes: int  # all constants, each once
     # The most that is live at once, as ``Inspection`` has it.
@@ -67,7 +67,7 @@ def pass_effects(graph: Graph) -> PassEffects:
 def graph_sizes(graph: Graph) -> GraphSizes:
     """The sizes of a graph."""
     return GraphSizes(
-        layers=len(graph.operators),
+        layers=len(graph.operators) - sum(map(len, joined_parts(graph).values())),
         macs=total_macs(graph),
         weights_bytes=sum(t.size_bytes for t in graph.tensors if t.data is not None),
         peak_activation_bytes=max(live_bytes(graph), default=0),

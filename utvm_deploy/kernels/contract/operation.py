@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.graph.attributes import FullyConnected
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.graph.shapes import attributes_of
 from utvm_deploy.kernels.contract.call import (
@@ -97,6 +98,9 @@ class Operation:
 
     def scales(self, channels: int) -> list[float]:
         """Per output channel: input scale * weight scale / output scale, in double precision."""
+        attributes = self.operator.attributes
+        if isinstance(attributes, FullyConnected) and attributes.factors:
+            return list(attributes.factors)
         source, result = (one.scale for one in self.ends)
         weights = quantization_of(self.input(1)).scales
         if len(weights) == 1:
