@@ -15,7 +15,8 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.names import MOST_SHOWN, short_name
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.pages.render import MOST_OF_NAMES
 
 LONG = "scope/" * 333 + "end"
 
@@ -159,11 +160,11 @@ def test_no_model_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_short_names() -> None:
-    assert short_name("a" * MOST_SHOWN) == "a" * MOST_SHOWN
+    assert short_name("a" * MOST_OF_NAMES) == "a" * MOST_OF_NAMES
     assert (
         short_name("abc" + LONG) == "abcscope/scope/scope/scope/sc.../scope/scope/scope/scope/end"
     )
-    assert len(short_name(LONG)) == MOST_SHOWN == 60
+    assert len(short_name(LONG)) == MOST_OF_NAMES == 60
 
 
 def test_long_names_are_shortened_everywhere(

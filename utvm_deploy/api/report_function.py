@@ -254,7 +254,7 @@ def _beside(
 def _environment(board: Board) -> dict[str, str]:
     found = versions()
     try:
-        found["C compiler"] = compiler_version(board)
+        found["C compiler"] = compiler_version(board).partition("\n")[0]
     except MissingTool:
         found["C compiler"] = "none"
     found["system"] = f"{platform.system()} {platform.machine()}"

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: Longer names are cut in the middle.
-MOST_SHOWN = 60
-_DOTS = "..."
+from utvm_deploy.pages.render import MOST_OF_NAMES, short
 
 
 def short_name(name: str) -> str:
-    """The name, with '...' in the middle instead of what makes it longer than MOST_SHOWN."""
-    if len(name) <= MOST_SHOWN:
-        return name
-    kept = MOST_SHOWN - len(_DOTS)
-    return name[: kept - kept // 2] + _DOTS + name[-(kept // 2) :]
+    """The name; '...' is in the middle instead of what makes it longer than MOST_OF_NAMES."""
+    return short(name)
 
 
 def with_short_names(text: str, names: Iterable[str]) -> str:
     """The text with each of these names shortened."""
     # The longest first: others may be parts of it.
-    for name in sorted({name for name in names if len(name) > MOST_SHOWN}, key=len, reverse=True):
+    for name in sorted(
+        {name for name in names if len(name) > MOST_OF_NAMES}, key=len, reverse=True
+    ):
         text = text.replace(name, short_name(name))
     return text
 

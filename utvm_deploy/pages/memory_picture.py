@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from utvm_deploy.pages.chart import MAP_HEIGHT, MAP_WIDTH, block
-from utvm_deploy.pages.render import render
+from utvm_deploy.pages.render import render, short
 
 #: Kind of use -> the class of its colour.
 _COLOURS = {
@@ -34,14 +34,28 @@ def memory_values(
                 (int(use["offset"]), int(use["offset"]) + int(use["bytes"])),
                 size,
                 _COLOURS.get(str(use["kind"]), "pale"),
-                f"{use['kind']} {use['name']}: {use['bytes']:,} bytes at {use['offset']:,}, "
+                f"{_named(use)}: {use['bytes']:,} bytes at {use['offset']:,}, "
                 f"layers {use['first']} to {use['last']}",
             )
             for use in uses
         ],
-        "kinds": [kind for kind in _COLOURS if any(use["kind"] == kind for use in uses)],
-        "colours": _COLOURS,
+        "legend": _legend({str(use["kind"]) for use in uses}),
     }
+
+
+def _named(use: Mapping[str, Any]) -> str:
+    """The kind and the name of a use; names of scratch begin with their kind."""
+    name = short(str(use["name"]))
+    return name if name.startswith(f"{use['kind']} ") else f"{use['kind']} {name}"
+
+
+def _legend(kinds: Set[str]) -> list[tuple[str, str]]:
+    """Each colour of the picture with the kinds of uses that have it."""
+    named: dict[str, list[str]] = {}
+    for kind, colour in _COLOURS.items():
+        if kind in kinds:
+            named.setdefault(colour, []).append(kind)
+    return [(colour, " and ".join(them)) for colour, them in named.items()]
 
 
 def arena_svg(

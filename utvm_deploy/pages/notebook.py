@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.base.errors import MissingTool
-from utvm_deploy.pages.render import render
+from utvm_deploy.pages.render import render, short
 
 #: Rows of a table that a notebook shows; ``table`` and ``to_pandas`` have all of them.
 MOST_ROWS = 40
@@ -124,7 +124,5 @@ def _cell(value: Any) -> str:
 
 def _cut(text: str) -> tuple[str, str]:
     """A text without its middle if it is long, and the whole then."""
-    if len(text) <= MOST_LETTERS:
-        return text, ""
-    half = (MOST_LETTERS - len("...")) // 2
-    return f"{text[:half]}...{text[-half:]}", text
+    cut = short(text, MOST_LETTERS)
+    return cut, text if cut != text else ""

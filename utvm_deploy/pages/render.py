@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+#: Letters of a tensor's or an operator's name that people are shown; a file may hold longer ones.
+MOST_OF_NAMES = 60
+_DOTS = "..."
+
 
 def render(template: str, **values: Any) -> str:
     """The page that ``templates/TEMPLATE`` gives with these values.
@@ -65,8 +69,17 @@ def _environment() -> Environment:
         "duration": duration,
         "ago": ago,
         "moment": moment,
+        "short": short,
     }
     return made
+
+
+def short(text: str, most: int = MOST_OF_NAMES) -> str:
+    """The text; "..." is in the middle instead of what makes it longer than ``most`` letters."""
+    if len(text) <= most:
+        return text
+    kept = most - len(_DOTS)
+    return text[: kept - kept // 2] + _DOTS + text[-(kept // 2) :]
 
 
 def size(value: int | None) -> str:

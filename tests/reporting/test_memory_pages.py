@@ -1,0 +1,98 @@
+"""The page and the picture of a model's memory: names, legend, and how the page is printed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utvm_deploy.profiling.memory_page import memory_html, memory_svg
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = "/".join(f"block_{number}" for number in range(30))
+
+
+def a_result() -> dict[str, Any]:
+    """What `utvm memory --json` prints of a model with two layers."""
+
+    def use(kind: str, name: str, offset: int, bytes_: int, first: int, last: int) -> Any:
+        return {
+            "kind": kind,
+            "name": name,
+            "offset": offset,
+            "bytes": bytes_,
+            "first": first,
+            "last": last,
+            "layer": first,
+            "operator": "CONV_2D",
+            "is_at_peak": True,
+        }
+
+    return {
+        "model": "small",
+        "board": "host",
+        "layers": [{}, {}],
+        "arena_bytes": 96,
+        "limits": {"ram_bytes": 1024, "flash_bytes": 4096},
+        "peak": {"layers": [0], "live_bytes": 96, "lower": []},
+        "uses": [
+            use("input", "x", 0, 32, 0, 0),
+            use("scratch", "scratch 0.0 of CONV_2D", 32, 32, 0, 0),
+            use("activation", LONG, 64, 32, 0, 1),
+            use("output", "y", 0, 32, 1, 1),
+        ],
+        "pools": [],
+        "stack": None,
+        "image": None,
+        "notes": [],
+        "flash": {"code_bytes": 100},
+    }
+
+
+def test_long_names_are_cut_and_are_whole_in_the_title() -> None:
+    page = memory_html(a_result())
+    assert f'title="{LONG}">block_0/' in page and f">{LONG}<" not in page
+    assert "<title>scratch 0.0 of CONV_2D: 32 bytes" in page
+    assert "<title>input x: 32 bytes" in page
+
+
+def test_each_colour_is_in_the_legend_once_and_the_picture_has_a_size() -> None:
+    legend = re.findall(r'class="key (\w+)"></span>([^<]*)<', memory_html(a_result()))
+    assert legend == [("one", "activation"), ("four", "input and output"), ("two", "scratch")]
+    picture = memory_svg(a_result())
+    assert ">input and output</text>" in picture
+    width, height = re.findall(r'^<svg[^>]* width="(\d+)" height="(\d+)"', picture)[0]
+    assert f'viewBox="-72 -44 {width} {height}"' in picture
+
+
+@pytest.mark.tools
+def test_a_dark_page_is_printed_dark_on_white_with_heads_that_repeat(tmp_path: Path) -> None:
+    pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
+    sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
+    from chromium import PALE_TEXTS, chromium, look_as, missing
+
+    if missing():
+        pytest.skip(missing())
+    page = tmp_path / "memory.html"
+    page.write_text(memory_html(a_result()))
+    with chromium(tmp_path) as browser:
+        look_as(browser, 700, "dark")
+        browser.get(page.as_uri())
+        colour = "return getComputedStyle(document.body).color"
+        assert browser.execute_script(colour) == "rgb(230, 237, 243)"
+        assert browser.execute_script(PALE_TEXTS) == []
+        small = (
+            "return [...document.querySelectorAll('th button')].map((b) => "
+            "b.getBoundingClientRect()).filter((r) => r.width < 24 || r.height < 24).length"
+        )
+        assert browser.execute_script(small) == 0
+        dark = {"name": "prefers-color-scheme", "value": "dark"}
+        emulated = {"media": "print", "features": [dark]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+        assert browser.execute_script(colour) == "rgb(28, 36, 48)"
+        # Chromium leaves buttons out of heads that it repeats on the next page.
+        display = "return getComputedStyle(document.querySelector('th button')).display"
+        assert browser.execute_script(display) == "contents"
