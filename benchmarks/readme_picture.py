@@ -30,17 +30,20 @@ MODELS = {
 #: Pixels: of the names, of a panel, of CMSIS-NN's bars, and of a row.
 NAMES, PANEL, UNIT, ROW = 130, 240, 72, 40
 TOP = 52
+#: The picture has its own ground: a page may be dark where the reader's system is not.
 STYLE = """
+.ground { fill: #ffffff }
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .head { font-weight: 600 }
 .small { font-size: 10px; fill: #57606a }
 .ours { fill: #3f51b5 }
 .other { fill: #b4bac2 }
 @media (prefers-color-scheme: dark) {
+  .ground { fill: #0d1117 }
   text { fill: #e6edf3 }
   .small { fill: #9da7b1 }
   .ours { fill: #8c9eff }
-  .other { fill: #565d66 }
+  .other { fill: #6e7681 }
 }
 """
 
@@ -93,10 +96,11 @@ def picture(shown: Sequence[Panel]) -> str:
     width, height = NAMES + PANEL * len(shown), TOP + ROW * len(MODELS) + 22
     title = "Latency, RAM and flash of five models: utvm_deploy beside CMSIS-NN"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{title}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-12 -12 {width + 24} {height + 24}" '
+        f'role="img" aria-label="{title}">',
         f"<title>{title}</title>",
         f"<style>{STYLE}</style>",
+        f'<rect class="ground" x="-12" y="-12" width="{width + 24}" height="{height + 24}"/>',
         '<rect class="ours" x="0" y="4" width="18" height="10"/>',
         *_text(24, 14, "utvm_deploy", "head"),
         '<rect class="other" x="130" y="4" width="18" height="10"/>',
