@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.options import BALANCED, STACK, TIME
+from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator import CycleModel
-from utvm_deploy.profiling.bound import Bound, bound
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes import simplify
+from utvm_deploy.profiling.bound import Bound, bound, layer_bounds
 
 
 @pytest.mark.parametrize(
@@ -44,3 +52,24 @@ def test_bound(
         output_bytes=outputs,
     )
     assert got == expected
+
+
+def test_a_winograd_kernel_multiplies_less_often(tmp_path: Path) -> None:
+    """6 x 6 tiles of 16 products instead of 12 x 11 outputs of 9, for each pair of channels."""
+    path = tmp_path / "model.tflite"
+    rng = np.random.default_rng(4)
+    m = ModelWriter()
+    x = m.input((1, 12, 11, 16), 0.05, 3)
+    weights = rng.integers(-128, 128, (16, 3, 3, 16), dtype=np.int8)
+    bias = rng.integers(-999, 999, 16, dtype=np.int32)
+    m.output(m.conv2d(x, weights, bias, padding="SAME", scale=1.5))
+    m.save(path)
+    board, graph = load_board("mps2_an500"), simplify(load_model(path))
+    found = []
+    for level in (TIME, BALANCED):
+        compiled = compile_model(path, board, level=level, scratch=STACK)
+        bounds = layer_bounds(compiled, graph, board)
+        assert bounds is not None and bounds[0] is not None
+        found.append((compiled.layers[0].products, bounds[0].core))
+    winograd, sums = 6 * 6 * 16 * 16 * 16, 12 * 11 * 9 * 16 * 16
+    assert found == [(winograd, winograd // 2), (None, sums // 2)]

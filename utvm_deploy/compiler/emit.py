@@ -172,6 +172,7 @@ def _layer_facts(
         arena=_arena_spans(program, index, layer),
         pool=_pool_spans(program, index, layer),
         constants=constants,
+        products=layer.step.call.products,
     )
 
 

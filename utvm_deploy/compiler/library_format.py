@@ -31,7 +31,7 @@ from utvm_deploy.compiler.record import from_json, to_json
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
 #: Version of the "utvm" section.
-SECTION_VERSION = 9
+SECTION_VERSION = 10
 #: No model that fits a microcontroller comes near this with all of its texts.
 MAX_MEMBER_BYTES = 256 * 1024 * 1024
 

@@ -157,6 +157,8 @@ class Layer:
     # The same in the pool of activations and scratch.
     pool: tuple[Span, ...] = ()
     constants: tuple[Span, ...] = ()
+    # The multiplications that the kernel does for ``macs``, if it does fewer.
+    products: int | None = None
 
 
 @dataclass(frozen=True, repr=False)

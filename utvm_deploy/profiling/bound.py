@@ -11,7 +11,7 @@ With the numbers of the timing table (cores/timing*.py) and of the board file:
 
 The lines that stores allocate are left out: a kernel that spreads such stores never waits for them.
 
-SMLAD does two MACs, MLA one. A Winograd kernel multiplies 4/9 as often as the sum has MACs. Each
+SMLAD does two MACs, MLA one. A Winograd kernel multiplies less often than the sum has MACs. Each
 byte is loaded once, which registers allow for no large layer. Spreading int8 to the 16 bits that
 SMLAD wants is not counted: no kernel reaches this.
 """
@@ -76,8 +76,8 @@ def layer_bounds(
 
 
 def _products(layer: Layer) -> int:
-    """Multiplications of a layer's kernel: Winograd F(2x2, 3x3) takes 16 for 36 of the sum."""
-    return layer.macs * 16 // 36 if "_winograd" in layer.kernel else layer.macs
+    """Multiplications of a layer's kernel."""
+    return layer.macs if layer.products is None else layer.products
 
 
 def _resident_bytes(compiled: CompiledModel, layer: Layer) -> int:

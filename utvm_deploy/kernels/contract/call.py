@@ -143,6 +143,8 @@ class KernelCall:
     in_place: tuple[tuple[int, int], ...] = ()
     # Multiply-accumulate operations, for reports.
     macs: int = 0
+    # The multiplications that the kernel does for them, if it does fewer.
+    products: int | None = None
     # Why no faster kernel was taken, in a phrase, if one was tried.
     why_not: str = ""
     # The kernel's family; "generic" is plain C.

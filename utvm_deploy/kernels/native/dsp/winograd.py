@@ -163,6 +163,12 @@ class DspWinograd:
         return code.POSITIONS * rows * code.group_bytes(size, self.input_channels) // 4
 
     @property
+    def products(self) -> int:
+        """Multiplications of a call."""
+        tiles = self.window.batch * self.tile_rows * self.tiles
+        return code.POSITIONS * tiles * self.input_channels * self.output_channels
+
+    @property
     def lag(self) -> Lag | None:
         pixels = code.OUTPUTS * self.rows * self.window.output_width
         return lag_by_pixels(self.window, self.input_channels, self.output_channels, pixels)
@@ -279,7 +285,7 @@ class DspWinograd:
         other = ConstantArgument("places", places)
         found = windows_call(call, self, geometry, packed, tables.border, other)
         # Other kernels have smaller weights.
-        return replace(found, heeds_compact=COMPACT_LITTLE)
+        return replace(found, heeds_compact=COMPACT_LITTLE, products=self.products)
 
     @property
     def _image(self) -> Operand:
