@@ -127,6 +127,24 @@ def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> N
     assert 0.2 < made.cycles / made.fastest_cycles - 1 <= 0.32
 
 
+def test_level_ram_takes_high_strips_before_it_loses_much_time(tmp_path: Path) -> None:
+    """Strips of a row once took some bytes less than higher ones, and much more time."""
+    rng = np.random.default_rng(4)
+    m = ModelWriter()
+    x = m.input((1, 24, 5, 2), 0.05, 0)
+    x = m.conv2d(x, rng.integers(-99, 99, (48, 3, 3, 2), dtype=np.int8), padding="SAME", scale=0.4)
+    for _ in range(3):
+        depthwise = rng.integers(-99, 99, (1, 3, 3, 48), dtype=np.int8)
+        x = m.depthwise_conv2d(x, depthwise, np.zeros(48, int), padding="SAME", scale=0.4)
+        x = m.conv2d(x, rng.integers(-99, 99, (48, 1, 1, 48), dtype=np.int8), scale=0.4)
+    m.output(m.average_pool(x, (24, 5), padding="VALID"))
+    small = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), level="ram")
+    made = small.tradeoff
+    assert made is not None and made.streamed
+    assert made.cycles <= 1.2 * made.fastest_cycles
+    assert made.arena_bytes <= 4_500
+
+
 def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wide: Path) -> None:
     def check(needs: MemoryNeeds) -> None:
         if needs.arena_bytes > 8 * 1024:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,8 @@ def chains_of(graph: Graph) -> list[tuple[int, int]]:
 def test_every_row_is_made_once_and_is_there_when_it_is_read(seed: int, tmp_path: Path) -> None:
     graph = random_chain(seed, tmp_path)
     for first, last in chains_of(graph):
-        for rows in PACES:
-            chain = Chain(first, last, rows)
+        for rows, parks in product(PACES, (False, True)):
+            chain = Chain(first, last, rows, parks)
             streamed = in_strips(graph, chain)
             check_graph(streamed)
             made: dict[str, list[tuple[int, int]]] = {}
@@ -97,7 +98,7 @@ def test_the_bytes_are_those_of_the_whole_layers(seed: int, tmp_path: Path) -> N
     rng = np.random.default_rng(seed)
     # The longest, which may end with an average over the image, or any other.
     first, last = found[-1] if seed % 3 == 0 else found[int(rng.integers(len(found)))]
-    chain = Chain(first, last, PACES[seed % len(PACES)])
+    chain = Chain(first, last, PACES[seed % len(PACES)], parks=seed % 2 > 0)
     board = load_board("host")
     (tensor,) = graph.inputs
     image = rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8)
@@ -106,6 +107,25 @@ def test_the_bytes_are_those_of_the_whole_layers(seed: int, tmp_path: Path) -> N
         compiled = compile_model(one, board, name=f"m{number}")
         outputs.append(HostModel(compiled, tmp_path).run([image])[0])
     np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def test_rows_out_of_the_way_leave_room_for_other_windows(tmp_path: Path) -> None:
+    """Windows of four rows and more, of which later strips read two."""
+    m = ModelWriter()
+    x = m.input((1, 24, 8, 8), 0.05, 0)
+    for _ in range(4):
+        x = m.conv2d(x, np.ones((8, 3, 3, 8), np.int8), np.zeros(8, int), padding="SAME", scale=0.5)
+    m.output(m.average_pool(x, (24, 8), padding="VALID"))
+    graph = simplify(load_model(m.save(tmp_path / "m.tflite")))
+    (last,) = {last for first, last in chains_of(graph) if first == 0 and last == 4}
+    board, live, arenas = load_board("mps2_an500"), [], []
+    for parks in (False, True):
+        chain = Chain(0, last, Fraction(3), parks)
+        strips = Strips(graph, chain)
+        live.append(strips.live_bytes(strips.sources))
+        streamed = in_strips(graph, chain)
+        arenas.append(compile_model(streamed, board, name="m", level="size").arena_bytes)
+    assert live[1] < live[0] and arenas[1] < arenas[0]
 
 
 def two_convolutions() -> tuple[ModelWriter, int, int]:

@@ -24,7 +24,7 @@ from utvm_deploy.graph.strip_writer import in_strips
 from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
 
 #: Rows that enter a chain in each strip.
-_PACES = (1, 2, 4)
+_PACES = (1, 2, 3, 4)
 #: Chains of a model.
 _MOST_CHAINS = 4
 #: A chain must lower what its layers need to this share at least.
@@ -84,7 +84,10 @@ def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
             paced = tuple(
                 replace(one, rows=_rows(graph, one.first, one.last, pace)) for one in chains
             )
+            parked = tuple(replace(one, parks=True) for one in paced)
             found.append(Suggestion(paced, live.peak(paced)))
+            if live.peak(parked) < live.peak(paced):
+                found.append(Suggestion(parked, live.peak(parked)))
     return sorted(found, key=lambda one: (one.live_bytes, len(one.chains)))
 
 
@@ -150,6 +153,9 @@ def _extra_cycles(strips: Strips) -> float:
             if output != strips.result:
                 rows = max(before[output] - strips.first_needed(output, before), 0)
                 found += moving_cycles(rows * strips.row_bytes(output)) if rows else 0.0
+                parked = strips.parked_from(output, before, ends)
+                if parked is not None:
+                    found += moving_cycles((ends[output] - parked) * strips.row_bytes(output))
         before = ends
     return found
 
@@ -174,7 +180,8 @@ def in_strips_if_smaller(
     if limits.loss is not None and most is None:
         most = plans.most_cycles(limits.loss)
     if limits.loss is not None and limits.loss < MAX_LOSS_FOR_RAM:
-        plans.make(some, Budget(cycles=most), number=_MOST_PLANNED_FOR_TIME)
+        quick = [one for one in some if not any(chain.parks for chain in one.chains)]
+        plans.make(quick, Budget(cycles=most), number=_MOST_PLANNED_FOR_TIME)
     else:
         plans.make(some, Budget(cycles=most))
     if limits.loss is not None and not plans.found and comes_in_rows(graph):
@@ -184,9 +191,10 @@ def in_strips_if_smaller(
         much_smaller = int(_FURTHER_SHARE * plans.smallest)
         further = [one for one in some if one.live_bytes <= much_smaller][:1]
         plans.make(further, Budget(ram=much_smaller), _FURTHER_LOSS)
-        # The fastest plans with an arena as small as that.
+        # The fastest plans with as small an arena. Some bytes alone are not worth much time.
+        most_loss = _FURTHER_LOSS if plans.smallest <= much_smaller else limits.loss
         fitting = _fitting(some, plans.smallest)[:_MOST_PLANNED_FOR_TIME]
-        plans.make(fitting, Budget(ram=plans.smallest), _FURTHER_LOSS)
+        plans.make(fitting, Budget(ram=plans.smallest), most_loss)
     return plans.best()
 
 

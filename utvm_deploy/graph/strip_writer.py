@@ -33,6 +33,7 @@ def in_strips(graph: Graph, chain: Chain) -> Graph:
     for ends in strips.ends:
         for index in range(len(strips.operators)):
             writer.write(index, before, ends)
+            writer.park(index, before, ends)
         before = ends
     operators = (
         *graph.operators[: chain.first],
@@ -93,6 +94,14 @@ class _Writer:
         else:
             self._windows[output] = self._join(operator, output, [kept, made])
 
+    def park(self, index: int, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Move rows that later strips read out of the windows that this operator reads last."""
+        for tensor in self._strips.last_reads(index):
+            first = self._strips.parked_from(tensor, before, ends)
+            if first is not None and self._windows[tensor].first < first:
+                producer = self._strips.operators[self._strips.made[tensor]]
+                self._windows[tensor] = self._moved(producer, self._windows[tensor], first)
+
     def joined(self) -> Iterator[Operator]:
         """The operator that makes the chain's output of its strips."""
         pool = self._strips.pool
@@ -127,12 +136,16 @@ class _Writer:
         old = self._windows.get(output)
         if old is None or first >= old.end:
             return None
-        first = max(first, old.first)
-        kept = self._new(output, first, old.end)
+        return self._moved(operator, old, max(first, old.first))
+
+    def _moved(self, operator: Operator, old: _Rows, first: int) -> _Rows:
+        """The rows of a window from ``first`` on, moved; ``operator`` made them."""
+        output = operator.outputs[0]
+        moved = self._new(output, first, old.end)
         _, _, width, channels = self._graph.tensors[output].shape
         start = (first - old.first) * width * channels
-        self._add(operator, (old.tensor,), kept.tensor, Move(start), "MOVE")
-        return kept
+        self._add(operator, (old.tensor,), moved.tensor, Move(start), "MOVE")
+        return moved
 
     def _read(
         self, operator: Operator, number: int | None, window: RowWindow, first: int, end: int

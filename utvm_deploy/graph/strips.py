@@ -61,6 +61,9 @@ class Chain:
     first: int
     last: int
     rows: Fraction
+    #: Whether rows of a window that later strips read again are moved to a separate place once
+    #: this strip has read them. The rest of the window is then free for other layers.
+    parks: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,24 @@ class Strips:
         )
         return min(firsts)
 
+    def last_reads(self, index: int) -> list[int]:
+        """The tensors of the chain that no operator behind this one reads."""
+        inputs = {number for number in self.operators[index].inputs if number in self.made}
+        return sorted(one for one in inputs if one is not None and self.readers[one][-1] == index)
+
+    def parked_from(
+        self, tensor: int, before: Mapping[int, int], ends: Mapping[int, int]
+    ) -> int | None:
+        """The first of the rows that are moved out of a window after a strip; None: none are."""
+        if not self.chain.parks or ends[tensor] == before[tensor]:
+            return None
+        outputs = (self.operators[i].outputs[0] for i in self.readers[tensor])
+        if all(ends[output] == self.height(output) for output in outputs):
+            return None
+        first = self.first_needed(tensor, ends)
+        is_part = min(self.first_needed(tensor, before), before[tensor]) < first < ends[tensor]
+        return first if is_part else None
+
     @cached_property
     def sources(self) -> Mapping[int, tuple[int, ...]]:
         """Activation from outside -> the operators of the chain that read it."""
@@ -242,22 +263,37 @@ class Strips:
         ``consumed`` are the sources whose rows are not needed once the chain has read them.
         """
         most, before = 0, self.none
+        held = dict.fromkeys(self.made, 0)  # bytes
         for ends in self.ends:
+            whole = sum(self._source_bytes(tensor, before) for tensor in consumed)
             done = 0 if self.pool is None else before[self.result]
-            live = (ends[self.result] - done) * self.row_bytes(self.result)
-            for tensor in self.readers:
+            for index, operator in enumerate(self.operators):
+                tensor = operator.outputs[0]
+                first = done
                 if tensor != self.result:
                     first = min(self.first_needed(tensor, before), before[tensor])
-                    live += (ends[tensor] - first) * self.row_bytes(tensor)
-            for tensor in consumed:
-                firsts = (
-                    self.windows[i].first_read(before[self.operators[i].outputs[0]])
-                    for i in self.sources[tensor]
-                )
-                rows = max(self.height(tensor) - min(firsts), 0)
-                live += rows * self.row_bytes(tensor)
-            most, before = max(most, live), ends
+                held[tensor] = (ends[tensor] - first) * self.row_bytes(tensor)
+                if self.chain.parks:
+                    most = max(most, whole + sum(held.values()))
+                    self._park(held, index, ends)
+            most, before = max(most, whole + sum(held.values())), ends
         return most
+
+    def _park(self, held: dict[int, int], index: int, ends: Mapping[int, int]) -> None:
+        """Count only the rows that later strips read, of what no operator behind this one reads."""
+        for tensor in self.last_reads(index):
+            rows = max(ends[tensor] - self.first_needed(tensor, ends), 0)
+            held[tensor] = rows * self.row_bytes(tensor)
+        if self.pool is not None and self.operators[index].outputs[0] == self.result:
+            held[self.result] = 0
+
+    def _source_bytes(self, tensor: int, before: Mapping[int, int]) -> int:
+        """What is still read of an activation from outside."""
+        firsts = (
+            self.windows[i].first_read(before[self.operators[i].outputs[0]])
+            for i in self.sources[tensor]
+        )
+        return max(self.height(tensor) - min(firsts), 0) * self.row_bytes(tensor)
 
     def row_bytes(self, tensor: int) -> int:
         """Bytes of a row of a tensor."""
