@@ -17,7 +17,7 @@ from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.lookup import FUNCTIONS, lookup_table
 
 # ADD aligns both inputs with this many spare bits.
-_ADD_LEFT_SHIFT = 20
+_ADD_LEFT_SHIFTS = {"int8": 20, "int16": 15}
 
 
 def run_graph(
@@ -164,12 +164,13 @@ def _add(graph, operator, arrays):
     scales, zeros = zip(*(_q(graph.tensors[i]) for i in operator.inputs), strict=True)
     out_scale, out_zero = _q(graph.tensors[operator.outputs[0]])
     twice = 2 * max(scales)
+    spare = _ADD_LEFT_SHIFTS[graph.tensors[operator.outputs[0]].dtype]
     left, right = (
-        _requantized((x.astype(np.int64) - zero) << _ADD_LEFT_SHIFT, scale / twice)
+        _requantized((x.astype(np.int64) - zero) << spare, scale / twice)
         for x, scale, zero in zip(arrays, scales, zeros, strict=True)
     )
     total = left + sign * right
-    out = _requantized(total, twice / ((1 << _ADD_LEFT_SHIFT) * out_scale))
+    out = _requantized(total, twice / ((1 << spare) * out_scale))
     return _clip(out + out_zero, operator.attributes.clamp)
 
 
@@ -332,9 +333,9 @@ def _quantize(graph, operator, arrays):
         steps = arrays[0] / np.float32(out_scale)
         return _clip(np.trunc(steps + np.copysign(np.float32(0.5), steps)) + out_zero)
     in_scale, in_zero = _q(graph.tensors[operator.inputs[0]])
-    return _clip(
-        _requantized(arrays[0].astype(np.int64) - in_zero, in_scale / out_scale) + out_zero
-    )
+    limits = np.iinfo(graph.tensors[operator.outputs[0]].dtype)
+    scaled = _requantized(arrays[0].astype(np.int64) - in_zero, in_scale / out_scale)
+    return _clip(scaled + out_zero, (limits.min, limits.max))
 
 
 def _dequantize(graph, operator, arrays):

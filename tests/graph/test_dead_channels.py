@@ -229,10 +229,30 @@ def _wide(m: ModelWriter, rng: Rng) -> None:
     m.output(conv(x, int8(rng, 5, 3, 3, 16), 0, padding="SAME"))
 
 
+def _wide_joined(m: ModelWriter, rng: Rng) -> None:
+    """Of int16: ADD, MUL, QUANTIZE and RELU pass on what is left."""
+    x = m.tensor((1, 6, 6, 3), "int16", 0.001)
+    m.inputs.append(x)
+
+    def conv(x: int, outputs: int, far: int) -> int:
+        bias = _bias(rng, outputs, far).astype(np.int64) << 10
+        weights = int8(rng, outputs, 1, 1, m.tensors[x].shape[-1])
+        return m.conv2d(x, weights, bias, scale=0.0013, zero_point=0)
+
+    def wide(made: int) -> int:
+        m.tensors[made].dtype = "int16"
+        return made
+
+    one, other = conv(x, 16, 9), wide(m.relu(conv(x, 16, 8), scale=0.0011))
+    both = wide(m.add(one, other, scale=0.0023))
+    both = _mul(m, both, m.constant(rng.integers(-30000, 30000, 16, np.int16), 0.0005), 0.002)
+    m.output(conv(wide(m.quantize(both, scale=0.0017)), 5, 0))
+
+
 LOSING = (
     *(_unpadded, _depthwise, _unread, _two_readers, _joined, _bordered),
     *(_concatenated, _concatenated_often, _concatenated_oddly, _concatenated_constant),
-    *(_concatenated_rows, _mean, _wide),
+    *(_concatenated_rows, _mean, _wide, _wide_joined),
 )
 KEEPING = (
     _padded,
@@ -402,3 +422,14 @@ def test_all_pairs_of_values_are_within_the_interval(tmp_path: Path, kind: str, 
     made = run_graph(graph, [values.reshape(1, 256, 1, 1), values.reshape(1, 1, 256, 1)])[output]
     found = intervals(graph)[output]
     assert (made.min(), made.max()) == (found.low[0], found.high[0])
+
+
+def test_channels_of_int16_go_through_each_operator(tmp_path: Path) -> None:
+    graph, _ = _graph(tmp_path, _wide_joined, 0)
+    less = drop_dead_channels(graph)
+    fewer = {
+        operator.kind
+        for operator in less.operators
+        if less.tensors[operator.outputs[0]].channels is not None
+    }
+    assert fewer == {"CONV_2D", "RELU", "ADD", "MUL", "QUANTIZE"}

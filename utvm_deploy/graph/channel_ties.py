@@ -94,18 +94,23 @@ def _keeps_channels(graph: Graph, operator: Operator) -> bool:
     if isinstance(attributes, Mean):
         return one.dtype in ENDS and bool(one.shape) and len(one.shape) - 1 not in attributes.axes
     if isinstance(attributes, Quantize | Relu):
-        return bool(one.shape) and one.dtype == other.dtype == "int8"
+        return bool(one.shape) and one.dtype == other.dtype and one.dtype in ENDS
     if operator.kind != "RESHAPE":
         return False
     return bool(one.shape and other.shape) and one.shape[-1] == other.shape[-1]
 
 
 def _is_by_channel(graph: Graph, operator: Operator) -> bool:
-    """Whether ADD or MUL of int8 has operands with all channels, apart from constants with one."""
-    channels = graph.tensors[operator.outputs[0]].shape[-1:]
+    """Whether ADD or MUL of int8 or int16 has operands with all channels.
+
+    Constants may have one channel.
+    """
+    output = graph.tensors[operator.outputs[0]]
+    channels = output.shape[-1:]
     tensors = [graph.tensors[number] for number in operator.inputs if number is not None]
     return bool(channels) and all(
-        tensor.dtype == "int8"
+        tensor.dtype == output.dtype
+        and tensor.dtype in ENDS
         and (tensor.shape[-1:] == channels or (tensor.data is not None and tensor.data.size == 1))
         for tensor in tensors
     )

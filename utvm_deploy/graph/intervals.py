@@ -35,7 +35,7 @@ from utvm_deploy.graph.rounding import (
 )
 
 #: ADD aligns both inputs with this many spare bits.
-_ADD_SHIFT = 20
+_ADD_SHIFTS = {"int8": 20, "int16": 15}
 _INT32 = np.iinfo(np.int32)
 #: Types of activations that have intervals, and the ends of their values.
 ENDS = {"int8": (-128, 127), "int16": (-32768, 32767)}
@@ -99,7 +99,9 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
     if isinstance(attributes, Pool) and operator.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
         # Rounded means lie between the least and the largest value, too.
         return _clamped(source, attributes.clamp)
-    if isinstance(attributes, Quantize | Relu | Mean) and types != ("int8", "int8"):
+    if isinstance(attributes, Quantize | Relu) and types[0] != types[1]:
+        return None
+    if isinstance(attributes, Mean) and types != ("int8", "int8"):
         return None
     if isinstance(attributes, Quantize | Relu):
         return _rescaled(graph, operator, attributes, source)
@@ -119,7 +121,7 @@ def _result(graph: Graph, operator: Operator, source: Interval) -> Interval | No
 def _rescaled(
     graph: Graph, operator: Operator, attributes: Quantize | Relu, source: Interval
 ) -> Interval | None:
-    """The interval of RELU and similar operators, and of QUANTIZE from int8 to int8."""
+    """The interval of RELU and similar operators, and of QUANTIZE to the same type."""
     one, other = graph.tensors[_first(operator)], graph.tensors[operator.outputs[0]]
     if one.quantization is None or other.quantization is None:
         return None
@@ -129,7 +131,7 @@ def _rescaled(
         clamp = attributes.clamp
     else:
         ratio = one.quantization.scale / other.quantization.scale
-        clamp = (-128, 127)
+        clamp = ENDS[other.dtype]
     low, high = (end - one.quantization.zero_point for end in (source.low, source.high))
     return _requantized(low, high, [ratio], other, clamp)
 
@@ -155,7 +157,9 @@ def _of_two(
     numbers = [number for number in operator.inputs if number is not None]
     tensors = [graph.tensors[number] for number in numbers]
     sides = [_operand(graph, number, found) for number in numbers]
-    if len(sides) != 2 or result.quantization is None or result.dtype != "int8":
+    if len(sides) != 2 or result.quantization is None or result.dtype not in ENDS:
+        return None
+    if isinstance(attributes, Add) and attributes.shifts is not None:
         return None
     steps = []
     for tensor, side in zip(tensors, sides, strict=True):
@@ -177,12 +181,13 @@ def _of_two(
         least, most = products.min(axis=0), products.max(axis=0)
         return _requantized(least, most, [float(factor)], result, attributes.clamp)
     twice = 2 * max(scales)
+    shift = _ADD_SHIFTS[result.dtype]
     aligned = [
-        [_aligned(end, scale / twice) for end in side]
+        [_aligned(end, shift, scale / twice) for end in side]
         for side, scale in zip(steps, scales, strict=True)
     ]
     least, most = aligned[0][0] + aligned[1][0], aligned[0][1] + aligned[1][1]
-    factor = twice / ((1 << _ADD_SHIFT) * result.quantization.scale)
+    factor = twice / ((1 << shift) * result.quantization.scale)
     return _requantized(least, most, [factor], result, attributes.clamp)
 
 
@@ -226,10 +231,10 @@ def _operand(
     return rows.min(axis=0), rows.max(axis=0)
 
 
-def _aligned(steps: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+def _aligned(steps: NDArray[np.int64], spare: int, scale: float) -> NDArray[np.int64]:
     """An operand of ADD in the unit that both operands share."""
     multiplier, shift = quantize_multiplier(scale)
-    values = [requantized(int(step) << _ADD_SHIFT, multiplier, shift) for step in steps]
+    values = [requantized(int(step) << spare, multiplier, shift) for step in steps]
     return np.array(values, np.int64)
 
 
