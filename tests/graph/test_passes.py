@@ -286,6 +286,20 @@ def _parallel_dense(m: ModelWriter, rng: Rng) -> None:
     m.output(*parts)
 
 
+def _swapped(m: ModelWriter, rng: Rng) -> None:
+    """ADD and MUL of the same in either order, also with equal constants."""
+    x, y = m.input((1, 6), 0.05, 9), m.input((1, 6), 0.07, -20)
+    half = m.add(m.add(x, y, scale=0.2), m.add(y, x, scale=0.2), scale=0.3)
+    options = ("MulOptions", {"FusedActivationFunction": 0})
+    data = int8(rng, 1, 6)
+    one, other = (m.constant(data, 0.03, 4) for _ in range(2))
+    left, right = (
+        m.node("MUL", pair, (1, 6), options, scale=0.2, zero_point=3)
+        for pair in ([half, one], [other, half])
+    )
+    m.output(m.add(left, right, scale=0.4))
+
+
 def _equal_layer_is_output(m: ModelWriter, rng: Rng) -> None:
     x = m.input((1, 6, 6, 2), 0.05, 9)
     pools = [m.max_pool(x, 2) for _ in range(2)]
@@ -330,6 +344,7 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
         ["CONV_2D", "CONV_2D", "ADD", "CONV_2D", "CONV_2D", "MAX_POOL_2D", "MAX_POOL_2D"],
     ),
     "parallel_dense": (_parallel_dense, ["FULLY_CONNECTED", "SPLIT", "SPLIT"]),
+    "swapped": (_swapped, ["ADD", "ADD", "MUL", "ADD"]),
     "equal_layer_is_output": (_equal_layer_is_output, ["MAX_POOL_2D", "RELU6"]),
     "conv_relu": (_conv_relu, ["CONV_2D"]),
     "relu_after_everything": (

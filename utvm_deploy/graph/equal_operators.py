@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from utvm_deploy.graph.attributes import External
+from utvm_deploy.graph.attributes import Add, External, Multiply
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 
 
@@ -17,6 +18,7 @@ def equal_operators(graph: Graph) -> Iterator[tuple[int, int]]:
     kept = {left for _, left in graph.states}
     earlier: dict[object, list[Operator]] = {}
     for position, operator in enumerate(graph.operators):
+        operator = _ordered(graph, operator)
         is_plain = len(operator.outputs) == 1 and not isinstance(operator.attributes, External)
         if not is_plain or operator.outputs[0] in kept:
             continue
@@ -30,6 +32,24 @@ def equal_operators(graph: Graph) -> Iterator[tuple[int, int]]:
                 break
         else:
             found.append(operator)
+
+
+def _ordered(graph: Graph, operator: Operator) -> Operator:
+    """The operator with its operands in one order, if their order changes no byte.
+
+    ADD and MUL of int8 and int16 are exact sums and products of both. ADD by shifts is left out,
+    because its attributes say which operand is shifted.
+    """
+    a, inputs = operator.attributes, operator.inputs
+    is_sum = isinstance(a, Add) and a.shifts is None
+    if not (is_sum or isinstance(a, Multiply)) or len(inputs) != 2:
+        return operator
+    numbers = [number for number in inputs if number is not None]
+    tensors = [graph.tensors[number] for number in numbers]
+    if len(numbers) != 2 or any(tensor.dtype not in ("int8", "int16") for tensor in tensors):
+        return operator
+    swapped = sorted(numbers, key=lambda n: (graph.tensors[n].data is not None, n))
+    return replace(operator, inputs=tuple(swapped))
 
 
 def _key(graph: Graph, operator: Operator) -> object:
