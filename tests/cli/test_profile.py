@@ -236,7 +236,7 @@ def test_what_must_fail_fails_before_the_measuring(
             (["--html", page], "there is no folder"),
             (
                 ["--baseline", str(DIGITS)],
-                "is not a baseline; give the output of `utvm profile --json`",
+                "is not a baseline; give what `utvm profile --json`",
             ),
         ):
             assert main([verb, str(DIGITS), "--board", BOARD, *arguments]) == 1
