@@ -496,7 +496,8 @@ def test_a_real_board_needs_a_port(disco: Image, monkeypatch: pytest.MonkeyPatch
     assert str(caught.value) == (
         "no serial port is known for stm32f746g_disco, and no USB device 0483:374b or 0483:3752 "
         "has one; plug it in, give port=... (--port), or write "
-        '[boards.stm32f746g_disco] port = "/dev/ttyACM0" into bench.toml'
+        '[boards.stm32f746g_disco] port = "/dev/ttyACM0" into bench.toml; '
+        "without a board, try --board mps2_an500 (emulated)"
     )
     with pytest.raises(NoDevice, match="serial port /dev/ttyNOWHERE is not there"):
         start(disco.board, disco, port="/dev/ttyNOWHERE")

@@ -52,8 +52,14 @@ def test_init_never_replaces_a_file(folder: Path, capsys: pytest.CaptureFixture[
     assert main(["init"]) == 0
     before = (folder / "utvm.toml").read_bytes()
     capsys.readouterr()
-    assert main(["init", "model.tflite"]) == 1
-    assert capsys.readouterr().err.startswith("error: utvm.toml exists; ")
+    assert main(["init"]) == 1
+    told = "error: utvm.toml exists, and init never replaces it; "
+    assert told + "change it with an editor" in capsys.readouterr().err
+    assert main(["init", "model.tflite", "--board", "host", "--ram-budget", "32K"]) == 1
+    assert capsys.readouterr().err.startswith(
+        f'{told}write model = "model.tflite" and board = "host" and ram-budget = "32K" below '
+        "[options] into it with an editor, or remove it first"
+    )
     assert (folder / "utvm.toml").read_bytes() == before
 
 

@@ -194,8 +194,10 @@ def with_nan(place: int) -> np.ndarray[Any, Any]:
         ({"inputs": BYTES.view(np.uint8)}, "is uint8, and input 'image' takes int8, or floats"),
         ({"inputs": REALS.astype(np.complex128)}, "is complex128"),
         ({"inputs": REALS[:, :3]}, "has samples of shape (3, 4, 1)"),
-        ({"inputs": REALS.transpose(0, 3, 1, 2)}, "another order (NCHW or NHWC?)"),
+        ({"inputs": REALS.transpose(0, 3, 1, 2)}, "only axes of 1 differ: give"),
         ({"inputs": REALS.reshape(6, 16)}, "reshape each sample to (1, 4, 4, 1) or (4, 4, 1)"),
+        ({"inputs": REALS[..., 0]}, "only axes of 1 differ: give array.reshape(-1, 4, 4, 1)"),
+        ({"inputs": REALS[..., None]}, "only axes of 1 differ: give array.reshape(-1, 4, 4, 1)"),
         ({"inputs": REALS[:0]}, "holds no sample"),
         ({"inputs": np.float32(1)}, "single number"),
         ({"x": REALS, "y": REALS}, "holds x, y, and no array 'inputs' (or 'image')"),
@@ -211,6 +213,12 @@ def with_nan(place: int) -> np.ndarray[Any, Any]:
 def test_arrays_that_do_not_fit(arrays: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=re.escape(said)):
         whole(dataset_of_arrays(arrays, (IMAGE,)))
+
+
+def test_samples_with_their_channels_in_front_are_told_to_be_transposed() -> None:
+    colours = ModelInput("image", (1, 4, 5, 3), "float32")
+    with pytest.raises(DataError, match=r"another order \(NCHW or NHWC\?\): transpose the array"):
+        dataset_of_arrays({"inputs": np.zeros((2, 3, 4, 5), np.float32)}, (colours,))
 
 
 def test_inputs_of_different_lengths() -> None:

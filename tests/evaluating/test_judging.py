@@ -12,9 +12,10 @@ import pytest
 
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays
+from utvm_deploy.evaluating.chance import chance_note
 from utvm_deploy.evaluating.class_order import order_note
 from utvm_deploy.evaluating.conversion import InputCount, how_taken, to_input, to_real
-from utvm_deploy.evaluating.facts import DEVICE, FLOAT, REFERENCE, Problem, Run, Settings
+from utvm_deploy.evaluating.facts import DEVICE, FLOAT, REFERENCE, Judged, Problem, Run, Settings
 from utvm_deploy.evaluating.judging import SMALLER_IS_BETTER, changes, judged, metric_names
 from utvm_deploy.evaluating.limits import check_limits, limit_of
 from utvm_deploy.evaluating.problem import problem_of
@@ -215,6 +216,34 @@ def test_classes_in_another_order_are_told() -> None:
     assert "another order: give labels in the order of the model's outputs" in told
     for good in (np.diag([2, 2, 2]), np.array([[2, 0, 0], [2, 0, 0], [0, 0, 2]]), None):
         assert not list(order_note(problem, good))
+
+
+def guesses(classes: int, items: int, *, right: float) -> Judged:
+    """A run that is right by chance, and knows the answer to a share of the items."""
+    rng = np.random.default_rng(classes)
+    labels = rng.integers(0, classes, items)
+    predicted = np.where(rng.random(items) < right, labels, rng.integers(0, classes, items))
+    confusion = np.zeros((classes, classes), np.int64)
+    np.add.at(confusion, (labels, predicted), 1)
+    accuracy = {"accuracy": float((labels == predicted).mean())}
+    return Judged(None, accuracy, confusion=confusion)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+def test_labels_of_other_inputs_are_told(classes: int) -> None:
+    problem = posed((1, classes), labels=[0, 1])
+    guess = guesses(classes, 400, right=0)
+    (told,) = chance_note(problem, [guess, guess])
+    assert "is that of guessing; check that the labels are in the order" in told
+    # A quantized model that lost everything is no question of labels.
+    assert not list(chance_note(problem, [guesses(classes, 400, right=0.8), guess]))
+    assert not list(chance_note(problem, [guesses(classes, 400, right=0.3)]))
+    assert not list(chance_note(problem, [guesses(classes, 49, right=0)]))
+
+
+def test_a_model_that_always_says_the_most_frequent_class_is_no_guess() -> None:
+    most = Judged(None, {"accuracy": 0.9}, confusion=np.array([[90, 0], [10, 0]]))  # type: ignore[arg-type]
+    assert not list(chance_note(posed((1, 2), labels=[0, 1]), [most]))
 
 
 def test_limits() -> None:

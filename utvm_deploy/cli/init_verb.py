@@ -15,6 +15,9 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import FILE
 from utvm_deploy.compiler.options import LEVELS
 
+#: Arguments that become lines of the file: those before its table [options], and those in it.
+_TOP = ("model", "board", "records")
+_OPTIONS = ("optimize", "ram_budget")
 _HEAD = """\
 # What verbs of utvm take in this folder where the command line does not say it.
 # Options of the command line, and UTVM_BOARD, count more than this file.
@@ -44,7 +47,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Write the file, unless there is one."""
     file = Path(FILE)
     if file.exists() or file.is_symlink():
-        raise UtvmError(f"{FILE} exists; change it with an editor, or remove it first")
+        raise UtvmError(f"{FILE} exists, and init never replaces it; {_what_to_write(args)}")
     if args.model is not None and not args.model.is_file():
         raise UtvmError(f"{args.model} is not a file; give the model that verbs should take")
     if args.board is not None:
@@ -66,6 +69,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
     out.line(text.rstrip("\n") if args.dry_run else f"wrote {FILE}")
     out.result("utvm.init/1", {"file": FILE, "text": text})
     return 0
+
+
+def _what_to_write(args: argparse.Namespace) -> str:
+    """How the file that is there gets what was given."""
+    top = [_line(key, value, "") for key in _TOP if (value := getattr(args, key)) is not None]
+    options = [
+        _line(key.replace("_", "-"), value, "")
+        for key in _OPTIONS
+        if (value := getattr(args, key)) is not None
+    ]
+    told = " and ".join(top)
+    if options:
+        told += f"{' and ' if top else ''}{' and '.join(options)} below [options]"
+    if not told:
+        return "change it with an editor, or remove it first"
+    return f"write {told} into it with an editor, or remove it first"
 
 
 def _line(key: str, value: object, example: str) -> str:

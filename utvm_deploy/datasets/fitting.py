@@ -31,7 +31,10 @@ def sample_shape(shape: tuple[int, ...], one: ModelInput, what: str) -> None:
         return
     wanted = shapes_text(one.shape)
     hint = f"give samples of shape {wanted}"
-    if sorted(_without_ones(shape)) == sorted(_without_ones(one.shape)):
+    if _without_ones(shape) == _without_ones(one.shape):
+        extents = ", ".join(map(str, accepted_shapes(one.shape)[-1]))
+        hint = f"only axes of 1 differ: give array.reshape(-1, {extents})"
+    elif sorted(_without_ones(shape)) == sorted(_without_ones(one.shape)):
         hint = "the axes are in another order (NCHW or NHWC?): transpose the array"
     elif math.prod(shape) == math.prod(one.shape):
         hint = f"reshape each sample to {wanted}"

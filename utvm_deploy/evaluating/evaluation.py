@@ -14,6 +14,7 @@ from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.device import DeviceModel
+from utvm_deploy.evaluating.chance import chance_note
 from utvm_deploy.evaluating.class_order import order_note
 from utvm_deploy.evaluating.conversion import InputCount, how_taken
 from utvm_deploy.evaluating.engines import Plan, device_run, float_run, reference_run
@@ -104,7 +105,10 @@ def evaluated(
         notes=(
             *_notes(plan, found, clipped),
             *_not_finite(runs, plan.problem.word),
-            *order_note(plan.problem, figures[-1].confusion),
+            *(
+                tuple(order_note(plan.problem, figures[-1].confusion))
+                or chance_note(plan.problem, figures)
+            ),
         ),
     )
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, NoDevice
+from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.boards.desk_file import BenchEntry, bench_path, load_bench, load_bench_entry
 from utvm_deploy.boards.facts import Board, UsbId
 from utvm_deploy.link.stream import RIGHTS_ADVICE, SerialPort, check_port, serial_ports
@@ -138,8 +140,19 @@ def locate(
     raise NoDevice(
         f"no serial port is known for {board.name}{_looked_for(board, serial)}; plug it in, give "
         f'port=... (--port), or write [boards.{board.name}] port = "/dev/ttyACM0" into '
-        f"{bench_path()}"
+        f"{bench_path()}{_emulated_instead(board)}"
     )
+
+
+def _emulated_instead(board: Board) -> str:
+    """The boards that emulate the same core, as the end of a sentence; empty for none."""
+    alike = []
+    for name in board_names():
+        with suppress(BoardError):  # somebody else's board file
+            one = load_board(name)
+            if one.emulator is not None and one.cpu.core == board.cpu.core:
+                alike.append(name)
+    return f"; without a board, try --board {' or '.join(alike)} (emulated)" if alike else ""
 
 
 def _looked_for(board: Board, serial: str | None) -> str:
