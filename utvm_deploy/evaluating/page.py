@@ -9,8 +9,6 @@ from utvm_deploy.evaluating.judging import is_share
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, bar
 from utvm_deploy.pages.render import number, render
 
-#: How metrics are written: a share in percent, or a plain number.
-
 
 def evaluation_html(result: Mapping[str, Any]) -> str:
     """The whole page."""

@@ -39,6 +39,7 @@ from utvm_deploy.graph.attributes import (
     Subtract,
 )
 from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.rounding import HEADROOM_BITS
 
 _RELU_RANGES: dict[str, tuple[float, float | None]] = {
     "RELU": (0.0, None),
@@ -65,8 +66,6 @@ _MOST_SQUARE = 2.0**14 * (1 - 2.0**-31)
 #: A logarithm that is nearer to an integer than this is that of a power of two.
 _NEARLY = np.float32(1e-3)
 _MOST_SHIFT = 15
-#: By how many bits ADD and SUB raise what they sum up.
-_HEADROOM_BITS = {"int8": 20, "int16": 15}
 #: HARD_SWISH shrinks values by at least 1/128 before it looks at scales.
 _HARD_SWISH_SHRINKS = 128
 #: Its relu6(x + 3) / 6 has 2**15 steps for 3, of inputs that have 1/128 of their scale.
@@ -261,7 +260,7 @@ def _sum_shifts(op: SourceOperator, out: Tensor) -> tuple[int, int] | None:
     """
     shifts = _shifts(op, out)
     largest = max(scale_of(op.input(i)) for i in (0, 1))
-    if shifts is None and 2 * largest >= scale_of(out) * (1 << _HEADROOM_BITS[out.dtype]):
+    if shifts is None and 2 * largest >= scale_of(out) * (1 << HEADROOM_BITS[out.dtype]):
         raise op.unsupported(
             f"its output's scale {scale_of(out):g} is too small for inputs of scale {largest:g}: "
             f"the reference is undefined there; quantize it again"

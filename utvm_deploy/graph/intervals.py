@@ -27,6 +27,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.constant_folding import fill_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rounding import (
+    HEADROOM_BITS,
     FactorError,
     mean_multiplier,
     quantize_multiplier,
@@ -34,8 +35,6 @@ from utvm_deploy.graph.rounding import (
     requantized_wide,
 )
 
-#: ADD aligns both inputs with this many spare bits.
-_ADD_SHIFTS = {"int8": 20, "int16": 15}
 _INT32 = np.iinfo(np.int32)
 #: Types of activations that have intervals, and the ends of their values.
 ENDS = {"int8": (-128, 127), "int16": (-32768, 32767)}
@@ -181,7 +180,7 @@ def _of_two(
         least, most = products.min(axis=0), products.max(axis=0)
         return _requantized(least, most, [float(factor)], result, attributes.clamp)
     twice = 2 * max(scales)
-    shift = _ADD_SHIFTS[result.dtype]
+    shift = HEADROOM_BITS[result.dtype]
     aligned = [
         [_aligned(end, shift, scale / twice) for end in side]
         for side, scale in zip(steps, scales, strict=True)

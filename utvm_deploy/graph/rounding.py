@@ -9,6 +9,8 @@ import math
 
 from utvm_deploy.base.errors import CompileError
 
+#: The bits by which the reference raises both inputs of ADD and SUB before it rescales them.
+HEADROOM_BITS = {"int8": 20, "int16": 15}
 #: Of a 32-bit number.
 _MOST_LEFT_SHIFT = 31
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import Add, IntegerArithmetic, Multiply, Subtract
 from utvm_deploy.graph.model import Tensor
+from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
@@ -32,9 +33,7 @@ from utvm_deploy.kernels.contract.requantization import (
 from utvm_deploy.kernels.portable.lookup import table_call
 from utvm_deploy.kernels.portable.skeletons import BroadcastLoops, Flags, merged_shapes
 
-#: The bits by which the reference raises both inputs of ADD and SUB before it rescales them.
-HEADROOM_BITS = {"int8": 20, "int16": 15}
-#: The same for SQUARED_DIFFERENCE, whose square must fit into 32 bits.
+#: As ``HEADROOM_BITS``, for SQUARED_DIFFERENCE, whose square must fit into 32 bits.
 _SQUARE_BITS = 7
 #: How a tensor's quantization becomes parameters, such as ``left_zero_point``.
 SCALING = ("zero_point", "multiplier", "shift")

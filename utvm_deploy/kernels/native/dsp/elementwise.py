@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import bytes_texts
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
@@ -30,7 +31,6 @@ from utvm_deploy.kernels.native.elementwise import (
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT
 from utvm_deploy.kernels.portable.elementwise import (
-    HEADROOM_BITS,
     BroadcastAdd,
     BroadcastExtremum,
     BroadcastMultiply,

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from utvm_deploy.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
@@ -30,7 +31,7 @@ from utvm_deploy.kernels.native.elementwise import (
 )
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.mve.code import CONDITION
-from utvm_deploy.kernels.portable.elementwise import HEADROOM_BITS, BroadcastAdd, BroadcastMultiply
+from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
 
 _ADD, _MULTIPLY = "add", "multiply"
 #: Operation -> the registers of its numbers, in their order. A vector register has the number in
