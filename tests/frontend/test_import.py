@@ -25,6 +25,7 @@ COMPARED_AS_KERNELS = {
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NOT_EQUAL", "READ_VARIABLE", "SELECT"),
     *("REDUCE_ALL", "REDUCE_ANY", "REDUCE_PROD", "SELECT_V2"),
     *(
+        "ADD_N",
         "BATCH_TO_SPACE_ND",
         "BITWISE_XOR",
         "BROADCAST_TO",
@@ -43,6 +44,7 @@ COMPARED_AS_KERNELS = {
         "REVERSE_V2",
         "RIGHT_SHIFT",
         "RSQRT",
+        "SIGN",
         "SPACE_TO_BATCH_ND",
         "SQRT",
         "SQUARED_DIFFERENCE",

@@ -133,7 +133,9 @@ def every_product(m: ModelWriter) -> None:
     summed = m.tensor((4, 7), "int32")
     fields = {"Exclusive": True, "Reverse": False}
     m.operator("CUMSUM", [both, *ints(1)], [summed], ("CumsumOptions", fields))
-    mixed = m.node("BITWISE_XOR", [summed, both], (4, 7), ("BitwiseXorOptions", {}))
+    signs = m.node("SIGN", [summed], (4, 7), ("SignOptions", {}))
+    added = m.node("ADD_N", [summed, signs, both], (4, 7), ("AddNOptions", {}))
+    mixed = m.node("BITWISE_XOR", [added, both], (4, 7), ("BitwiseXorOptions", {}))
     mixed = m.node("RIGHT_SHIFT", [mixed, both], (4, 7), ("RightShiftOptions", {}))
     remainder = ("FloorModOptions", {})
     left = m.node("FLOOR_MOD", [mixed, *ints([5, -3, 7, 2, -1, 1, 4])], (4, 7), remainder)

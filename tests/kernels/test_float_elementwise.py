@@ -9,6 +9,8 @@ import pytest
 from float_writer import FloatWriter
 from kernel_harness import check_model
 
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 
 RNG = np.random.default_rng(1512)
@@ -23,7 +25,7 @@ ODD = np.array(
 UNARY = (
     *("ABS", "COS", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
     *("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
-    *("RSQRT", "SIN", "SQRT", "SQUARE", "TANH"),
+    *("RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
 )
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 BINARY = ("MAXIMUM", "MINIMUM", "POW", "SQUARED_DIFFERENCE", "PRELU")
@@ -91,6 +93,24 @@ def test_divisions_that_round_down(tmp_path: Path) -> None:
     divisors[divisors == 0] = 1
     samples = [[plain(1, 64), divisors], [np.round(plain(1, 64)), np.round(divisors) * 2 + 1]]
     assert check_model(path, samples, tmp_path) == 2
+
+
+@pytest.mark.tools
+def test_arc_tangent_and_sums_of_tensors_of_one_shape(tmp_path: Path) -> None:
+    m = FloatWriter()
+    x, y, z = (m.input((3, 97)) for _ in range(3))
+    m.output(m.node("ATAN2", [x, y], (3, 97), ("ATan2Options", {})))
+    for inputs in ([x, y], [x, y, z, m.constant(plain(3, 97)), x]):
+        m.output(m.node("ADD_N", inputs, (3, 97), ("AddNOptions", {})))
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, samples_of(m), tmp_path) == 3
+
+
+def test_an_arc_tangent_does_not_broadcast(tmp_path: Path) -> None:
+    m = FloatWriter()
+    m.output(m.node("ATAN2", [m.input((2, 3)), m.input((1, 3))], (2, 3), ("ATan2Options", {})))
+    with pytest.raises(UnsupportedOperator, match="the reference does not broadcast it"):
+        load_model(m.save(tmp_path / "model.tflite"))
 
 
 @pytest.mark.tools

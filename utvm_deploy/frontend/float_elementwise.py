@@ -78,6 +78,17 @@ def import_of_two(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:2], _OF_TWO[op.kind])
 
 
+def import_arc_tangent(op: SourceOperator) -> Operator:
+    """ATAN2 of tensors of one shape."""
+    x, y = op.input(0), op.input(1)
+    if x.shape != y.shape:
+        raise op.unsupported(
+            f"'{x.name}' has shape {x.shape} and '{y.name}' has {y.shape}; the reference does not "
+            "broadcast it"
+        )
+    return import_of_two(op)
+
+
 def import_floor_division(op: SourceOperator) -> Operator:
     """FLOOR_DIV and FLOOR_MOD with broadcasting."""
     divisor = op.input(1)
@@ -93,6 +104,7 @@ def _two_inputs(op: SourceOperator) -> None:
 
 
 _OF_TWO: Mapping[str, Extremum | SquaredDifference | Prelu | OfTwo | FloorMod] = {
+    "ATAN2": OfTwo(),
     "FLOOR_DIV": OfTwo(),
     "FLOOR_MOD": FloorMod(),
     "MAXIMUM": Extremum(),
@@ -103,7 +115,7 @@ _OF_TWO: Mapping[str, Extremum | SquaredDifference | Prelu | OfTwo | FloorMod] =
 }
 _OF_ONE = (
     *("ABS", "COS", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
-    *("RSQRT", "SIN", "SQRT", "SQUARE", "TANH"),
+    *("RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
 )
 _FLOAT32 = ("float32",)
 _DIVISOR = "broadcasts; no constant divisor 0"
@@ -119,6 +131,7 @@ FLOAT_OPERATORS: Mapping[str, SupportedOperator] = {
         ("MAXIMUM", "MINIMUM", "POW", "PRELU", "SQUARED_DIFFERENCE"),
         SupportedOperator(import_of_two, _FLOAT32, "broadcasts"),
     ),
+    "ATAN2": SupportedOperator(import_arc_tangent, _FLOAT32, "both of one shape"),
     "FLOOR_DIV": SupportedOperator(import_floor_division, _FLOAT32, _DIVISOR),
     "FLOOR_MOD": SupportedOperator(import_floor_division, _FLOAT32, _DIVISOR),
     "GELU": SupportedOperator(import_gelu, _FLOAT32, ""),

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from utvm_deploy.frontend.integers import PLAIN, import_plain_arithmetic
+from utvm_deploy.frontend.integers import (
+    PLAIN,
+    import_plain_arithmetic,
+    import_plain_function,
+)
 from utvm_deploy.frontend.operands import (
     LIMITS,
     alike,
@@ -97,7 +101,9 @@ def import_mul(op: SourceOperator) -> Operator:
 
 
 def import_extremum(op: SourceOperator) -> Operator:
-    """MINIMUM and MAXIMUM compare quantized values, so they need equal quantizations."""
+    """MINIMUM and MAXIMUM compare stored values, so they need equal quantizations."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_arithmetic(op)
     out = _two_inputs(op)
     if any(op.input(i).quantization != out.quantization for i in (0, 1)):
         raise op.unsupported("its inputs and output are quantized differently; they must be equal")
@@ -132,6 +138,8 @@ def import_leaky_relu(op: SourceOperator) -> Operator:
 
 def import_squared_difference(op: SourceOperator) -> Operator:
     """SQUARED_DIFFERENCE with broadcasting."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_arithmetic(op)
     for tensor in (op.input(0), op.input(1), op.output()):
         quantized(op, tensor)
     largest, made_scale = max(scale_of(op.input(i)) for i in (0, 1)), scale_of(op.output())
@@ -188,6 +196,8 @@ def import_log(op: SourceOperator) -> Operator:
 
 def import_of_one(op: SourceOperator) -> Operator:
     """ABS and NEG."""
+    if op.input(0).dtype in PLAIN:
+        return import_plain_function(op)
     _alike(op)
     return made(op, op.inputs[:1], OfOne())
 
@@ -298,11 +308,12 @@ _SWISH = "input scale below 128 times the output's"
 _STEPS = "every output below 2**31 steps of its scale"
 _POSITIVE = "input zero point -128"
 _BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
+_AS_IT_IS = "int32 as it is"
 _PLAIN = "int32 and int64 as they are, with NONE"
 _WITH_PLAIN = (*COMPUTED, *PLAIN)
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
-    "ABS": SupportedOperator(import_of_one, COMPUTED, ""),
+    "ABS": SupportedOperator(import_of_one, (*COMPUTED, "int32"), _AS_IT_IS),
     "ADD": SupportedOperator(
         import_add, _WITH_PLAIN, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}; {_PLAIN}"
     ),
@@ -314,10 +325,10 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "LOGISTIC": SupportedOperator(
         import_sigmoid, COMPUTED, "output scale 1/256, or 1/32768 of int16"
     ),
-    "MAXIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
-    "MINIMUM": SupportedOperator(import_extremum, COMPUTED, f"broadcasts; {EQUALS}"),
+    "MAXIMUM": SupportedOperator(import_extremum, _WITH_PLAIN, f"broadcasts; {EQUALS}"),
+    "MINIMUM": SupportedOperator(import_extremum, _WITH_PLAIN, f"broadcasts; {EQUALS}"),
     "MUL": SupportedOperator(import_mul, _WITH_PLAIN, f"broadcasts; {FUSED}; {_PLAIN}"),
-    "NEG": SupportedOperator(import_of_one, COMPUTED, ""),
+    "NEG": SupportedOperator(import_of_one, _WITH_PLAIN, "int32 and int64 as they are"),
     "PRELU": SupportedOperator(import_prelu, INT8, "broadcasts"),
     "RELU": SupportedOperator(import_relu, COMPUTED, ""),
     "RELU6": SupportedOperator(import_relu, COMPUTED, ""),
@@ -331,8 +342,8 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "SQRT": SupportedOperator(import_root, INT8, f"{_POSITIVE}; {_STEPS}"),
     "SQUARED_DIFFERENCE": SupportedOperator(
         import_squared_difference,
-        INT8,
-        "broadcasts; larger input scale squared below 2**12 times the output's",
+        (*INT8, "int32"),
+        f"broadcasts; larger input scale squared below 2**12 times the output's; {_AS_IT_IS}",
     ),
     "SUB": SupportedOperator(
         import_sub, _WITH_PLAIN, f"broadcasts; {_BY_SHIFTS}; {FUSED}; {_PLAIN}"

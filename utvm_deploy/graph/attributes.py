@@ -122,7 +122,7 @@ class Divide:
 
 @dataclass(frozen=True)
 class OfTwo:
-    """POW and FLOOR_DIV: functions of one element of each input, with broadcasting."""
+    """ATAN2, FLOOR_DIV and POW: functions of one element of each input, with broadcasting."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,20 @@ class BitwiseXor(OfOneType):
 
 @dataclass(frozen=True)
 class IntegerArithmetic(OfOneType):
-    """ADD, SUB and MUL of plain integers, with broadcasting; results wrap around."""
+    """ADD, MAXIMUM and others of two tensors of plain integers, with broadcasting.
+
+    Results wrap around.
+    """
+
+
+@dataclass(frozen=True)
+class IntegerFunction(OfOneType):
+    """ABS, NEG and SIGN of plain integers; results wrap around."""
+
+
+@dataclass(frozen=True)
+class AddN(OfOneType):
+    """ADD_N: the sum of tensors of one shape; that of int32 wraps around."""
 
 
 @dataclass(frozen=True)
@@ -444,6 +457,8 @@ Attributes: TypeAlias = (
     | Convolution3D
     | FullyConnected
     | IntegerArithmetic
+    | IntegerFunction
+    | AddN
     | Pool
     | PoolSums
     | PoolAverages

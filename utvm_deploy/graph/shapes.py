@@ -308,6 +308,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "ADD": _broadcast,
     "ARG_MAX": _arg_extremum,
     "ARG_MIN": _arg_extremum,
+    "ATAN2": _broadcast,
     "AVERAGE_POOL_2D": _pool,
     "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": _rearrange,

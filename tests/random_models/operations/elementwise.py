@@ -107,6 +107,39 @@ def _propose_xor(scope: Scope, x: Ref) -> Step:
     return Step("BITWISE_XOR", (x, y) if draw.chance(0.7) else (y, x))
 
 
+def _sign(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, x.scales or None, x.zero_points or 0)
+    m.operator("SIGN", inputs, [out], ("SignOptions", {}))
+    return (out,)
+
+
+def _propose_sign(scope: Scope, x: Ref) -> Step:
+    return Step("SIGN", (_plain(scope, x),))
+
+
+def _add_n(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    x = m.tensors[inputs[0]]
+    out = m.tensor(x.shape, x.dtype, x.scales or None, x.zero_points or 0)
+    m.operator("ADD_N", inputs, [out], ("AddNOptions", {}))
+    return (out,)
+
+
+def _propose_add_n(scope: Scope, x: Ref) -> Step:
+    x = _plain(scope, x)
+    shape = scope.spec(x).shape
+    others = [partner(scope, x, shape) for _ in range(scope.draw.between(1, 4))]
+    return Step("ADD_N", (x, *others))
+
+
+def _plain(scope: Scope, x: Ref) -> Ref:
+    """An int32 of that shape; in a model of float32, the value itself."""
+    if scope.of_float:
+        return x
+    shape = scope.spec(x).shape
+    return scope.pick(lambda s: s.shape == shape, "int32") or scope.input(shape, "int32")
+
+
 #: How often RIGHT_SHIFT gets shifts that are mostly from 0 to the type's bits.
 _OF_FEW_BITS = 0.6
 
@@ -328,9 +361,11 @@ OPERATIONS = {
     **{kind: Operation(_binary, _proposed_binary(kind)) for kind in _BINARY},
     **{kind: Operation(_unary, _proposed_unary(kind)) for kind in (*_UNARY, *_FIXED)},
     **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
+    "ADD_N": Operation(_add_n, _propose_add_n),
     "BITWISE_XOR": Operation(_xor, _propose_xor),
     "FLOOR_MOD": Operation(_floor_mod, _propose_floor_mod),
     "RIGHT_SHIFT": Operation(_right_shift, _propose_right_shift),
+    "SIGN": Operation(_sign, _propose_sign),
     "NEG": Operation(_same, lambda scope, x: Step("NEG", (x,))),
     "LEAKY_RELU": Operation(_leaky, _propose_leaky),
     "PRELU": Operation(

@@ -221,7 +221,7 @@ class BroadcastPrelu(Broadcast):
 
 @dataclass(frozen=True)
 class BroadcastArithmetic(Broadcast):
-    """ADD, SUB and MUL of plain int32 or int64, which wrap around as the reference's do."""
+    """ADD, SUB, MUL, SQUARED_DIFFERENCE of plain int32 or int64, which wrap around."""
 
     operation: str = "add"
 
@@ -236,11 +236,16 @@ class BroadcastArithmetic(Broadcast):
 
 
 #: In uint32 or uint64, whose overflow is defined.
-_ARITHMETIC = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "mul": operator.mul,
+    "squared_difference": lambda left, right: (left - right) * (left - right),
+    "sub": operator.sub,
+}
 
 
 def lower_plain(op: Operation) -> KernelCall:
-    """ADD, SUB and MUL of plain integers."""
+    """ADD, SUB, MUL and SQUARED_DIFFERENCE of plain integers."""
     return broadcast_call(op, partial(BroadcastArithmetic, operation=op.kind.lower()), {})
 
 
@@ -274,6 +279,8 @@ def lower_multiply(op: Operation) -> KernelCall:
 
 def lower_squared_difference(op: Operation) -> KernelCall:
     """SQUARED_DIFFERENCE."""
+    if isinstance(op.operator.attributes, IntegerArithmetic):
+        return lower_plain(op)
     scalars, twice_largest = _common_scaling(op)
     steps = (1 << 2 * _SQUARE_BITS) * np.float32(quantization_of(op.result).scale)
     scalars |= scaling("output", op.result, twice_largest * twice_largest / float(steps))

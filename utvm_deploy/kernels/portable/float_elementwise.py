@@ -57,6 +57,13 @@ def _floor_mod(a: Any, b: Any) -> Any:
     return tirx.Select(differs, rest + b, rest)
 
 
+def _sign(x: Any) -> Any:
+    """What is not a number stays so; a zero of either sign becomes 0."""
+    zero = number(0)
+    whole = tirx.Select(x < zero, number(-1), tirx.Select(x.equal(zero), zero, x))
+    return tirx.Select(x > zero, number(1), whole)
+
+
 #: Name -> the function of one element.
 _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
     "abs": lambda x: call("fabsf", x),
@@ -70,6 +77,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
     "logistic": _logistic,
     "neg": lambda x: number(-1) * x,
     "rsqrt": lambda x: number(1) / call("sqrtf", x),
+    "sign": _sign,
     "sin": lambda x: call("sinf", x),
     "sqrt": lambda x: call("sqrtf", x),
     "square": lambda x: x * x,
@@ -78,6 +86,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
 #: Name -> the function of one element of each input.
 _OF_TWO: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
+    "atan2": lambda a, b: call("atan2f", a, b),
     "div": lambda a, b: a / b,
     "floor_div": lambda a, b: call("floorf", a / b),
     "floor_mod": _floor_mod,

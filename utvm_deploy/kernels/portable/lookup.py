@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import LeakyRelu, Relu
+from utvm_deploy.graph.attributes import IntegerFunction, LeakyRelu, Relu
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -24,11 +24,14 @@ from utvm_deploy.kernels.contract.requantization import (
     rounded_shift,
 )
 from utvm_deploy.kernels.contract.routine_call import CRoutine
+from utvm_deploy.kernels.portable.plain_integers import lower_plain_function
 from utvm_deploy.kernels.portable.real_functions import REAL_FUNCTIONS, Function
 
 
 def lower_lookup(op: Operation) -> KernelCall:
-    """An operator on bytes: the lookup in the table of its values."""
+    """An operator on bytes: the lookup in the table of its values; others on plain integers."""
+    if isinstance(op.operator.attributes, IntegerFunction):
+        return lower_plain_function(op)
     return table_call(op, 0, FUNCTIONS[op.kind](op))
 
 
