@@ -17,7 +17,7 @@ from utvm_deploy.frontend.stored_weights import widen_constants
 from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.frontend.variables import resolve_variables
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.graph.rewrite import compacted
+from utvm_deploy.graph.rewrite import compacted, with_own_outputs
 
 
 class CustomImporter(Protocol):
@@ -64,7 +64,7 @@ def assemble(
     graph = Graph(
         name, tensors, tuple(operators), source.inputs, source.outputs, digest, source.states
     )
-    return with_states(compacted(graph))
+    return with_states(with_own_outputs(compacted(graph)))
 
 
 def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:

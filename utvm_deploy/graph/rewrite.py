@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from utvm_deploy.graph.attributes import Reshape
 from utvm_deploy.graph.model import Graph, Operator
 
 
@@ -36,6 +37,25 @@ def renumbered(operator: Operator, numbers: Mapping[int, int]) -> Operator:
     if (inputs, outputs) == (operator.inputs, operator.outputs):
         return operator
     return replace(operator, inputs=inputs, outputs=outputs)
+
+
+def with_own_outputs(graph: Graph) -> Graph:
+    """The graph with a copy for each output that is an input, a constant or an output before it."""
+    tensors, operators = list(graph.tensors), list(graph.operators)
+    outputs: list[int] = []
+    for number in graph.outputs:
+        tensor, copy, position = tensors[number], len(tensors), len(operators)
+        if number not in (*graph.inputs, *outputs) and tensor.data is None:
+            outputs.append(number)
+            continue
+        tensors.append(replace(tensor, name=f"{tensor.name}_copy", data=None))
+        operators.append(Operator("RESHAPE", (number,), (copy,), Reshape(), (position,)))
+        outputs.append(copy)
+    if len(tensors) == len(graph.tensors):
+        return graph
+    return graph.replaced(
+        tensors=tuple(tensors), operators=tuple(operators), outputs=tuple(outputs)
+    )
 
 
 def producers(graph: Graph) -> dict[int, int]:

@@ -22,6 +22,7 @@ from utvm_deploy.graph.attributes import (
     Reshape,
 )
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.rewrite import with_own_outputs
 from utvm_deploy.relax.check import check_tensor
 from utvm_deploy.relax.operators import PREFIX
 from utvm_deploy.relax.products import macs_of
@@ -40,7 +41,8 @@ def graph_of(module: Any, name: str, digest: str) -> Graph:
         for binding in block.bindings:
             maker.bind(binding)
     outputs = maker.outputs(main.body.body)
-    return Graph(name, tuple(maker.tensors), tuple(maker.operators), inputs, outputs, digest)
+    graph = Graph(name, tuple(maker.tensors), tuple(maker.operators), inputs, outputs, digest)
+    return with_own_outputs(graph)
 
 
 class _Maker:
@@ -140,24 +142,9 @@ class _Maker:
         return number
 
     def outputs(self, result: Any) -> tuple[int, ...]:
-        """The numbers of the model's outputs, each made by a separate operator."""
+        """The numbers of the model's outputs, which may be inputs or constants."""
         fields = result.fields if isinstance(result, relax.Tuple) else (result,)
-        numbers = [n for field in fields for n in self._numbers_of(field)]
-        made = {number for operator in self.operators for number in operator.outputs}
-        found: list[int] = []
-        for number in numbers:
-            if number in made and number not in found:
-                found.append(number)
-                continue
-            # An input, a constant or the same output again: a copy.
-            copy = len(self.tensors)
-            tensor = self.tensors[number]
-            self.tensors.append(Tensor(f"{tensor.name}_copy", tensor.shape, tensor.dtype))
-            self.operators.append(
-                Operator("RESHAPE", (number,), (copy,), Reshape(), (len(self.operators),))
-            )
-            found.append(copy)
-        return tuple(found)
+        return tuple(n for field in fields for n in self._numbers_of(field))
 
     def _numbers_of(self, expression: Any) -> tuple[int, ...]:
         if isinstance(expression, relax.Var):
