@@ -10,8 +10,8 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.quantizing import tflite_schema as schema
 
 pytestmark = pytest.mark.tools
 

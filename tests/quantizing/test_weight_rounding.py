@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from float_writer import FloatWriter
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.quantizing.facts import INT16X8, Range, Recipe
 from utvm_deploy.quantizing.sqnr import sqnr_db
 from utvm_deploy.quantizing.tflite_bias import correct_biases

@@ -55,7 +55,7 @@ DOORS = {
         "oracle.relax_reference",
     },
     "tflite": {"frontend.tflite", "frontend.tflite_write"},
-    "flatbuffers": {"frontend.tflite_write", "quantizing.tflite_schema"},
+    "flatbuffers": {"frontend.tflite_write", "frontend.tflite_schema"},
     "onnx": {"quantizing.onnx_file", "frontend.onnx_model"},
     "onnxruntime": {"oracle.origin", "quantizing.onnx_runtime"},
     "torch": {
@@ -71,7 +71,7 @@ DOORS = {
     "ai_edge_litert": {
         "oracle.reference",
         "quantizing.tflite_calibrate",
-        "quantizing.tflite_schema",
+        "frontend.tflite_schema",
     },
     "ai_edge_quantizer": {"quantizing.tflite_aeq"},
     "serial": {"link.stream"},

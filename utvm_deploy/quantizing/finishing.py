@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.quantizing.facts import Range, Recipe
 from utvm_deploy.quantizing.tflite_clean import clean
 from utvm_deploy.quantizing.tflite_ends import remove_float_ends

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.quantizing.facts import DTYPES, FLOAT, INT16X8, Range, Recipe
 from utvm_deploy.quantizing.tflite_rules import is_for_aeq
 

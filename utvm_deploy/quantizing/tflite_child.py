@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.quantizing.child_files import (
     CONVERTED,
     FACTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 
 
 def remove_float_ends(model: Any) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.graph.model import Array
-from utvm_deploy.quantizing import tflite_schema as schema
 
 #: Kind -> dimension of the weights that counts output channels.
 _OUTPUTS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}

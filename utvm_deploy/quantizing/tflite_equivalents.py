@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 
 
 def replace_by_equivalents(model: Any) -> None:

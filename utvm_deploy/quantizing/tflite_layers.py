@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 
 #: Computed in float64; the stubs of numpy know no sums of arrays of any type.
 Array: TypeAlias = Any

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.tflite_equivalents import replace_by_equivalents
 
 

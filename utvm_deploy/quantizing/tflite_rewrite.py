@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.graph.model import Array
-from utvm_deploy.quantizing import tflite_schema as schema
 from utvm_deploy.quantizing.facts import DTYPES, INT16X8, Range, Recipe
 from utvm_deploy.quantizing.tflite_rules import (
     FIXED,

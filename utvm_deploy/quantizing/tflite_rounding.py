@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from utvm_deploy.quantizing import tflite_schema as schema
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.quantizing.tflite_layers import Inputs, Pair, Statistics, pairs_of
 
 #: Computed in float64; the stubs of numpy know no sums of arrays of any type.
