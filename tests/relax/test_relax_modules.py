@@ -101,4 +101,6 @@ def test_options_that_are_no_shapes(given: str, capsys: pytest.CaptureFixture[st
 def test_a_shape_for_a_model_whose_shapes_are_fixed(capsys: pytest.CaptureFixture[str]) -> None:
     digits = Path(__file__).parents[2] / "models" / "digits.tflite"
     assert main(["inspect", str(digits), "--shape", "x=1,2"]) == 1
-    assert "fixed shapes, so --shape does not apply" in capsys.readouterr().err
+    assert "the model has no input 'x'; its inputs:" in capsys.readouterr().err
+    assert main(["inspect", str(digits), "--shape", "1,2"]) == 1
+    assert "has 4 dimensions (1, 8, 8, 1), but the given shape 1,2" in capsys.readouterr().err

@@ -54,7 +54,7 @@ DOORS = {
         "intrinsics",
         "oracle.relax_reference",
     },
-    "tflite": {"frontend.tflite", "frontend.tflite_write"},
+    "tflite": {"frontend.tflite", "frontend.tflite_choice", "frontend.tflite_write"},
     "flatbuffers": {"frontend.tflite_write", "frontend.tflite_schema"},
     "onnx": {"quantizing.onnx_file", "frontend.onnx_model"},
     "onnxruntime": {"oracle.origin", "quantizing.onnx_runtime"},
@@ -71,6 +71,7 @@ DOORS = {
     "ai_edge_litert": {
         "oracle.reference",
         "quantizing.tflite_calibrate",
+        "frontend.tflite_chosen",
         "frontend.tflite_schema",
     },
     "ai_edge_quantizer": {"quantizing.tflite_aeq"},

@@ -111,6 +111,7 @@ def bench(
     records: str | Path | None = None,
     allow_float: bool = True,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -124,7 +125,8 @@ def bench(
     your CMSIS-NN, with its builds for the board's core, or what ``project.find_cmsis_nn_builds``
     gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
     that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
-    ``inputs`` maps names of inputs to shapes or to example arrays. ``board``, ``port``, ``probe``,
+    ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
+    that of a .tflite file with several. ``board``, ``port``, ``probe``,
     ``serial``, ``link`` and ``server`` are as for ``connect``. ``progress(what, done, total)`` is
     called on the way.
 
@@ -142,7 +144,7 @@ def bench(
         where = board if isinstance(board, str) else target
         return connect(where, port=port, probe=probe, serial=serial, link=link, server=server)
 
-    with with_shapes(inputs), ExitStack() as files:
+    with with_shapes(inputs, signature), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
         if isinstance(cmsis_nn, str | Path):

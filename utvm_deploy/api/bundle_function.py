@@ -92,6 +92,7 @@ def bundle(
     latency: bool = True,
     server: str | None = None,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -104,8 +105,8 @@ def bundle(
     that ``utvm bundle --help`` names. ``samples`` is how many random samples the self-test has.
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
-    is left out, and ``notes`` say why. ``inputs``, ``name`` and ``options`` are as for ``compile``.
-    ``progress(what, done, total)`` is called on the way.
+    is left out, and ``notes`` say why. ``inputs``, ``signature``, ``name`` and ``options`` are as
+    for ``compile``. ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
     for a file or samples that do not fit, and CompileError for a model that does not fit the board.
@@ -113,7 +114,7 @@ def bundle(
     told, target, destination = progress or no_progress, board_of(board), Path(output)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
-    with with_shapes(inputs), model_file(model, name) as path:
+    with with_shapes(inputs, signature), model_file(model, name) as path:
         keep_model(path, destination)
         check_destination(destination)
         options, custom = with_backend({"scratch": ARENA} | options, target)

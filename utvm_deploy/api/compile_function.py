@@ -22,6 +22,7 @@ def compile(
     board: Board | str,
     *,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    signature: str | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -46,8 +47,9 @@ def compile(
       function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
     - ``board`` is a name, a board file's path, or what ``load_board`` gave.
     - ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-      symbolic; a symbolic batch that is not given is 1. For a PyTorch module it may also be a tuple
-      of example tensors.
+      symbolic; a symbolic batch that is not given is 1. It may also be the shape of the only input,
+      or, for a PyTorch module, a tuple of example tensors.
+    - ``signature`` is the name of one of the signatures of a .tflite file that has several.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -120,8 +122,9 @@ def compile(
             progress=progress or no_progress,
         )
 
-    # The command line gives shapes around this call.
-    with given_shapes(shapes) if inputs and is_file else contextlib.nullcontext():
+    # The command line gives both around this call.
+    is_chosen = is_file and (inputs or signature is not None)
+    with given_shapes(shapes, signature) if is_chosen else contextlib.nullcontext():
         if flash_budget is None:
             return compiled_for(optimize)
         return within_flash(flash_budget, optimize, target, compiled_for)

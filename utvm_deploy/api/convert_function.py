@@ -85,6 +85,7 @@ def convert(
     output: str | Path | None = None,
     *,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     write: bool = True,
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
@@ -92,7 +93,7 @@ def convert(
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic.
+    symbolic, and ``signature`` is that of a .tflite file with several.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.
@@ -104,7 +105,7 @@ def convert(
         )
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
-    with with_shapes(inputs):
+    with with_shapes(inputs, signature):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
         graph = load_model(source)

@@ -81,6 +81,7 @@ def memory(
     *,
     image: bool = True,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -89,7 +90,7 @@ def memory(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
     or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
-    the runtime takes. ``inputs``, ``name`` and ``options`` are as for ``compile``.
+    the runtime takes. ``inputs``, ``signature``, ``name`` and ``options`` are as for ``compile``.
     ``progress(what, done, total)`` is called on the way.
 
     All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
@@ -97,7 +98,7 @@ def memory(
     cannot be imported, and CompileError for a model that does not fit the board.
     """
     target = board_of(board)
-    with with_shapes(inputs), model_file(model, name) as path:
+    with with_shapes(inputs, signature), model_file(model, name) as path:
         options, _ = with_backend({"scratch": ARENA} | options, target)
         return MemoryResult(
             measured(path, target, progress or no_progress, name=name, image=image, **options)

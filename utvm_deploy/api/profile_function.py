@@ -98,6 +98,7 @@ def profile(
     *,
     hot: int | None = None,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -106,9 +107,9 @@ def profile(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
-    blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``name`` and
-    ``options`` are as for ``compile``; ``scratch`` is "auto" here. ``progress(what, done, total)``
-    is called on the way.
+    blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``signature``,
+    ``name`` and ``options`` are as for ``compile``; ``scratch`` is "auto" here. ``progress(what,
+    done, total)`` is called on the way.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
     boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the
@@ -118,7 +119,11 @@ def profile(
     fit the board. Raises UtvmError if the board fails, or for ``hot`` without a cycle model.
     """
     told = progress or no_progress
-    with with_shapes(inputs), model_file(model, name) as path, device_of(board, CYCLES) as device:
+    with (
+        with_shapes(inputs, signature),
+        model_file(model, name) as path,
+        device_of(board, CYCLES) as device,
+    ):
         target = device.board
         check_hot(hot, target)
         options, custom = with_backend({"scratch": AUTO} | options, target)

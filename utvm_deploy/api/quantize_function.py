@@ -30,6 +30,8 @@ def quantize(
     flash_budget: int | None = None,
     cycle_budget: int | None = None,
     example_inputs: Any = None,
+    inputs: Any = None,
+    signature: str | None = None,
     progress: Progress | None = None,
 ) -> QuantizedModel | MixedModel | QuantizedModule:
     """Quantize a float model; ``save`` of the result writes the .tflite file.
@@ -57,6 +59,7 @@ def quantize(
     - ``example_inputs`` has the shapes of a PyTorch module's inputs; by default, that is one
       sample. "mixed" takes integers that follow the inputs, as those of a ``DataLoader``, as
       labels.
+    - ``inputs`` and ``signature`` are as for ``compile``, for a file.
     - ``progress(what, done, total)`` is called on the way.
 
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
@@ -65,6 +68,7 @@ def quantize(
     """
     from pathlib import Path
 
+    from utvm_deploy.api.steps import with_shapes
     from utvm_deploy.base.errors import UsageError
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.boards.board import load_board
@@ -116,23 +120,24 @@ def quantize(
         "input_range": input_range,
         "progress": progress or no_progress,
     }
-    if scheme == "mixed":
-        return quantize_mixed(
+    with with_shapes(inputs, signature):
+        if scheme == "mixed":
+            return quantize_mixed(
+                Path(model),
+                data,
+                max_loss=DEFAULT_MAX_LOSS if max_loss is None else max_loss,
+                budgets=Budgets(ram_budget, flash_budget, cycle_budget),
+                **same,
+            )
+        return quantize_uniform(
             Path(model),
             data,
-            max_loss=DEFAULT_MAX_LOSS if max_loss is None else max_loss,
-            budgets=Budgets(ram_budget, flash_budget, cycle_budget),
+            scheme=scheme,
+            clipping=clipping,
+            equalize=equalize,
+            sensitivity=sensitivity,
             **same,
         )
-    return quantize_uniform(
-        Path(model),
-        data,
-        scheme=scheme,
-        clipping=clipping,
-        equalize=equalize,
-        sensitivity=sensitivity,
-        **same,
-    )
 
 
 def _check_options(

@@ -121,7 +121,7 @@ def report(
     """
     told, started = progress or no_progress, time.monotonic()
     target, path = board_of(board), Path(model)
-    inputs = options.pop("inputs", None)
+    chosen = {name: options.pop(name, None) for name in ("inputs", "signature")}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes: list[str] = []
     connection: dict[str, Any] = {
@@ -132,13 +132,13 @@ def report(
         "server": server,
     }
     told(f"inspecting {path.name}", 0, 1)
-    inspected = inspect(path, inputs=inputs, plugin=plugin)
+    inspected = inspect(path, plugin=plugin, **chosen)
     digest = file_digest(path)
     where = board if isinstance(board, str) else target
     with connect(where, timing=CYCLES, **connection) as device:
-        measured = profile(path, device, inputs=inputs, progress=told, **compiled_with)
+        measured = profile(path, device, progress=told, **chosen, **compiled_with)
         checked = verify(
-            path, device, samples=VERIFIED_SAMPLES, inputs=inputs, progress=told, **compiled_with
+            path, device, samples=VERIFIED_SAMPLES, progress=told, **chosen, **compiled_with
         )
         judged = None
         if data is not None:
@@ -150,14 +150,14 @@ def report(
                 samples=samples,
                 labels=labels,
                 progress=told,
-                inputs=inputs,
+                **chosen,
                 **compiled_with,
             )
     # The same program as the profile's, so that layers have the same numbers.
     same = {"scratch": AUTO} | compiled_with
-    needed = memory(path, target, inputs=inputs, progress=told, **same)
+    needed = memory(path, target, progress=told, **chosen, **same)
     beside = _beside(
-        path, where, options, plugin, notes, told, connection, records, cmsis_nn, inputs
+        path, where, options, plugin, notes, told, connection, records, cmsis_nn, chosen
     )
     profiled = measured.to_dict()
     files = {"data": data, "labels": labels, "reference": reference, "records": records}
@@ -179,7 +179,7 @@ def report(
                 },
                 "options": {
                     name: value
-                    for name, value in {**options, "inputs": inputs}.items()
+                    for name, value in {**options, **chosen}.items()
                     if name in OPTIONS and value
                 }
                 | {"allow_float": options.get("allow_float", True)},
@@ -214,7 +214,7 @@ def _beside(
     connection: Mapping[str, Any],
     records: str | Path | None,
     cmsis_nn: Any,
-    inputs: Any,
+    chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """CMSIS-NN next to ours; None, with a note, where it cannot be."""
     other = [
@@ -241,8 +241,8 @@ def _beside(
             cmsis_nn=cmsis_nn,
             records=records,
             allow_float=options.get("allow_float", True),
-            inputs=inputs,
             progress=progress,
+            **chosen,
             **connection,
         )
     except UtvmError as error:

@@ -30,10 +30,12 @@ CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 UNNAMED = "model"
 
 
-def with_shapes(inputs: Any) -> AbstractContextManager[None]:
-    """Within the block, models are imported with these shapes of their inputs."""
-    # The command line gives shapes around all that it does.
-    return given_shapes(shapes_of_inputs(inputs)) if inputs else nullcontext()
+def with_shapes(inputs: Any, signature: str | None = None) -> AbstractContextManager[None]:
+    """Within the block, models are imported with these shapes of their inputs, and signature."""
+    # The command line gives both around all that it does.
+    if not inputs and signature is None:
+        return nullcontext()
+    return given_shapes(shapes_of_inputs(inputs or {}), signature)
 
 
 def is_quantized(model: Any) -> bool:

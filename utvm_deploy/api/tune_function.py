@@ -118,6 +118,7 @@ def tune(
     cluster: str | None = None,
     certificates: str | Path | None = None,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -137,9 +138,9 @@ def tune(
     a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
-    example arrays. ``board``, ``port``, ``probe``, ``serial``, ``link`` and ``server`` are as for
-    ``connect``. ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)``
-    at each step.
+    example arrays, and ``signature`` is that of a .tflite file with several. ``board``, ``port``,
+    ``probe``, ``serial``, ``link`` and ``server`` are as for ``connect``. ``watch(tuning)`` is
+    called after each batch, and ``progress(what, done, total)`` at each step.
 
     Times are in the unit of the board, such as cycles; those of emulated boards are modelled.
     Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
@@ -176,7 +177,7 @@ def tune(
         return connect(where, port=port, probe=probe, serial=serial, link=links, server=server)
 
     watching = Watching(watch or (lambda tuning: None), lambda text: told(text, 0, 1), log.warning)
-    with with_shapes(inputs), ExitStack() as files:
+    with with_shapes(inputs, signature), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()

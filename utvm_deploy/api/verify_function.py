@@ -80,6 +80,7 @@ def verify(
     samples: int = DEFAULT_SAMPLES,
     golden: str | Path | None = None,
     inputs: Mapping[str, Any] | None = None,
+    signature: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -89,8 +90,8 @@ def verify(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
-    axis counts the samples. ``inputs``, ``name`` and ``options`` are as for ``compile``, but
-    ``scratch`` is "auto". ``progress(what, done, total)`` is called on the way.
+    axis counts the samples. ``inputs``, ``signature``, ``name`` and ``options`` are as for
+    ``compile``, but ``scratch`` is "auto". ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
     compared within their bounds. Raises ModelError for a file or samples that do not fit,
@@ -98,7 +99,7 @@ def verify(
     """
     told = progress or no_progress
     with (
-        with_shapes(inputs),
+        with_shapes(inputs, signature),
         model_file(model, name) as path,
         device_of(board, INSTRUCTIONS) as device,
     ):

@@ -26,7 +26,7 @@ from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, 
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
-from utvm_deploy.cli.shape_option import shapes_of
+from utvm_deploy.cli.shape_option import shapes_of, signature_of
 from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.given_shapes import given_shapes
 
@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
-            stack.enter_context(given_shapes(shapes_of(args)))
+            stack.enter_context(given_shapes(shapes_of(args), signature_of(args)))
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run
             digests = model_digests(args) if is_kept else {}

@@ -25,7 +25,17 @@ READERS = {
 #: What its table `options` may have: options that choose how a model is compiled or judged.
 OPTIONS = {
     *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
-    *("no-float", "input-rows", "shape", "name", "pool", "samples", "max-ram", "max-flash"),
+    *(
+        "no-float",
+        "input-rows",
+        "shape",
+        "signature",
+        "name",
+        "pool",
+        "samples",
+        "max-ram",
+        "max-flash",
+    ),
 }
 #: Options that go without a MODEL.
 _WITHOUT_MODEL = ("--supported", "--check")

@@ -26,7 +26,7 @@ from utvm_deploy.cli.compile_options import (
     custom_of,
 )
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.shape_option import add_shape, shapes_of
+from utvm_deploy.cli.shape_option import add_shape, shapes_of, signature_of
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.evaluating.page import metric_text
 from utvm_deploy.frontend.tflite import load_model
@@ -122,6 +122,7 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
     if args.kernels != CMSIS_NN:
         options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
     options["inputs"] = shapes_of(args) or None
+    options["signature"] = signature_of(args)
     return {
         **options,
         **connection(args),

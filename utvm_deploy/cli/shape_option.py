@@ -1,4 +1,4 @@
-"""--shape: the shapes of inputs, for models whose own are symbolic."""
+"""--shape and --signature: what the user chooses of a model whose file leaves it open."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from utvm_deploy.frontend.given_shapes import parsed_shape
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
-    """--shape; ``shapes_of`` reads it."""
+    """--shape and --signature; ``shapes_of`` and ``signature_of`` read them."""
     parser.add_argument(
         "--shape",
-        metavar="X=1,64",
+        metavar="[X=]1,64",
         action="append",
         type=_shape,
         default=[],
-        help="the shape of input X, for .onnx and .relax files whose shapes are symbolic; a "
-        "symbolic batch is 1 if it is not given; may be given several times",
+        help="the shape of input X, for files whose shapes are symbolic; X= is only needed where "
+        "there are several inputs; a symbolic batch is 1 if it is not given; may be given several "
+        "times",
+    )
+    parser.add_argument(
+        "--signature",
+        metavar="NAME",
+        help="which signature of a .tflite file that has several",
     )
 
 
@@ -33,5 +39,12 @@ def shapes_of(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in getattr(args, "shape", []):
         if shapes.setdefault(name, shape) != shape:
-            raise UsageError(f"--shape gives '{name}' twice, with different shapes; give it once")
+            called = f"'{name}'" if name else "the shape"
+            raise UsageError(f"--shape gives {called} twice, with different shapes; give it once")
     return shapes
+
+
+def signature_of(args: argparse.Namespace) -> str | None:
+    """The signature that the command line gives."""
+    name: str | None = getattr(args, "signature", None)
+    return name

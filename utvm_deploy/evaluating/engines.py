@@ -18,7 +18,12 @@ from utvm_deploy.device import DeviceModel
 from utvm_deploy.evaluating.conversion import InputCount, to_real
 from utvm_deploy.evaluating.facts import ANOMALY, DEVICE, FLOAT, REFERENCE, Problem, Run, Values
 from utvm_deploy.frontend.formats import CONVERTERS
-from utvm_deploy.frontend.given_shapes import given_shapes, shapes_given
+from utvm_deploy.frontend.given_shapes import (
+    ONLY,
+    given_shapes,
+    shapes_given,
+    signature_given,
+)
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array, Graph, Tensor
@@ -65,9 +70,12 @@ def reference_run(plan: Plan, progress: Progress, count: InputCount) -> Run:
 def float_run(plan: Plan, progress: Progress) -> Run:
     """The model of ``plan.reference``, in the runtime of its format; its engine says what it is."""
     assert plan.reference is not None
-    # The shapes that the user gave are for the other file, if this format has fixed ones.
-    shapes = shapes_given() if plan.reference.suffix.lower() in CONVERTERS else {}
-    with given_shapes(shapes):
+    shapes, signature = shapes_given(), None
+    if plan.reference.suffix.lower() not in CONVERTERS:
+        # Converters name inputs differently in each .tflite file.
+        only = plan.inputs[0].shape if shapes and len(plan.inputs) == 1 else None
+        shapes, signature = {} if only is None else {ONLY: only}, signature_given()
+    with given_shapes(shapes, signature):
         graph = _graph_of(plan.reference)
         _check_same_shapes(plan, graph)
         engine = _what_it_is(plan.reference, graph)

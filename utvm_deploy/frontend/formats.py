@@ -1,5 +1,7 @@
 """Model files of other formats: each becomes a .tflite file before anything else reads it.
 
+So does a .tflite file of which something must be chosen (``tflite_choice.py``).
+
     converted ──path──▶ python -m utvm_deploy.frontend.formats ──model.tflite──▶ bytes
 
 So all of them share one reader, one graph and one oracle. Other people's C++ reads them, which may
@@ -25,7 +27,12 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.given_shapes import given_shapes, shapes_given
+from utvm_deploy.frontend.given_shapes import (
+    Shapes,
+    given_shapes,
+    shapes_given,
+    signature_given,
+)
 from utvm_deploy.frontend.kept_conversions import (
     conversion_key,
     keep_conversion,
@@ -35,6 +42,8 @@ from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_B
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.other_files import other_framework
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
+from utvm_deploy.frontend.tflite_choice import Choice, choice_of
+from utvm_deploy.frontend.tflite_chosen import chosen_file, load_schema
 from utvm_deploy.frontend.torch_export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.relax.facts import is_relax, loaded
@@ -61,31 +70,55 @@ CONVERTERS: Mapping[str, Converter] = {
 QUANTIZED = (".onnx", ".pt2")
 
 #: The formats whose files may have symbolic shapes.
-SHAPED = (".onnx", ".relax")
+SHAPED = (".onnx", ".relax", ".tflite")
+
+#: What is at bytes 4 to 8 of a .tflite file.
+IDENTIFIER = b"TFL3"
 
 # PyTorch takes five seconds to load; a loaded machine may need many times that.
 _START_TIMEOUT_S = 120.0
-_SHAPES, _RESULT, _REFUSAL = "shapes.json", "model.tflite", "refusal.txt"
+_CHOSEN, _RESULT, _REFUSAL = "chosen.json", "model.tflite", "refusal.txt"
 _REFUSALS: Mapping[str, type[ModelError]] = {
     kind.__name__: kind for kind in (ModelError, UnsupportedOperator)
 }
 
 
 def converted(path: Path) -> bytes | None:
-    """The .tflite file that a file of another format becomes; None if it is not of such a format.
+    """The .tflite file that a file of another format becomes, or that is chosen of a .tflite file.
 
-    Raises only ModelError or UnsupportedOperator, even if the format's reader crashes.
+    None if it is a .tflite file that stays as it is. Raises only ModelError or UnsupportedOperator,
+    even if the format's reader crashes.
     """
-    shapes = json.dumps(shapes_given())
-    if path.suffix.lower() not in CONVERTERS:
-        check_shapes_apply(path)
-        return None
     check_shapes_apply(path)
-    content = _content(path)
-    found = _converted(path, content, conversion_key(path.name, content, shapes), shapes)
+    told: dict[str, object] = {"shapes": dict(shapes_given())}
+    if path.suffix.lower() in CONVERTERS:
+        if signature_given() is not None:
+            raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
+    else:
+        choice = _choice(path)
+        if not choice.rewrites:
+            return None
+        told = {"subgraph": choice.subgraph, "shapes": choice.shapes or {}}
+    content, text = _content(path), json.dumps(told)
+    found = _converted(path, content, conversion_key(path.name, content, text), text)
     if isinstance(found, ModelError):
         raise type(found)(str(found))
     return found
+
+
+def choice_notes(path: Path) -> tuple[str, ...]:
+    """What is to be said of what was chosen of a .tflite file; nothing of other files."""
+    return () if path.suffix.lower() in CONVERTERS else _choice(path).notes
+
+
+def _choice(path: Path) -> Choice:
+    data = model_bytes(path)
+    if data[4:8] != IDENTIFIER:
+        return Choice()  # no model, as its reader says
+    try:
+        return choice_of(data)
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def check_shapes_apply(path: Path) -> None:
@@ -93,7 +126,7 @@ def check_shapes_apply(path: Path) -> None:
     if shapes_given() and path.suffix.lower() not in SHAPED:
         raise ModelError(
             f"{path} has fixed shapes, so --shape does not apply; it is for "
-            f"{' and '.join(SHAPED)} files"
+            f"{', '.join(SHAPED[:-1])} and {SHAPED[-1]} files"
         )
 
 
@@ -129,7 +162,7 @@ def _content(path: Path) -> str:
 
 
 @lru_cache(maxsize=4)
-def _converted(path: Path, content: str, key: str, shapes: str) -> bytes | ModelError:
+def _converted(path: Path, content: str, key: str, chosen: str) -> bytes | ModelError:
     """Once for the import and for the oracle, and once for all verbs.
 
     A refusal is remembered as long as this process runs: ``utvm inspect`` asks twice.
@@ -137,7 +170,7 @@ def _converted(path: Path, content: str, key: str, shapes: str) -> bytes | Model
     kept = kept_conversion(key)
     if kept is not None:
         return kept
-    made = _convert(path, shapes)
+    made = _convert(path, chosen)
     # The child may have read a file that was written after we looked.
     is_same = _content(path) == content
     if is_same and isinstance(made, bytes) and not process.is_dry_run():
@@ -145,14 +178,13 @@ def _converted(path: Path, content: str, key: str, shapes: str) -> bytes | Model
     return made
 
 
-def _convert(path: Path, shapes: str) -> bytes | ModelError:
+def _convert(path: Path, chosen: str) -> bytes | ModelError:
     """The conversion in its child process, or why the child refused the file.
 
     Raises ModelError if the child ended without an answer.
     """
     with TemporaryFolder("utvm-convert") as folder:
-        if shapes_given():
-            (folder / _SHAPES).write_text(shapes, encoding="utf-8")
+        (folder / _CHOSEN).write_text(chosen, encoding="utf-8")
         # A dry run, too, needs to know the model: nothing of the board's is touched.
         done = contextvars.Context().run(
             process.run,
@@ -217,18 +249,27 @@ def explanation(done: process.Completed) -> str:
 
 def main(path: Path, folder: Path) -> int:
     """In the child: leave the .tflite file or a refusal; the exit status."""
-    converter = CONVERTERS[path.suffix.lower()]
+    converter = CONVERTERS.get(path.suffix.lower())
+    chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
+    shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
     try:
-        converter.load(path)
+        (converter.load if converter else load_schema)(path)
         limit_import()
-        file = folder / _SHAPES
-        given = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        with given_shapes({name: tuple(shape) for name, shape in given.items()}):
-            (folder / _RESULT).write_bytes(converter.convert(path))
+        with given_shapes(shapes):
+            made = converter.convert(path) if converter else _chosen(path, shapes, chosen)
+            (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
         (folder / _REFUSAL).write_text("\n".join(refusal(path, exc)), encoding="utf-8")
     return 1
+
+
+def _chosen(path: Path, shapes: Shapes, chosen: Mapping[str, int | None]) -> bytes:
+    numbered = {int(number): shape for number, shape in shapes.items()}
+    try:
+        return chosen_file(path.read_bytes(), chosen["subgraph"], numbered)
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def refusal(path: Path, error: Exception) -> tuple[str, str]:

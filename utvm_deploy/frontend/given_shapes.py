@@ -1,32 +1,37 @@
-"""The shapes of inputs that the user gives for models whose own are symbolic."""
+"""What the user chooses of a model: the shapes of inputs that are symbolic, and the signature."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
 
-#: Name of an input -> its shape.
+#: Name of an input -> its shape. The name is empty where a model has only one input.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 #: Formats and TVM hold no larger extents.
 MOST_EXTENT = 2**31 - 1
 
+#: Stands for the only input, where a shape is given without a name.
+ONLY = ""
+
 _given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B039
+_signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
 
 
 @contextmanager
-def given_shapes(shapes: Shapes) -> Iterator[None]:
-    """In the block, models are imported with these shapes of their inputs."""
-    token = _given.set(shapes)
+def given_shapes(shapes: Shapes, signature: str | None = None) -> Iterator[None]:
+    """In the block, models are imported with these shapes of their inputs, and this signature."""
+    tokens = _given.set(shapes), _signature.set(signature)
     try:
         yield
     finally:
-        _given.reset(token)
+        _given.reset(tokens[0])
+        _signature.reset(tokens[1])
 
 
 def shapes_given() -> Shapes:
@@ -34,11 +39,37 @@ def shapes_given() -> Shapes:
     return _given.get()
 
 
+def signature_given() -> str | None:
+    """The name of the signature that the user chose."""
+    return _signature.get()
+
+
+def shapes_for(names: Collection[str]) -> Shapes:
+    """The given shapes, by the names of a model's inputs.
+
+    Raises ModelError for an unknown name, and for none where there are several inputs.
+    """
+    given = dict(_given.get())
+    if ONLY in given and len(names) == 1:
+        given = dict.fromkeys(names, given.pop(ONLY)) | given
+    for name in given:
+        if name not in names:
+            known = ", ".join(names)
+            raise ModelError(
+                f"the model has no input '{name}'; its inputs: {known}"
+                if name
+                else f"the model has several inputs, so a shape needs a name: {known}"
+            )
+    return given
+
+
 def shapes_of_inputs(inputs: Any) -> Shapes:
     """Shapes of inputs by name, each from a shape or from an example array.
 
-    Raises ModelError for what is neither.
+    A shape alone is that of the only input. Raises ModelError for what is neither.
     """
+    if isinstance(inputs, list | tuple) and all(isinstance(one, int) for one in inputs):
+        inputs = {ONLY: inputs}
     if not isinstance(inputs, Mapping):
         raise ModelError(
             f"inputs is of type {type(inputs).__name__}; give a dict from the names of inputs to "
@@ -53,21 +84,25 @@ def _shape(name: str, given: Any) -> tuple[int, ...]:
         extents = tuple(operator.index(extent) for extent in shape)
     except TypeError:
         raise ModelError(
-            f"input '{name}' has neither a shape, such as (1, 64), nor an array: {given!r}"
+            f"{_called(name)} has neither a shape, such as (1, 64), nor an array: {given!r}"
         ) from None
     if any(extent < 1 for extent in extents):
-        raise ModelError(f"input '{name}' has the shape {extents}; extents are at least 1")
+        raise ModelError(f"{_called(name)} has the shape {extents}; extents are at least 1")
     if any(extent > MOST_EXTENT for extent in extents):
         raise ModelError(
-            f"input '{name}' has the shape {extents}; extents are at most {MOST_EXTENT:,}"
+            f"{_called(name)} has the shape {extents}; extents are at most {MOST_EXTENT:,}"
         )
     return extents
 
 
+def _called(name: str) -> str:
+    return f"input '{name}'" if name else "the input"
+
+
 def parsed_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """The name and the shape in a text such as ``x=1,64``; ValueError if it is none."""
+    """The name and the shape in a text such as ``x=1,64`` or ``1,64``; ValueError if it is none."""
     name, equals, numbers = text.rpartition("=")
-    if not name or not equals:
+    if equals and not name:
         raise ValueError(f"{text!r} is not NAME=SHAPE, such as x=1,64")
     try:
         shape = tuple(int(number) for number in numbers.split(","))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.given_shapes import shapes_for
 from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
@@ -155,9 +155,7 @@ def give_shapes(inputs: Mapping[str, Any]) -> None:
 
     Raises ModelError for an unknown name, and for a shape that does not fit.
     """
-    for name, shape in shapes_given().items():
-        if name not in inputs:
-            raise ModelError(f"the model has no input '{name}'; its inputs: {', '.join(inputs)}")
+    for name, shape in shapes_for(inputs).items():
         _fix_shape(inputs[name], shape)
 
 

@@ -28,7 +28,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import CustomImporter, assemble, refuse_custom_operators
 from utvm_deploy.frontend.dynamic_batch import with_known_batches
 from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
-from utvm_deploy.frontend.formats import converted, model_bytes
+from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
 from utvm_deploy.frontend.limits import (
     MAX_OPERATORS,
     MAX_RANK,
@@ -49,8 +49,6 @@ from utvm_deploy.relax.road import relax_graph
 
 _log = logging.getLogger(__name__)
 
-_IDENTIFIER = b"TFL3"
-# The main one, and one that initializes variables.
 # Places in the schema's tables, as flatbuffers count: Tensor.external_buffer and
 # OperatorCode.builtin_code.
 _EXTERNAL_BUFFER_SLOT = 24
@@ -98,6 +96,8 @@ def load_model(
     else:
         graph = load_bytes(data, path.stem, str(path), custom)
     if not is_quiet:
+        for note in choice_notes(path):
+            _log.warning("%s: %s", path, note)
         warn_of_weights(graph, str(path))
     return graph
 
@@ -147,9 +147,9 @@ def survey_model(path: str | Path, refusal: ModelError) -> Survey:
 
 def _file_bytes(path: Path) -> bytes:
     data = model_bytes(path)
-    if data[4:8] != _IDENTIFIER:
+    if data[4:8] != IDENTIFIER:
         raise ModelError(
-            f"{path} is not a .tflite file (bytes 4 to 8 are {data[4:8]!r}, not {_IDENTIFIER!r}); "
+            f"{path} is not a .tflite file (bytes 4 to 8 are {data[4:8]!r}, not {IDENTIFIER!r}); "
             "give the file that the TFLite converter wrote, or one named .onnx or .pt2"
         )
     return data

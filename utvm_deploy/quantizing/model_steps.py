@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
-from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
+from utvm_deploy.frontend.formats import check_known, check_shapes_apply, converted, model_bytes
 from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_bytes, load_model
 from utvm_deploy.graph.check import works_in_float
@@ -159,9 +159,9 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     check_installed(form)
     if is_converted:
         check_installed(TFLITE)
-    file = model_bytes(path)
     if form == TFLITE:
-        return _opened_tflite(path, file)
+        return _opened_tflite(path, converted(path) or model_bytes(path))
+    file = model_bytes(path)
     try:
         made = prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:

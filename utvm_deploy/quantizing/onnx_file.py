@@ -12,7 +12,7 @@ import onnx.shape_inference
 import onnx.version_converter
 
 from utvm_deploy.base.errors import ModelError, last_words
-from utvm_deploy.frontend.given_shapes import shapes_given
+from utvm_deploy.frontend.given_shapes import shapes_for
 from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_model import give_shapes
 from utvm_deploy.frontend.onnx_prepare import prepared
@@ -42,7 +42,7 @@ def notes_of(data: bytes) -> tuple[str, ...]:
     Raises ModelError for what is not an ONNX file, and for bfloat16.
     """
     model = _loaded(data)
-    given = shapes_given()
+    given = shapes_for({value.name: value for value in inputs_of(model)})
     free = [
         f"the batch of input '{value.name}' is bound to 1"
         for value in inputs_of(model)

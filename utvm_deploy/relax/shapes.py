@@ -21,9 +21,16 @@ def with_shapes(module: Any, shapes: Shapes) -> tuple[Any, tuple[str, ...]]:
     """
     main = module["main"]
     known = {parameter.name: parameter for parameter in main.params}
+    if "" in shapes and len(known) == 1:  # a shape without a name is that of the only input
+        shapes = {**dict.fromkeys(known, shapes[""]), **shapes}
+        del shapes[""]
     for name in shapes:
         if name not in known:
-            raise ModelError(f"the model has no input '{name}'; its inputs: {', '.join(known)}")
+            raise ModelError(
+                f"the model has no input '{name}'; its inputs: {', '.join(known)}"
+                if name
+                else f"the model has several inputs, so a shape needs a name: {', '.join(known)}"
+            )
     values: dict[Any, int] = {}
     notes: list[str] = []
     for name, parameter in known.items():

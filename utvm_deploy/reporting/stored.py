@@ -26,6 +26,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     "input_rows": (bool,),
     "pools": (dict,),
     "inputs": (dict,),
+    "signature": (str,),
     "name": (str,),
 }
 #: Keys of the object, with the types of what is behind them.
