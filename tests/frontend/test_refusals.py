@@ -125,7 +125,11 @@ DAMAGED: list[tuple[str, Change, str]] = [
     ("conv_same", _tensor(1, axis=9), "along dimension 9, which does not have"),
     ("conv_same", _tensor(0, scales=(), zero_points=()), "'tensor_0' has no scale and zero point"),
     ("conv_same", _tensor(1, scales=(), zero_points=()), "weights 'tensor_1' have no scale"),
-    ("conv_same", _tensor(0, shape=(1, -1, 6, 3)), "has the shape (1, ?, 6, 3), of which the file leaves more"),
+    (
+        "conv_same",
+        _tensor(0, shape=(1, -1, 6, 3)),
+        "has the shape (1, ?, 6, 3), of which the file leaves more",
+    ),
     ("conv_same", _tensor(0, shape=(0, 7, 6, 3)), "the dynamic or empty shape (0, 7, 6, 3)"),
     ("conv_same", _tensor(3, shape=(0,)), "'tensor_3' has the dynamic or empty shape (0,)"),
     ("conv_same", _tensor(0, shape=(1,) * 9), "has 9 dimensions, more than 8"),
