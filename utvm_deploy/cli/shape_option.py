@@ -16,9 +16,8 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=_shape,
         default=[],
-        help="the shape of input X, for files whose shapes are symbolic; X= is only needed where "
-        "there are several inputs; a symbolic batch is 1 if it is not given; may be given several "
-        "times",
+        help="the shape of input X, for files whose shapes are symbolic. A model with one input "
+        "needs no X=. A symbolic batch is 1 if it is not given. May be given several times",
     )
     parser.add_argument(
         "--signature",

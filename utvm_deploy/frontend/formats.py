@@ -107,7 +107,7 @@ def converted(path: Path) -> bytes | None:
 
 
 def choice_notes(path: Path) -> tuple[str, ...]:
-    """What is to be said of what was chosen of a .tflite file; nothing of other files."""
+    """Messages for the user on what was chosen of a .tflite file; none on other files."""
     return () if path.suffix.lower() in CONVERTERS else _choice(path).notes
 
 

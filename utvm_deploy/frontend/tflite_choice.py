@@ -38,7 +38,7 @@ READER_ERRORS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """How a file is rewritten before it is read, and what the user is told."""
+    """How a file is rewritten before it is read, and messages for the user."""
 
     subgraph: int | None = None  # the only one that stays, with those that it calls
     shapes: Mapping[int, Shape] | None = None  # of all inputs, by the number of the tensor
@@ -73,7 +73,7 @@ def choice_of(data: bytes) -> Choice:
 
 
 def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:
-    """The subgraph that stays, None if all do, and what is to be said of its variables."""
+    """The subgraph that stays, None if all do, and messages on its variables."""
     found = {
         text_of(one.SignatureKey(), "a signature"): one.SubgraphIndex()
         for one in map(model.SignatureDefs, range(model.SignatureDefsLength()))
@@ -98,11 +98,11 @@ def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _shared(model: Any, chosen: int, signatures: Mapping[str, int]) -> tuple[str, ...]:
-    """What is to be said of variables that other signatures name, too."""
+    """Messages on variables that other signatures name, too."""
     own = set(_variables(model, chosen))
     return tuple(
         f"variable '{name}' is shared with signature '{other}', which is left out: what is "
-        "compiled has a variable of its own, and only this signature changes it"
+        "compiled has a separate variable, which only this signature changes"
         for other, number in signatures.items()
         if number != chosen
         for name in sorted(own & set(_variables(model, number)))
@@ -162,7 +162,7 @@ class _Input:
 def _shapes(
     inputs: Sequence[_Input], aliases: Mapping[str, int]
 ) -> tuple[Mapping[int, Shape] | None, tuple[str, ...]]:
-    """The shapes of all inputs, None if they are those of the file, and what is to be said."""
+    """The shapes of all inputs, None if they are those of the file, and messages."""
     given = _given(inputs, aliases)
     is_alone = len(inputs) == 1
     shapes: dict[int, Shape] = {}

@@ -1,6 +1,6 @@
 """In a child process: a .tflite file as it was chosen to be (``tflite_choice.py``).
 
-One subgraph is left of several signatures, and LiteRT infers the shapes of all tensors anew.
+One subgraph is left of several signatures, and LiteRT infers the shapes of all tensors again.
 """
 
 from __future__ import annotations
