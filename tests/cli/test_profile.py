@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import utvm_deploy
+from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
@@ -187,17 +188,14 @@ def test_the_table_fits(
     assert max(map(len, wide.splitlines())) > TABLE_WIDTH
 
 
-def test_an_unknown_emulator_counts_instructions_and_says_so(
-    compiled: CompiledModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_an_unknown_emulator_is_an_error(
+    compiled: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("utvm_deploy.emulator.plugin.installed_qemu_version", lambda _: "11.0.0")
     # What is known of the program that is installed.
     monkeypatch.setattr("utvm_deploy.probe.cycle_model.plugin_for", _fresh_plugin_for)
-    found = profiled(compiled)
-    assert found.tick_unit == "instructions"
-    assert found.seconds is None
-    (message,) = caplog.messages
-    assert "counts instructions, not modelled cycles: QEMU 11.0.0" in message
+    with pytest.raises(ProbeError, match=r"QEMU 11\.0\.0.*give --timing instructions"):
+        profiled(compiled)
 
 
 def _fresh_plugin_for(program: str) -> Path:

@@ -14,7 +14,7 @@ import utvm_deploy
 from tests.link.test_damaged_memory import HELLO
 from utvm_deploy.base.errors import TaskTimeout
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.device.connection import INSTRUCTIONS
+from utvm_deploy.boards.facts import INSTRUCTIONS
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
 from utvm_deploy.device.workspace_blocks import Block, Memory
 from utvm_deploy.frontend.tflite import load_model

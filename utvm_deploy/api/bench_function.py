@@ -20,7 +20,7 @@ from utvm_deploy.comparing.facts import ModelComparison, NotCompared
 from utvm_deploy.comparing.recorded import check_recorded_core
 from utvm_deploy.comparing.summary import bench_summary
 from utvm_deploy.compiler.c_text import prefix_from_path
-from utvm_deploy.device import Device
+from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.pages.bars_picture import bars_svg
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.project import find_cmsis_nn_builds
@@ -117,6 +117,7 @@ def bench(
     serial: str | None = None,
     link: str | None = None,
     server: str | None = None,
+    timing: str = CYCLES,
     progress: Progress | None = None,
 ) -> BenchResult:
     """Compare our kernels with CMSIS-NN's on a board, layer by layer and as whole models.
@@ -126,9 +127,9 @@ def bench(
     gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
     that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
     ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
-    that of a .tflite file with several. ``board``, ``port``, ``probe``,
-    ``serial``, ``link`` and ``server`` are as for ``connect``. ``progress(what, done, total)`` is
-    called on the way.
+    that of a .tflite file with several. ``board``, ``port``, ``probe``, ``serial``, ``link``,
+    ``server`` and ``timing`` are as for ``connect``. ``progress(what, done, total)`` is called on
+    the way.
 
     Ratios are their time over ours, so above 1 ours is faster. Cycles of emulated boards are
     modelled, never measured on silicon; sizes are in bytes. A single model that cannot be compared
@@ -142,7 +143,15 @@ def bench(
 
     def device() -> Device:
         where = board if isinstance(board, str) else target
-        return connect(where, port=port, probe=probe, serial=serial, link=link, server=server)
+        return connect(
+            where,
+            port=port,
+            probe=probe,
+            serial=serial,
+            link=link,
+            server=server,
+            timing=timing,
+        )
 
     with with_shapes(inputs, signature), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]

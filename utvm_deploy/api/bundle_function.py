@@ -91,6 +91,7 @@ def bundle(
     golden: str | Path | None = None,
     latency: bool = True,
     server: str | None = None,
+    timing: str = CYCLES,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     name: str | None = None,
@@ -105,8 +106,9 @@ def bundle(
     that ``utvm bundle --help`` names. ``samples`` is how many random samples the self-test has.
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
-    is left out, and ``notes`` say why. ``inputs``, ``signature``, ``name`` and ``options`` are as
-    for ``compile``. ``progress(what, done, total)`` is called on the way.
+    is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
+    ``signature``, ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)``
+    is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
     for a file or samples that do not fit, and CompileError for a model that does not fit the board.
@@ -135,7 +137,7 @@ def bundle(
         told("running the reference interpreter", 0, 1)
         reference = run_oracle(path, taken.inputs, custom)
         bounds = bounds_of(compiled, reference.reference)
-        report = _latency(made, told) if latency else None
+        report = _latency(made, timing, told) if latency else None
         expected: Outputs
         if compiled.external is not None:
             expected, oracle = as_library(made, reference.outputs)
@@ -158,13 +160,13 @@ def bundle(
     return BundleResult(written, format, target.name, count, compiled, report, tuple(made.notes))
 
 
-def _latency(made: Making, progress: Progress) -> Mapping[str, Any] | None:
+def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any] | None:
     """A profile, if the board runs on this computer; writing a bundle flashes no board."""
     if not made.board.runs_here:
         made.notes.append(f"no latency report: {made.board.name} does not run on this computer")
         return None
     try:
-        with made.loaded(made.board, made.compiled, CYCLES) as model:
+        with made.loaded(made.board, made.compiled, timing) as model:
             return profile_summary(profile(model, made.samples, progress))
     except (MissingTool, CompileError) as error:
         # The bundle may fit a board that is too small for the runtime, which the latency needs.

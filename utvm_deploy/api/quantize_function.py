@@ -29,6 +29,7 @@ def quantize(
     ram_budget: int | None = None,
     flash_budget: int | None = None,
     cycle_budget: int | None = None,
+    timing: str = "cycles",
     example_inputs: Any = None,
     inputs: Any = None,
     signature: str | None = None,
@@ -55,7 +56,7 @@ def quantize(
       ``board``, it has each layer's ticks and bytes of weights there. "mixed" has this in ``rows``.
     - ``max_loss`` is what "mixed" may lose (0.5): percentage points of accuracy if the data have
       labels, else dB of SQNR below the int16x8 model. On ``board`` it takes at most ``ram_budget``
-      and ``flash_budget`` (bytes), and ``cycle_budget`` (cycles).
+      and ``flash_budget`` (bytes), and ``cycle_budget`` (cycles). ``timing`` is as for ``connect``.
     - ``example_inputs`` has the shapes of a PyTorch module's inputs; by default, that is one
       sample. "mixed" takes integers that follow the inputs, as those of a ``DataLoader``, as
       labels.
@@ -100,6 +101,7 @@ def quantize(
                 equalize=equalize,
                 sensitivity=sensitivity,
                 board=board,
+                timing=timing,
                 progress=progress,
                 **chosen_by,
             )
@@ -116,6 +118,7 @@ def quantize(
         )
     same: Any = {
         "board": load_board(board) if isinstance(board, str) else board,
+        "timing": timing,
         "float_ends": float_ends,
         "input_range": input_range,
         "progress": progress or no_progress,

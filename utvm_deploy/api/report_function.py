@@ -104,6 +104,7 @@ def report(
     serial: str | None = None,
     link: str | None = None,
     server: str | None = None,
+    timing: str = CYCLES,
     progress: Progress | None = None,
     **options: Any,
 ) -> ReportResult:
@@ -114,7 +115,7 @@ def report(
     wrote; its curves are shown. ``cmsis_nn`` is as for ``bench``: without it, recorded figures are
     shown where layers have them. ``library`` is CMSIS-NN for ``kernels="cmsis-nn"``. ``options``
     are the others of ``compile``; ``given_board`` is how the report names the board.
-    ``port``, ``probe``, ``serial``, ``link`` and ``server`` are as for ``connect``.
+    ``port``, ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
 
     Raises ModelError, CompileError and UtvmError as the functions that it calls. What cannot be
     compared with CMSIS-NN is a note in the report.
@@ -130,12 +131,13 @@ def report(
         "serial": serial,
         "link": link,
         "server": server,
+        "timing": timing,
     }
     told(f"inspecting {path.name}", 0, 1)
     inspected = inspect(path, plugin=plugin, **chosen)
     digest = file_digest(path)
     where = board if isinstance(board, str) else target
-    with connect(where, timing=CYCLES, **connection) as device:
+    with connect(where, **connection) as device:
         measured = profile(path, device, progress=told, **chosen, **compiled_with)
         checked = verify(
             path, device, samples=VERIFIED_SAMPLES, progress=told, **chosen, **compiled_with
@@ -179,7 +181,7 @@ def report(
                 },
                 "options": {
                     name: value
-                    for name, value in {**options, **chosen}.items()
+                    for name, value in {**options, **chosen, "timing": timing}.items()
                     if name in OPTIONS and value
                 }
                 | {"allow_float": options.get("allow_float", True)},

@@ -20,7 +20,7 @@ from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.floats import refuse_float
 from utvm_deploy.compiler.options import TIME
-from utvm_deploy.device import Device
+from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import PASSES, UNJOINED, simplify
@@ -124,6 +124,7 @@ def tune(
     serial: str | None = None,
     link: str | None = None,
     server: str | None = None,
+    timing: str = CYCLES,
     watch: Callable[[Tuning], None] | None = None,
     progress: Progress | None = None,
 ) -> TuneResult:
@@ -139,8 +140,8 @@ def tune(
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
     example arrays, and ``signature`` is that of a .tflite file with several. ``board``, ``port``,
-    ``probe``, ``serial``, ``link`` and ``server`` are as for ``connect``. ``watch(tuning)`` is
-    called after each batch, and ``progress(what, done, total)`` at each step.
+    ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
 
     Times are in the unit of the board, such as cycles; those of emulated boards are modelled.
     Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
@@ -162,6 +163,8 @@ def tune(
             "workers of a cluster run no code of yours; leave out plugin and cmsis_nn, or tune "
             "without cluster"
         )
+    if cluster is not None and timing != CYCLES:
+        raise UsageError("workers of a cluster count cycles; leave out timing, or cluster")
     options, custom = with_backend({"plugin": plugin}, target)
     library: Backend | None = options["plugin"]
     if cmsis_nn is not None:
@@ -174,7 +177,15 @@ def tune(
     def device(wanted: str | None = None) -> Device:
         where = board if isinstance(board, str) else target
         links = link or wanted
-        return connect(where, port=port, probe=probe, serial=serial, link=links, server=server)
+        return connect(
+            where,
+            port=port,
+            probe=probe,
+            serial=serial,
+            link=links,
+            server=server,
+            timing=timing,
+        )
 
     watching = Watching(watch or (lambda tuning: None), lambda text: told(text, 0, 1), log.warning)
     with with_shapes(inputs, signature), ExitStack() as files:

@@ -9,6 +9,7 @@
     ├── CompileError             graph -> C failed, or the result does not fit the board
     ├── PluginError              a plug-in is missing, wrong, or raised an exception
     ├── BuildError               the C compiler or CMake failed (log_path)
+    │   └── SystemRefused        for lack of room, rights or memory, and not by what it was given
     ├── ProbeError               an image did not reach, or start on, a board
     │   ├── MissingTool          a program is not installed (tool, install)
     │   └── NoDevice             nothing is plugged in where it should be
@@ -76,6 +77,11 @@ class BuildError(UtvmError):
     def __init__(self, message: str, log_path: Path | None = None) -> None:
         super().__init__(message)
         self.log_path = log_path
+
+
+class SystemRefused(BuildError):
+    """The system refused a build what it needs, such as room on the disk: nothing is known of what
+    was to be built."""
 
 
 class ProbeError(UtvmError):

@@ -16,6 +16,8 @@ from utvm_deploy.pages.notebook import Shown
 # Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"
 EMULATOR_PROBE = "qemu"
+#: What an emulated board that has a cycle model may count.
+CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 # The links: to the runtime's command loop over a byte stream; through a debugger's server.
 MONITOR_LINK = "monitor"

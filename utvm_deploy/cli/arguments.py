@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.board import Board, load_board, with_template
+from utvm_deploy.boards.facts import CYCLES, INSTRUCTIONS, TIMINGS
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
 from utvm_deploy.compiler.c_text import check_prefix
@@ -125,6 +126,17 @@ def add_board(parser: argparse.ArgumentParser, *, port: bool = False, needed: bo
         )
 
 
+def add_timing(parser: argparse.ArgumentParser) -> None:
+    """--timing, for verbs that show or keep ticks; the others need no cycle model."""
+    parser.add_argument(
+        "--timing",
+        choices=TIMINGS,
+        default=CYCLES,
+        help="what an emulated board that has a cycle model counts: modelled cycles, or, about "
+        "twice as fast, instructions; other boards have one unit; default: %(default)s",
+    )
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """--trust-board."""
     parser.add_argument(
@@ -136,13 +148,14 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 class Connection(TypedDict):
-    """The arguments of ``connect`` that say where a board is connected."""
+    """The arguments of ``connect`` that say where a board is connected, and what it counts."""
 
     port: str | None
     probe: str | None
     serial: str | None
     link: str | None
     server: str | None
+    timing: str
 
 
 def connection(args: argparse.Namespace) -> Connection:
@@ -155,6 +168,7 @@ def connection(args: argparse.Namespace) -> Connection:
         serial=args.serial or settings.get("UTVM_SERIAL"),
         link=args.link,
         server=server,
+        timing=getattr(args, "timing", INSTRUCTIONS),
     )
 
 

@@ -10,7 +10,15 @@ from utvm_deploy.api.bench_function import CMSIS_NN, SCHEMA, BenchResult, benche
 from utvm_deploy.api.bench_models import Comparing
 from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_board, add_verb, board_of, connection
+from utvm_deploy.cli.arguments import (
+    MODEL_HELP,
+    Verbs,
+    add_board,
+    add_timing,
+    add_verb,
+    board_of,
+    connection,
+)
 from utvm_deploy.cli.bench_text import overview, refused, report
 from utvm_deploy.cli.compile_options import (
     add_cmsis_nn,
@@ -38,6 +46,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     add_shape(parser)
     add_board(parser, port=True)
+    add_timing(parser)
     parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
     add_cmsis_nn(
         parser,

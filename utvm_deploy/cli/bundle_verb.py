@@ -16,6 +16,7 @@ from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
     add_name,
+    add_timing,
     add_verb,
     board_of,
     connection,
@@ -42,6 +43,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--check", metavar="DIR", type=Path, help="check a bundle (folder or .zip) instead"
     )
     add_board(parser, needed=False)
+    add_timing(parser)
     add_name(parser)
     # Somebody else's firmware, whose stacks had better not be asked for more than they have.
     add_compile_options(parser, scratch=ARENA)
@@ -102,6 +104,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             golden=args.golden,
             latency=not args.no_latency,
             server=connection(args)["server"],
+            timing=args.timing,
             name=args.name,
             progress=progress,
             **compile_options(args, board),

@@ -29,7 +29,7 @@ from utvm_deploy.cli.eval_text import report
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.datasets.sample_files import RAW_TYPES
-from utvm_deploy.device import INSTRUCTIONS, Device
+from utvm_deploy.device import Device
 from utvm_deploy.evaluating.engines import Plan
 from utvm_deploy.evaluating.evaluation import make_plan
 from utvm_deploy.evaluating.facts import TASKS, Evaluation, Settings
@@ -172,7 +172,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _device(args: argparse.Namespace, board: Board) -> Device:
     # Nobody looks at ticks here.
-    return utvm_deploy.connect(board, timing=INSTRUCTIONS, **connection(args))
+    return utvm_deploy.connect(board, **connection(args))
 
 
 def _check_limits(args: argparse.Namespace, plan: Plan) -> None:

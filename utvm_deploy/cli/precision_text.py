@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import add_board
+from utvm_deploy.cli.arguments import add_board, add_timing
 from utvm_deploy.cli.budget_arguments import cycles, positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
@@ -40,6 +40,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         "--cycle-budget", metavar="CYCLES", type=cycles, help="cycles (2M is 2,000,000)"
     )
     add_board(parser, needed=False)
+    add_timing(parser)
 
 
 def check_precision(args: argparse.Namespace) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.api.profile_function import SCHEMA, check_hot
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
+from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
     add_model,
     add_name,
+    add_timing,
     add_verb,
     board_of,
     connection,
@@ -52,6 +55,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(verbs, common, "profile", "per-layer cost, RAM and flash", run)
     add_model(parser)
     add_board(parser, port=True)
+    add_timing(parser)
     add_name(parser)
     add_compile_options(parser)
     parser.add_argument("--wide", action="store_true", help="every column, however wide")
@@ -80,6 +84,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_before(args)
     board = board_of(args)
     check_hot(args.hot, board)
+    if args.hot and args.timing != CYCLES:
+        raise UsageError("--hot needs the cycle model; leave out --timing instructions")
     if args.dry_run:
         check_board(args, board)
         load_model(args.model, custom_of(args, board))

@@ -148,6 +148,7 @@ def _quantized(
             ram_budget=budgets.ram,
             flash_budget=budgets.flash,
             cycle_budget=budgets.cycles,
+            timing=args.timing,
             progress=progress,
         )
     if isinstance(found, MixedModel):

@@ -14,6 +14,7 @@ from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
     add_name,
+    add_timing,
     add_verb,
     board_of,
     connection,
@@ -52,6 +53,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_shape(parser)
     add_board(parser, port=True, needed=False)
+    add_timing(parser)
     add_name(parser)
     parser.add_argument(
         "-o",

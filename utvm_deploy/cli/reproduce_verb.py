@@ -13,6 +13,7 @@ from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.base.files import check_regular, check_writable, file_digest, write_text
 from utvm_deploy.base.outputs import keep_input
 from utvm_deploy.boards.digest import facts_digest
+from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
 from utvm_deploy.cli.compile_options import (
     add_cmsis_nn,
@@ -150,7 +151,7 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
         options["plugin"] = load_backend(args.plugin, board)
     if "inputs" in options:
         options["inputs"] = {name: tuple(shape) for name, shape in options["inputs"].items()}
-    return {**options, **connection(args), "given_board": args.board}
+    return {**connection(args), "timing": CYCLES, **options, "given_board": args.board}
 
 
 def _found(args: argparse.Namespace, what: str, one: Mapping[str, Any]) -> Path:

@@ -17,6 +17,7 @@ from utvm_deploy.cli.arguments import (
     add_board,
     add_model,
     add_name,
+    add_timing,
     add_verb,
     board_of,
 )
@@ -36,6 +37,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(verbs, common, "run", "run a model on a board", run)
     add_model(parser)
     add_board(parser, port=True)
+    add_timing(parser)
     add_name(parser)
     add_compile_options(parser)
     parser.add_argument(

@@ -15,7 +15,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.device import CYCLES, DeviceModel
+from utvm_deploy.device import DeviceModel
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image, check_fits
 
@@ -74,5 +74,5 @@ def load_step(
 ) -> Iterator[DeviceModel]:
     """Build the image, start it and give the model on the device."""
     progress(f"building the image and starting {board.name}", 0, 1)
-    with utvm_deploy.connect(board, timing=CYCLES, **connection(args)) as device:
+    with utvm_deploy.connect(board, **connection(args)) as device:
         yield device.load(compiled)

@@ -18,10 +18,12 @@ from utvm_deploy.api.tune_function import (
 )
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import (
     MODEL_HELP,
     Verbs,
     add_board,
+    add_timing,
     add_verb,
     board_of,
     connection,
@@ -63,6 +65,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     add_shape(parser)
     add_board(parser, port=True)
+    add_timing(parser)
     parser.add_argument(
         "--trials",
         metavar="N",
@@ -196,6 +199,8 @@ def _check_cluster(args: argparse.Namespace) -> None:
                 f"--{name} says where a board of this computer is, and --cluster measures on the "
                 "boards of its workers; leave one of them out"
             )
+    if args.timing != CYCLES:
+        raise UsageError("workers of a cluster count cycles; leave out --timing or --cluster")
     if args.plugin is not None:
         raise UsageError(
             "workers of a cluster run no code of yours; leave out --plugin, or tune without "

@@ -21,7 +21,6 @@ from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.keep_run import add_store
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
-from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.verifying.on_board import Mismatch, Verification
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         with out.progress() as progress:
             return dry_run_step(args, board, compile_step(args, board, progress))
     # Nobody looks at ticks here.
-    device = utvm_deploy.connect(board, timing=INSTRUCTIONS, **connection(args))
+    device = utvm_deploy.connect(board, **connection(args))
     with out.progress() as progress, device:
         result = utvm_deploy.verify(
             args.model,

@@ -1,7 +1,7 @@
 """A connected board: its memory, its functions, modules and the models on it."""
 
+from utvm_deploy.boards.facts import CYCLES, INSTRUCTIONS
 from utvm_deploy.device.calls import Call, Ticks
-from utvm_deploy.device.connection import CYCLES, INSTRUCTIONS
 from utvm_deploy.device.counts import Figures
 from utvm_deploy.device.device import Device, connect
 from utvm_deploy.device.layer_runs import LayerRun, LayerRuns

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from utvm_deploy.base.errors import DeviceReset, LinkError, UtvmError
+from utvm_deploy.base.errors import DeviceReset, LinkError, ProbeError, UtvmError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.device.counts import Figures, named_figures
 from utvm_deploy.device.fault_record import take_fault_words
 from utvm_deploy.device.session import Session
@@ -22,9 +23,6 @@ from utvm_deploy.probe import Launcher, StartedBoard
 from utvm_deploy.project import Image, build_image
 
 log = logging.getLogger("utvm_deploy.device")
-
-#: The ticks that an emulated board with a cycle model should have.
-CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
 
 class Connection(Tabled):
@@ -127,12 +125,24 @@ class Connection(Tabled):
             return started.notes()
 
         try:
-            return Session(link, image, link.hello(), explain)
+            hello = link.hello()
         except LinkError as error:
             words = explain(error)
             if not words:
                 raise
             raise type(error)(f"{error}; {words}") from error
+        self._check_unit(hello)
+        return Session(link, image, hello, explain)
+
+    def _check_unit(self, hello: Hello) -> None:
+        """ProbeError for a board that should count modelled cycles, and counts something else."""
+        is_asked = self._launcher.with_cycle_model and self.board.has_cycle_model
+        if is_asked and hello.tick_unit != CYCLES:
+            raise ProbeError(
+                f"{self.board.name} counts modelled cycles, and what runs there counts "
+                f"{hello.tick_unit}: the image does not find the cycle model; build it again with "
+                "this version, or give --timing instructions"
+            )
 
     def _place_of(self, address: int) -> str:
         symbols = self._image.symbols if self._image else {}

@@ -21,11 +21,12 @@ import numpy as np
 
 from utvm_deploy.base.errors import BoardError, DeviceError
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.boards.facts import CYCLES, TIMINGS
 from utvm_deploy.client.remote_board import RemoteLauncher
 from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place, http_server
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
-from utvm_deploy.device.connection import CYCLES, TIMINGS, Connection
+from utvm_deploy.device.connection import Connection
 from utvm_deploy.device.kernels import load_kernels
 from utvm_deploy.device.model import DeviceModel
 from utvm_deploy.device.module import Module, load_module

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base import cache, process
-from utvm_deploy.base.errors import BuildError, ProbeError
+from utvm_deploy.base.build_failure import build_error
+from utvm_deploy.base.errors import ProbeError, SystemRefused
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.emulator.table import header_texts
@@ -81,7 +82,7 @@ def _plugin_for(program: str, _changed_ns: int, _cache: Path, plugin: Plugin) ->
     plugin_abi(version)
     if not has_plugins(program):
         raise ProbeError(
-            f"{program} {version} was built without plugins; boards then count instructions"
+            f"{program} {version} was built without plugins, which count modelled cycles"
         )
     return build_plugin(version, plugin)
 
@@ -105,7 +106,7 @@ def plugin_abi(qemu_version: str) -> int:
                 return abi
     raise ProbeError(
         f"QEMU {qemu_version}'s plugin interface is not known to the cycle model, which needs QEMU "
-        f"7.0 to {UNKNOWN_MAJOR - 1}; without the model, boards count instructions"
+        f"7.0 to {UNKNOWN_MAJOR - 1}"
     )
 
 
@@ -113,7 +114,8 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
     """A plugin for this version of QEMU, built at the first call.
 
     Safe against others doing the same at the same time. Raises ProbeError for an unknown version,
-    MissingTool without a C compiler, BuildError if it does not compile.
+    MissingTool without a C compiler. BuildError, with the system's words, if it does not compile or
+    cannot be kept.
     """
     abi = plugin_abi(qemu_version)
     process.find_tool(COMPILER)
@@ -126,24 +128,36 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
     built = entry / f"{plugin.name}.so"
     if process.is_dry_run() or cache.take(entry, plugin):
         return built
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryFolder("new", folder) as fresh:
-        for name, text in headers.items():
-            (fresh / name).write_text(text, encoding="utf-8")
-        argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
-        argv += [str(path) for path in sources if path.suffix == ".c"]
-        log = fresh / "build.log"
-        # As everything that a killed compiler leaves, its temporary files go with the folder.
-        env = {"TMPDIR": str(fresh.absolute())}
-        done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, env=env, log_path=log)
-        if not done.is_ok:
-            log = log.replace(folder / f"{entry.name}.log")
-            raise BuildError(f"building QEMU's plugin {plugin.name} failed (log: {log})", log)
-        cache.seal(fresh, [fresh / built.name])
-        # The plugins are constants, so what they hold stays until this process ends.
-        cache.keep_held(fresh, entry, plugin)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFolder("new", folder) as fresh:
+            for name, text in headers.items():
+                (fresh / name).write_text(text, encoding="utf-8")
+            _compile(plugin.name, sources, flags, fresh, built)
+            cache.seal(fresh, [fresh / built.name])
+            # The plugins are constants, so what they hold stays until this process ends.
+            cache.keep_held(fresh, entry, plugin)
+    except OSError as error:
+        raise SystemRefused(
+            f"QEMU's plugin {plugin.name} cannot be built in {folder}: {error.strerror or error}; "
+            "make room there, or set UTVM_CACHE to another folder"
+        ) from error
     logger.info("built %s for QEMU %s (plugin interface %d)", built, qemu_version, abi)
     return built
+
+
+def _compile(
+    name: str, sources: Sequence[Path], flags: Sequence[str], fresh: Path, built: Path
+) -> None:
+    argv = [COMPILER, *flags, f"-I{SOURCES}", f"-I{fresh}", "-o", str(fresh / built.name)]
+    argv += [str(path) for path in sources if path.suffix == ".c"]
+    log = fresh / "build.log"
+    # As everything that a killed compiler leaves, its temporary files go with the folder.
+    env = {"TMPDIR": str(fresh.absolute())}
+    done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, env=env, log_path=log)
+    if not done.is_ok:
+        log = log.replace(built.parent.with_suffix(".log"))
+        raise build_error(f"building QEMU's plugin {name} failed", done, fresh, log)
 
 
 def _digest(sources: list[Path], headers: dict[str, str], flags: list[str]) -> str:

@@ -7,7 +7,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.device import connect
+from utvm_deploy.device import CYCLES, connect
 from utvm_deploy.frontend.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
@@ -16,7 +16,9 @@ from utvm_deploy.profiling.layer_costs import profile
 
 
 @given_shapes({})  # the user's shapes are those of the float model
-def measure(data: bytes, board: Board, *, progress: Progress = no_progress) -> ModelPrice:
+def measure(
+    data: bytes, board: Board, *, timing: str = CYCLES, progress: Progress = no_progress
+) -> ModelPrice:
     """Compile a .tflite file for a board, run it there once, and take the ticks of each layer.
 
     Raises CompileError for a model that the board cannot hold, and ConnectError without a board.
@@ -27,7 +29,7 @@ def measure(data: bytes, board: Board, *, progress: Progress = no_progress) -> M
         # Scratch is where ``utvm profile`` has it: the choice must hold for what is deployed.
         compiled = compile_model(path, board, scratch=AUTO)
         samples = random_samples(load_model(path), 1)
-        with connect(board) as device:
+        with connect(board, timing=timing) as device:
             found = profile(device.load(compiled), samples, progress)
     layers = {
         one.layer.name: LayerPrice(one.ticks, one.layer.weights_bytes) for one in found.layers

@@ -11,6 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.evaluating.problem import problem_of
 from utvm_deploy.frontend.tflite import load_bytes
@@ -119,6 +120,7 @@ def sensitivities(
     data: Any,
     *,
     board: Board | None = None,
+    timing: str = CYCLES,
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     progress: Progress = no_progress,
@@ -140,7 +142,7 @@ def sensitivities(
         for scheme in SCHEMES:
             recipe = Recipe(scheme, float_ends=float_ends)
             made = quantize_with_recipe(calibration, recipe, name=path.stem)
-            prices[scheme] = measure(made.data, board, progress=progress)
+            prices[scheme] = measure(made.data, board, timing=timing, progress=progress)
     tables = {scheme: price.layers for scheme, price in prices.items()}
     rows = layer_sensitivities(calibration, kept, tables, progress=progress)
     return Sensitivities(rows, calibration, source.size, kept, prices)
@@ -208,6 +210,7 @@ def quantize_uniform(
     equalize: bool = False,
     sensitivity: bool = False,
     board: Board | None = None,
+    timing: str = CYCLES,
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     progress: Progress = no_progress,
@@ -224,7 +227,7 @@ def quantize_uniform(
     }
     rows: tuple[LayerSensitivity, ...] = ()
     if sensitivity:
-        rows = sensitivities(path, data, board=board, **same).rows
+        rows = sensitivities(path, data, board=board, timing=timing, **same).rows
     made = quantize_model(path, data, scheme=scheme, clipping=clipping, equalize=equalize, **same)
     made = name_costly_layers(made, path, data, rows=rows, progress=progress)
     if not sensitivity:
@@ -238,6 +241,7 @@ def quantize_mixed(
     *,
     max_loss: float = DEFAULT_MAX_LOSS,
     board: Board | None = None,
+    timing: str = CYCLES,
     budgets: Budgets | None = None,
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
@@ -256,6 +260,7 @@ def quantize_mixed(
         path,
         data,
         board=board,
+        timing=timing,
         float_ends=float_ends,
         input_range=input_range,
         progress=progress,
@@ -267,7 +272,9 @@ def quantize_mixed(
         max_loss=max_loss,
         budgets=budgets,
         float_ends=float_ends,
-        measure=None if board is None else partial(measure, board=board, progress=progress),
+        measure=None
+        if board is None
+        else partial(measure, board=board, timing=timing, progress=progress),
         prices=found.prices,
         progress=progress,
     )

@@ -6,17 +6,14 @@ start ─▶ arguments ─▶ emulator ─▶ snapshots (at each reading of the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import BuildError, MissingTool, ProbeError
+from utvm_deploy.base.errors import BuildError, ProbeError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.facts import Board
 from utvm_deploy.emulator.model import CycleModel, arguments, counter_block
 from utvm_deploy.emulator.plugin import plugin_for
-
-logger = logging.getLogger("utvm_deploy.probe")
 
 #: Where the image has the block that the model writes its counters to.
 COUNTERS_SYMBOL = "utvm_counters"
@@ -41,9 +38,10 @@ class CycleModelFiles:
 def cycle_model_arguments(
     board: Board, symbols: Mapping[str, int], files: CycleModelFiles
 ) -> list[str]:
-    """What makes the board's emulator count cycles; empty where it cannot, and a warning says why.
+    """What makes the board's emulator count cycles.
 
-    The board then counts instructions, and says so itself. MissingTool if there is no emulator.
+    MissingTool if there is no emulator. ProbeError, with the cause, if its plugin cannot be built:
+    to count instructions instead would change the unit of what is measured.
     """
     emulator = board.emulator
     assert emulator is not None
@@ -51,9 +49,11 @@ def cycle_model_arguments(
         process.find_tool(emulator.program)  # without it nothing is counted at all
     try:
         plugin = plugin_for(emulator.program)
-    except (ProbeError, MissingTool, BuildError) as error:
-        logger.warning("%s counts instructions, not modelled cycles: %s", board.name, error)
-        return []
+    except (ProbeError, BuildError) as error:
+        raise ProbeError(
+            f"{board.name} counts modelled cycles, and its cycle model cannot be used: {error}; to "
+            "count instructions instead, give --timing instructions"
+        ) from error
     # In a dry run there is no image to look into.
     address = 0 if process.is_dry_run() else symbols[COUNTERS_SYMBOL]
     block = counter_block(board, address) if address else None

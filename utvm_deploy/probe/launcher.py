@@ -51,6 +51,10 @@ class StartedBoard(Protocol):
 class Launcher(Protocol):
     """Starts images on one board."""
 
+    @property
+    def with_cycle_model(self) -> bool:
+        """Whether an emulated board that has a cycle model counts with it."""
+
     def check_ready(self) -> None:
         """Raise an error, before an image is built, if the board could not be started."""
 

@@ -327,9 +327,6 @@ def _start_emulator(
     files = CycleModelFiles() if with_cycle_model and board.has_cycle_model else None
     try:
         model = cycle_model_arguments(board, symbols, files) if files else []
-        if files and not model:
-            files.close()
-            files = None
 
         def argv(gdb_fd: int | None) -> list[str]:
             seed = secrets.randbits(32)

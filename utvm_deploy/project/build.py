@@ -6,13 +6,13 @@ import contextlib
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from utvm_deploy.base import cache, process
-from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.build_failure import build_error
+from utvm_deploy.base.errors import BuildError, CompileError, MissingTool, SystemRefused
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, load_board, with_template
@@ -53,9 +53,6 @@ _KNOWN_COMPILER = ("-DCMAKE_C_COMPILER_FORCED=1", "-DCMAKE_C_COMPILER_ID=GNU")
 BUILD_FOLDER = "build"
 LOG_FILE = "build.log"
 ELF_FILE = "image.elf"
-
-# What GCC, its linker and CMake write before what they have to say.
-_FIRST_ERROR = re.compile(r"^.*(?:\berror: |undefined reference|CMake Error).*$", re.MULTILINE)
 
 
 def build_image(compiled: CompiledModel | None, board: Board) -> Image:
@@ -116,7 +113,7 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
         raise _not_kept(images, exc) from exc
     except BuildError as exc:
         kept = _keep_log(exc.log_path, images.parent, key)
-        raise BuildError(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
+        raise type(exc)(str(exc).replace(str(exc.log_path), str(kept)), kept) from exc
     finally:
         work.close()
     return image
@@ -130,7 +127,7 @@ def _used_files(entry: Path, board: Board) -> list[Path]:
 
 
 def _not_kept(images: Path, why: OSError) -> BuildError:
-    return BuildError(
+    return SystemRefused(
         f"images cannot be kept in {images}: {why.strerror}; set UTVM_CACHE to another folder"
     )
 
@@ -235,11 +232,7 @@ def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None
     overflow = overflow_sentence(board, done.output)
     if overflow is not None:
         raise CompileError(overflow)
-    first = _FIRST_ERROR.search(done.output)
-    reason = first.group().strip() if first else f"status {done.returncode}"
-    # Paths within the tree say more without the tree's own.
-    reason = reason.replace(f"{log.parent}{os.sep}", "")
-    raise BuildError(f"{what} failed: {reason} (log: {log})", log)
+    raise build_error(f"{what} failed", done, log.parent, log)
 
 
 def _keep_log(log: Path | None, cache_folder: Path, key: str) -> Path | None:

@@ -21,6 +21,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.base import cache, process
+from utvm_deploy.base.build_failure import build_error
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
@@ -79,7 +80,6 @@ _REFUSED_SECTIONS = {
     ".tbss": "a thread-local variable",
 }
 
-_FIRST_ERROR = re.compile(r"^.*\b(?:fatal )?error: .*$|^.*multiple definition.*$", re.MULTILINE)
 _UNDEFINED = re.compile(r"undefined reference to [`']([^`']+)'")
 _QUOTED_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 _C_SUFFIXES = (".c", ".S", ".s")
@@ -281,9 +281,7 @@ def _run(argv: list[str], work: Path, name: str, board: Board, timeout_s: float)
             f"module {name!r} uses {names}, which neither it nor the image on {board.name} "
             f"defines; add the source that does, or load an image that has it"
         )
-    first = _FIRST_ERROR.search(done.output)
-    reason = first.group().strip() if first else done.output.strip() or f"status {done.returncode}"
-    raise BuildError(f"module {name!r} does not compile for {board.name}: {reason}")
+    raise build_error(f"module {name!r} does not compile for {board.name}", done, work)
 
 
 def _digest(command: Sequence[str], files: Mapping[str, str]) -> str:

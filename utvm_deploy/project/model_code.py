@@ -9,7 +9,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import BuildError
+from utvm_deploy.base.build_failure import build_error
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
@@ -65,8 +65,7 @@ def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) 
     ]
     done = process.run(command, timeout_s=_TIMEOUT_S, cwd=folder)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no message"]
-        raise BuildError(f"{command[0]} refuses {source.name}: {lines[0]}")
+        raise build_error(f"{command[0]} refuses {source.name}", done, folder)
 
 
 def _sizes(objects: Iterable[Path]) -> tuple[int, int]:

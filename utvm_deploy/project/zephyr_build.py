@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base import process
+from utvm_deploy.base.build_failure import build_error
 from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import Zephyr as ZephyrFacts
@@ -203,7 +204,9 @@ def _step(
             f"region {overflow['region']} has; use a smaller model, a board with more memory, or "
             f"a smaller CONFIG_UTVM_WORKSPACE_BYTES"
         )
-    raise BuildError(f"{what} an image for {board.name} failed: {reason(done)} (log: {log})", log)
+    raise build_error(
+        f"{what} an image for {board.name} failed", done, log.parent, log, reason(done)
+    )
 
 
 def reason(done: process.Completed) -> str:

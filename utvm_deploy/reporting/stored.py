@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     "inputs": (dict,),
     "signature": (str,),
     "name": (str,),
+    "timing": (str,),
 }
 #: Keys of the object, with the types of what is behind them.
 _PARTS: Mapping[str, type] = {

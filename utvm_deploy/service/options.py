@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.boards.facts import TIMINGS
 
 #: The file of a tune job's records, and the one that other jobs compile by.
 RECORDS, EARLIER_RECORDS = "records.jsonl", "earlier-records.jsonl"
@@ -151,6 +152,7 @@ BASELINE = Option(
 FAIL_OVER = Option("fail-over", "percent that a layer may grow", least=0, most=1000)
 MAX_RAM = Option("max-ram", "fail if the model takes more bytes of RAM", least=1, most=2**32)
 MAX_FLASH = Option("max-flash", "fail if its image takes more bytes of flash", least=1, most=2**32)
+TIMING = Option("timing", "what an emulated board with a cycle model counts", TIMINGS)
 FORMAT = Option("format", "of the bundle", ("cmake", "arduino", "platformio", "zephyr"))
 NO_LATENCY = Option("no-latency", "leave the latency report out", is_flag=True)
 TIME_LIMIT = Option(

@@ -32,6 +32,7 @@ from utvm_deploy.service.options import (
     START_RECORDS,
     TEMPLATE,
     TIME_LIMIT,
+    TIMING,
     TRIALS,
     TUNED_KERNELS,
     Option,
@@ -94,7 +95,7 @@ VERBS = {
         ),
         Verb(
             *("profile", "cycles of each layer"),
-            (*_COMPILED, HOT, *_CONNECTED, *_GATE, TIME_LIMIT),
+            (*_COMPILED, HOT, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
             ("--html", "profile.html"),
             ("profile.html",),
             bound=((FAIL_OVER, BASELINE),),
@@ -103,7 +104,7 @@ VERBS = {
             *("tune", "the fastest kernels, by running them"),
             (
                 *(OPTIMIZE, TRIALS, MINUTES, SEED, START_RECORDS, TUNED_KERNELS),
-                *(*_CONNECTED, TIME_LIMIT),
+                *(*_CONNECTED, TIMING, TIME_LIMIT),
             ),
             ("--records", RECORDS),
             (RECORDS,),
@@ -113,7 +114,7 @@ VERBS = {
         ),
         Verb(
             *("bench", "beside another engine"),
-            (EARLIER, *_CONNECTED, *_GATE, TIME_LIMIT),
+            (EARLIER, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
             ("--html", "bench.html"),
             ("bench.html",),
             most_models=_MOST_MODELS,
@@ -121,7 +122,7 @@ VERBS = {
         ),
         Verb(
             *("bundle", "a library for your firmware"),
-            (*_COMPILED, FORMAT, SAMPLES, GOLDEN, NO_LATENCY, TIME_LIMIT),
+            (*_COMPILED, FORMAT, SAMPLES, GOLDEN, NO_LATENCY, TIMING, TIME_LIMIT),
             ("-o", "bundle.zip"),
             ("bundle.zip",),
             # It flashes nothing; its latency report comes from an emulator.

@@ -13,7 +13,7 @@ from utvm_deploy.backends.chain_choice import candidates_of_chain
 from utvm_deploy.backends.chains import is_chain, with_chains
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
@@ -76,6 +76,8 @@ def measure_chains(
     error, made = "", None
     try:
         made = _run(graph, device, file, backend, level)
+    except SystemRefused:
+        raise
     except UtvmError as problem:
         error = str(problem)
     found: list[Record] = []

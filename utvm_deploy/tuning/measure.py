@@ -14,7 +14,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from utvm_deploy.base.errors import BuildError, StoppedTask, TaskTimeout, UtvmError
+from utvm_deploy.base.errors import (
+    BuildError,
+    StoppedTask,
+    SystemRefused,
+    TaskTimeout,
+    UtvmError,
+)
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Call, Device
 from utvm_deploy.records import Measurement
@@ -178,6 +184,8 @@ class Measurer:
             return self._run_group(jobs)
         except Stopped:
             return [None] * len(jobs)
+        except SystemRefused:
+            raise  # no record may say that a candidate was at fault
         except BuildError as error:
             if len(jobs) == 1:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.choice import Pick, Picks
 from utvm_deploy.compiler.decision import (
@@ -178,6 +178,8 @@ class _ModelRunner:
                     break
                 picks = {**decision.picks, **{key: without.picks[key] for key in worse}}
                 compiled, decision = self._compiled(None, picks)
+        except SystemRefused:
+            raise  # it says nothing of the model
         except UtvmError as error:
             log.debug("%s does not run whole", name, exc_info=True)
             return ModelRun(name, self._graph, first, note=str(error))

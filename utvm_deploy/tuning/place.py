@@ -10,7 +10,7 @@ from typing import TypeVar
 from utvm_deploy import __version__
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import MissingTool, TuneError, UtvmError
+from utvm_deploy.base.errors import MissingTool, SystemRefused, TuneError, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.compiler.kernel_function import record_code
@@ -193,10 +193,10 @@ class Place:
 
 
 def _result(future: Future[Built]) -> Built | Measurement:
-    """What was built, or the error that it met; a missing tool is everybody's."""
+    """What was built, or the error that it met; a missing tool or a full disk is everybody's."""
     try:
         return future.result()
-    except MissingTool:
-        raise
+    except (MissingTool, SystemRefused):
+        raise  # no record may say that the candidate was at fault
     except UtvmError as error:
         return Measurement(error="compile error", detail=str(error))

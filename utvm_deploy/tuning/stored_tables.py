@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from utvm_deploy.base.errors import BuildError
+from utvm_deploy.base.errors import BuildError, SystemRefused
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Array
 from utvm_deploy.project.image import Image
@@ -72,6 +72,8 @@ class StoredTables:
         for tables in attempts:
             try:
                 image, offsets = image_with_tables(tables, self._device.image.board)
+            except SystemRefused:
+                raise
             except BuildError as error:
                 log.info("no image with the tables of %s: %s", ", ".join(tables), error)
                 continue
