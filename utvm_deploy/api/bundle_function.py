@@ -140,7 +140,7 @@ def bundle(
         report = _latency(made, timing, told) if latency else None
         expected: Outputs
         if compiled.external is not None:
-            expected, oracle = as_library(made, reference.outputs)
+            expected, oracle = as_library(made, reference)
         else:
             expected, oracle = with_steps(made, reference, bounds)
         told(f"writing {destination}", 0, 1)

@@ -15,7 +15,7 @@ from utvm_deploy.compiler.options import EXACT
 from utvm_deploy.device import INSTRUCTIONS, DeviceModel
 from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.graph.model import Array, Graph
-from utvm_deploy.oracle.reference import REFERENCE, ReferenceRun
+from utvm_deploy.oracle.reference import ReferenceRun
 from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.verifying.bounds import integers_behind
 from utvm_deploy.verifying.on_board import verify
@@ -41,24 +41,23 @@ class Making:
     notes: list[str]
 
 
-def as_library(made: Making, expected: Outputs) -> tuple[Outputs, str]:
+def as_library(made: Making, reference: ReferenceRun) -> tuple[Outputs, str]:
     """What the self-test is to expect of a library that may round otherwise, and who says so."""
     compiled, board = made.compiled, made.board
     assert compiled.external is not None
-    name = compiled.external.name
+    name, oracle = compiled.external.name, reference.reference
+    expected: Outputs = reference.outputs
     found: Outputs | None = None
     if board.runs_here:
         # The bundle may fit a board that is too small for the runtime, which runs the model here.
         with suppress(CompileError), made.loaded(board, compiled, INSTRUCTIONS) as model:
             found = _run(model, made.samples)
     if found is None:
-        made.notes.append(f"the self-test expects {REFERENCE}'s bytes; {name} may round otherwise")
-        return expected, REFERENCE
+        made.notes.append(f"the self-test expects {oracle}'s bytes; {name} may round otherwise")
+        return expected, oracle
     if _equal(found, expected, range(len(compiled.outputs))):
-        return expected, REFERENCE
-    made.notes.append(
-        f"{name} rounds unlike {REFERENCE} here: the self-test expects {name}'s bytes"
-    )
+        return expected, oracle
+    made.notes.append(f"{name} rounds unlike {oracle} here: the self-test expects {name}'s bytes")
     return found, f"{name} ({compiled.external.built_with}) on {board.name}"
 
 

@@ -118,15 +118,6 @@ def load_bytes(
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
-    if any(
-        operator.kind == "SUM" and graph.tensors[operator.outputs[0]].dtype == "int8"
-        for operator in graph.operators
-    ):
-        _log.warning(
-            "%s: LiteRT's reference kernel of SUM reads int8 as unsigned bytes, and so does "
-            "utvm. MEAN and TFLite Micro do not; they differ if a byte of input or sum is negative",
-            path,
-        )
     _log.info("imported %s: %d operators", path, len(graph.operators))
     return graph
 

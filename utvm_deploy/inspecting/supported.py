@@ -12,13 +12,15 @@ from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
 from utvm_deploy.frontend.shape_arithmetic import FOLDED
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 from utvm_deploy.frontend.torch_statements import STATEMENTS
+from utvm_deploy.oracle.truths import NAMES, TRUTHS
 
 _HEAD = """\
 # Operators
 
 Generated from the import table; `utvm inspect --supported` prints the same. Every operator computes
-what LiteRT 2.3.0's reference kernels do, byte for byte. On float32, functions such as EXP have the
-errors of [Floating point](float.md) instead. What is not a number may have another sign or payload.
+what LiteRT 2.3.0's reference kernels do, byte for byte. Where these are wrong, the
+[table of truth](#table-of-truth) names others. On float32, functions such as EXP have the errors of
+[Floating point](float.md) instead. What is not a number may have another sign or payload.
 Shapes are fixed, and ranks go from 1 to 5 unless a constraint says otherwise. A model with other
 operators, or with variants that are not in the table, is refused. One message names them all: the
 position in the file, the tensor that the operator makes, and what to do instead.
@@ -36,6 +38,18 @@ _VARIABLES = """\
 Variables become state, which the arena keeps between runs. `NAME_reset()` sets the first values
 again. VAR_HANDLE is removed, and so is each CALL_ONCE with the subgraph that it calls. Such a
 subgraph may only assign constants.
+"""
+_TRUTHS = """\
+
+# Table of truth
+
+LiteRT's reference kernels compute these operators wrongly. Other kernels of LiteRT say which bytes
+are right. The emitted C computes those bytes, and `verify`, `evaluate` and the samples of a bundle
+expect them. The other kernels get what the reference computed before, and it goes on with their
+result. Every report names them.
+
+| operator | element types | right are the | why |
+|---|---|---|---|
 """
 _OTHERS = """\
 
@@ -115,7 +129,11 @@ def operators_page() -> str:
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
     kinds = textwrap.fill(", ".join(FOLDED), 98)
     folded = f"{_FOLDED}```text\n{kinds}\n```\n{_VARIABLES}"
+    truths = "".join(
+        f"| {one.kind} | {', '.join(one.dtypes)} | {NAMES[one.resolver]} | {one.reason} |\n"
+        for one in TRUTHS
+    )
     others = "".join(
         f"| {_others(kind)} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items())
     )
-    return _HEAD + rows + folded + _OTHERS + others + _LIMITS + limits
+    return _HEAD + rows + folded + _TRUTHS + truths + _OTHERS + others + _LIMITS + limits

@@ -3,7 +3,8 @@
     run_reference ──inputs.npz──▶ python -m utvm_deploy.oracle.reference
                  ──results.npz──▶ ReferenceRun
 
-A Relax model has TVM's builds for this computer as its reference (``relax_reference.py``).
+A Relax model has TVM's builds for this computer as its reference (``relax_reference.py``). Where
+the reference kernels are wrong, others serve (``truths.py``).
 
 LiteRT aborts the process on some odd models and prints to both streams, so it is imported and run
 only in a child process; one child serves all samples.
@@ -15,9 +16,8 @@ import importlib.metadata
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle import relax_reference
+from utvm_deploy.oracle.interpreter import Interpreted, interpret
+from utvm_deploy.oracle.truths import named
 from utvm_deploy.relax.facts import is_relax
 
 _PACKAGE = "ai-edge-litert"
@@ -52,8 +54,8 @@ MEMORY_BYTES = 8 * 1024**3
 _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
 #: A file of this name in the folder asks for the outputs alone.
 _OUTPUTS_ONLY = "outputs_only"
-#: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
-_KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
+#: Of the results: the numbers of the outputs, and the name of what computed them.
+_NUMBERS, _NAME = "outputs", "reference"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class ReferenceRun:
     outputs: tuple[tuple[Array, ...], ...]
     # tensors[sample][number]: model inputs and everything an operator makes, by file position.
     tensors: tuple[Mapping[int, Array], ...]
-    reference: str = REFERENCE
+    reference: str = REFERENCE  # who computed, for reports
 
 
 def run_reference(
@@ -102,14 +104,7 @@ def run_reference(
         )
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
-        run = load_results(path, directory, len(samples))
-        return replace(run, reference=reference_name(file))
-
-
-def reference_name(file: Path) -> str:
-    """The reference for a file, for reports; it is a .tflite file or a Relax model."""
-    with file.open("rb") as opened:
-        return relax_reference.REFERENCE if is_relax(opened.read(64)) else REFERENCE
+        return load_results(path, directory, len(samples))
 
 
 def _sample_timeout_s(file: Path) -> float:
@@ -187,15 +182,16 @@ def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
     """What the child left; ``path`` is the model's, for messages."""
     try:
         with np.load(directory / _RESULTS, allow_pickle=False) as file:
-            stacked = {int(key): file[key] for key in file.files if key != "outputs"}
-            numbers = [int(number) for number in file["outputs"]]
+            stacked = {int(key): file[key] for key in file.files if key not in (_NUMBERS, _NAME)}
+            numbers = [int(number) for number in file[_NUMBERS]]
+            reference = str(file[_NAME])
     except (OSError, ValueError, KeyError) as exc:
         raise VerifyError(
             f"the reference interpreter left no results for {path.name}: {exc}"
         ) from exc
     tensors = tuple({n: a[sample] for n, a in stacked.items()} for sample in range(samples))
     outputs = tuple(tuple(sample[n] for n in numbers) for sample in tensors)
-    return ReferenceRun(outputs, tensors)
+    return ReferenceRun(outputs, tensors, reference)
 
 
 def interpret_or_explain(model: str, directory: Path) -> int:
@@ -205,18 +201,12 @@ def interpret_or_explain(model: str, directory: Path) -> int:
     try:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
             samples = _samples(arrays)
-        is_tvms = reference_name(file) == relax_reference.REFERENCE
         outputs_only = (directory / _OUTPUTS_ONLY).exists()
-        if is_tvms:
-            outputs, collected = relax_reference.interpret(file, samples)
-        elif outputs_only:
-            outputs, collected = _outputs(file, samples)
-        else:
-            outputs, collected = _interpret(file, samples)
-        if outputs_only:
-            collected = {number: collected[number] for number in outputs}
-        results = {str(number): np.array(arrays) for number, arrays in collected.items()}
-        results["outputs"] = np.array(outputs, np.int64)
+        found, reference = _interpret(file, samples, outputs_only)
+        kept = found.outputs if outputs_only else found.tensors[0] if found.tensors else ()
+        results = {str(n): np.array([tensors[n] for tensors in found.tensors]) for n in kept}
+        results[_NUMBERS] = np.array(found.outputs, np.int64)
+        results[_NAME] = np.array(reference)
         np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
     except Exception as exc:  # any exception is LiteRT's or the model's: the parent reports it
         (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
@@ -234,75 +224,15 @@ def _limit_memory() -> None:
 
 
 def _interpret(
-    model: Path, samples: Sequence[Sequence[Array]]
-) -> tuple[list[int], dict[int, list[Array]]]:
-    """The numbers of the outputs, and for each tensor its value in each sample."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_path=str(model),
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-        experimental_preserve_all_tensors=True,
-    )
-    interpreter.allocate_tensors()
-    inputs = [int(d["index"]) for d in interpreter.get_input_details()]
-    outputs = [int(d["index"]) for d in interpreter.get_output_details()]
-    kept = list(inputs)
-    # Private, but the version is pinned; nothing else distinguishes activations from constants.
-    for operator in interpreter._get_ops_details():
-        kept += [int(number) for number in operator["outputs"] if number >= 0]
-    kept += outputs
-    # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
-    kept = [
-        number
-        for number in dict.fromkeys(kept)
-        if interpreter._get_tensor_details(number, 0)["dtype"] is not np.object_
-    ]
-    collected: dict[int, list[Any]] = {number: [] for number in kept}
-    for sample in samples:
-        _check_count(inputs, sample)
-        for number, array in zip(inputs, sample, strict=True):
-            interpreter.set_tensor(number, array)
-        interpreter.invoke()
-        for number in kept:
-            collected[number].append(interpreter.get_tensor(number))
-    return outputs, collected
-
-
-def _check_count(inputs: Sequence[int], sample: Sequence[Array]) -> None:
-    if len(sample) != len(inputs):
-        raise ValueError(f"it has {len(inputs)} inputs, but {len(sample)} were given")
-
-
-def _outputs(
-    model: Path, samples: Sequence[Sequence[Array]]
-) -> tuple[list[int], dict[int, list[Array]]]:
-    """As ``_interpret``, of the outputs alone, and for samples that follow nothing."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    def start() -> Any:
-        made = Interpreter(
-            model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
-        )
-        made.allocate_tensors()
-        return made
-
-    interpreter = start()
-    inputs = [int(d["index"]) for d in interpreter.get_input_details()]
-    outputs = [int(d["index"]) for d in interpreter.get_output_details()]
-    is_kept = any(op["op_name"] in _KEEPING for op in interpreter._get_ops_details())
-    collected: dict[int, list[Any]] = {number: [] for number in outputs}
-    for sample in samples:
-        _check_count(inputs, sample)
-        if is_kept:
-            interpreter = start()
-        interpreter.reset_all_variables()
-        for number, array in zip(inputs, sample, strict=True):
-            interpreter.set_tensor(number, array)
-        interpreter.invoke()
-        for number in collected:
-            collected[number].append(interpreter.get_tensor(number))
-    return outputs, collected
+    file: Path, samples: Sequence[Sequence[Array]], outputs_only: bool
+) -> tuple[Interpreted, str]:
+    """What the reference of this file computes, and its name."""
+    with file.open("rb") as opened:
+        is_tvms = is_relax(opened.read(64))
+    if is_tvms:
+        return relax_reference.interpret(file, samples), relax_reference.REFERENCE
+    found = interpret(file, samples, outputs_only=outputs_only)
+    return found, named(REFERENCE, found.truths)
 
 
 def _samples(file: Mapping[str, Array]) -> list[list[Array]]:

@@ -23,6 +23,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
     is_native,
 )
+from utvm_deploy.oracle.interpreter import Interpreted
 from utvm_deploy.relax.facts import RelaxModel, loaded
 from utvm_deploy.relax.road import relax_graph
 
@@ -32,10 +33,8 @@ _Function: TypeAlias = Callable[[Mapping[int, Array]], dict[int, Array]]
 REFERENCE = "TVM 0.27 for this computer (LLVM)"
 
 
-def interpret(
-    model: Path, samples: Sequence[Sequence[Array]]
-) -> tuple[list[int], dict[int, list[Array]]]:
-    """The numbers of the outputs, and for each tensor its value in each sample.
+def interpret(model: Path, samples: Sequence[Sequence[Array]]) -> Interpreted:
+    """Run all samples.
 
     Outputs come from the module as it was given; all other tensors from the graph.
     """
@@ -43,15 +42,14 @@ def interpret(
     graph = relax_graph(relax_model, model.stem)
     whole = whole_module(relax_model)
     functions = [_function(graph, operator) for operator in graph.operators]
-    collected: dict[int, list[Array]] = {}
+    tensors: list[dict[int, Array]] = []
     for sample in samples:
         if len(sample) != len(graph.inputs):
             raise ValueError(f"it has {len(graph.inputs)} inputs, but {len(sample)} were given")
         values = _computed(graph, functions, sample)
         values.update(zip(graph.outputs, whole(*sample), strict=True))
-        for number, value in values.items():
-            collected.setdefault(number, []).append(value)
-    return list(graph.outputs), collected
+        tensors.append(values)
+    return Interpreted(list(graph.outputs), tensors, [])
 
 
 def layers(graph: Graph, sample: Sequence[Array]) -> dict[int, Array]:

@@ -62,7 +62,8 @@ def run_oracle(
             for known, new in zip(run().tensors, found, strict=True):
                 outputs = custom.computed(graph, operator, _inputs(graph, operator, known))
                 new.update(zip(operator.outputs, outputs, strict=True))
-        return replace(run(), reference=f"{ReferenceRun.reference}, and {custom.reference}")
+        last = run()
+        return replace(last, reference=f"{last.reference}, and {custom.reference}")
 
 
 def _inputs(graph: Graph, operator: Operator, known: Mapping[int, Array]) -> list[Array | None]:

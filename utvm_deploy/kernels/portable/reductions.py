@@ -1,6 +1,7 @@
 """Reductions of stored values: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX and ARG_MIN.
 
-MEAN and SUM add in 32 bits. Then one multiplier does the scales and the division of MEAN.
+MEAN and SUM add in 32 bits. MEAN multiplies once, by the ratio of the scales over the count. SUM
+multiplies by the ratio in float32.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce, Sum
 from utvm_deploy.graph.attributes import Mean as MeanAttributes
@@ -25,7 +28,6 @@ from utvm_deploy.kernels.contract.requantization import (
     clamped,
     limits_of_type,
     mean_multiplier,
-    quantize_multiplier,
     requantize,
     wrap_int32,
 )
@@ -59,11 +61,11 @@ class Mean(Reduction):
         source = te.placeholder(self.extents, self.dtype, "input")
         scalars = int32s(_SCALARS)
         offset, multiplier, shift, zero_point = scalars.values()
-        sums = self.reduced("mean", te.sum, lambda i: self._read(source[i].astype("int32")))
+        sums = self.reduced("mean", te.sum, lambda i: source[i].astype("int32"))
 
         def element(*i: Any) -> Any:
             scaled = requantize(add_wrapping(sums[i], offset), multiplier, shift)
-            return self._limited(scaled + zero_point)
+            return clamped(scaled + zero_point, *limits_of_type(self.dtype), self.dtype)
 
         output = te.compute(self.kept, element, name="requantize")
         return te.create_prim_func([source, *scalars.values(), output])
@@ -82,28 +84,29 @@ class Mean(Reduction):
         sch.unroll(inner)
         return f"generic C, {tile.channels} outputs in registers"
 
-    def _read(self, value: Any) -> Any:
-        return value
-
-    def _limited(self, value: Any) -> Any:
-        return clamped(value, *limits_of_type(self.dtype), self.dtype)
-
 
 @dataclass(frozen=True)
-class UnsignedSum(Mean):
-    """SUM of int8: the reference reads and writes its bytes as unsigned ones."""
+class SumOfBytes(Mean):
+    """SUM of int8: the sum is scaled in float32, as LiteRT's default kernel does."""
 
     @property
     def name(self) -> str:
-        return super().name.replace("mean", "unsigned_sum", 1)
+        return super().name.replace("mean", "sum", 1)
 
-    def _read(self, value: Any) -> Any:
-        return value & 0xFF
+    def prim_func(self) -> Any:
+        source = te.placeholder(self.extents, self.dtype, "input")
+        # The ratio of the scales, and what the zero points of all terms amount to.
+        ratio, offset = (te.placeholder((1,), "float32", name) for name in ("ratio", "offset"))
+        zero_point = te.var("zero_point", "int32")
+        sums = self.reduced("mean", te.sum, lambda i: source[i].astype("int32"))
 
-    def _limited(self, value: Any) -> Any:
-        # Values from 128 on are the bytes of negative numbers.
-        unsigned = clamped(value, 0, 255, "int32")
-        return ((unsigned ^ 128) - 128).astype("int8")
+        def element(*i: Any) -> Any:
+            scaled = sums[i].astype("float32") * ratio[0] + offset[0]
+            rounded = tirx.call_pure_extern("int32", "utvm_quantize", scaled)
+            return clamped(rounded + zero_point, INT8_MIN, INT8_MAX, self.dtype)
+
+        output = te.compute(self.kept, element, name="requantize")
+        return te.create_prim_func([source, ratio, offset, zero_point, output])
 
 
 @dataclass(frozen=True)
@@ -209,24 +212,34 @@ def lower_arg_extremum(op: Operation) -> KernelCall:
 
 
 def lower_mean(op: Operation) -> KernelCall:
-    """MEAN and SUM over any axes."""
-    attributes, source = op.operator.attributes, op.source
-    assert isinstance(attributes, MeanAttributes | Sum)
-    merged = merged_axes(source.shape, attributes.axes)
-    count = math.prod(source.shape[axis] for axis in attributes.axes)
+    """MEAN over any axes."""
+    merged, count = _merged(op, op.attributes(MeanAttributes).axes)
     start, end = op.ends
-    ratio = start.scale / end.scale
-    mean = Mean(*merged, source.dtype)
+    mean = Mean(*merged, op.source.dtype)
     kernel: Mean | CRoutine = mean
-    if isinstance(attributes, Sum):
-        kernel = UnsignedSum(*merged, source.dtype)
-        multiplier, shift = quantize_multiplier(ratio)
-    else:
-        if source.dtype == "int8" and mean.around is not None:
-            kernel = _mean_of_bytes(mean.name, mean.around)
-        multiplier, shift = mean_multiplier(ratio, count)
+    if op.source.dtype == "int8" and mean.around is not None:
+        kernel = _mean_of_bytes(mean.name, mean.around)
+    multiplier, shift = mean_multiplier(start.scale / end.scale, count)
     values = (wrap_int32(-start.zero_point * count), multiplier, shift, end.zero_point)
     return op.call(kernel, dict(zip(_SCALARS, values, strict=True)))
+
+
+def lower_sum(op: Operation) -> KernelCall:
+    """SUM over any axes."""
+    merged, count = _merged(op, op.attributes(Sum).axes)
+    start, end = op.ends
+    ratio = np.float32(start.scale) / np.float32(end.scale)
+    offset = np.float32(-start.zero_point) * ratio * np.float32(count)
+    factors = {"ratio": np.array([ratio]), "offset": np.array([offset])}
+    return op.call(SumOfBytes(*merged), factors | {"zero_point": end.zero_point})
+
+
+def _merged(
+    op: Operation, axes: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], tuple[bool, ...]], int]:
+    """The merged dimensions, and how many elements one output is made of."""
+    shape = op.source.shape
+    return merged_axes(shape, axes), math.prod(shape[axis] for axis in axes)
 
 
 def _mean_of_bytes(name: str, around: tuple[int, int, int]) -> CRoutine:
@@ -259,5 +272,5 @@ LOWERINGS = {
     "REDUCE_ANY": lower_reduce_extremum,
     "REDUCE_MAX": lower_reduce_extremum,
     "REDUCE_MIN": lower_reduce_extremum,
-    "SUM": lower_mean,
+    "SUM": lower_sum,
 }
