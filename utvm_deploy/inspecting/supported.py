@@ -45,8 +45,8 @@ _TRUTHS = """\
 
 LiteRT's reference kernels compute these operators wrongly. Other kernels of LiteRT say which bytes
 are right. The emitted C computes those bytes, and `verify`, `evaluate` and the samples of a bundle
-expect them. The other kernels get what the reference computed before, and it goes on with their
-result. Every report names them.
+expect them. The other kernels get what the reference computed before, and it continues with
+their result. Every report names them.
 
 | operator | element types | right are the | why |
 |---|---|---|---|

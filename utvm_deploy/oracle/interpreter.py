@@ -1,8 +1,8 @@
 """LiteRT's interpreter in the child process of ``reference.py``.
 
-The reference kernels run the whole model. Where the table of truth has one of its operators
-(``truths.py``), they run the model without it: what it makes is an input of that model, which
-other kernels compute of what the reference made before. So the rounds go on until nothing changes.
+The reference kernels run the whole model. The table of truth (``truths.py``) may have one of its
+operators. Then they run the model without it, and what it makes is an input of that model. Other
+kernels compute this of what the reference made before, round after round, until nothing changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Program:
         self._interpreter = self._started()
         self.inputs = [int(one["index"]) for one in self._interpreter.get_input_details()]
         self.outputs = [int(one["index"]) for one in self._interpreter.get_output_details()]
-        # Private, but the version is pinned; nothing else tells of the operators.
+        # Private, but the version is pinned; nothing else lists the operators.
         self.nodes = [self._node(one) for one in self._interpreter._get_ops_details()]
         made = [number for node in self.nodes for number in node.outputs if number >= 0]
         if only is None:
