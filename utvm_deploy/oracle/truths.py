@@ -1,7 +1,7 @@
 """The table of truth: operators that LiteRT's reference kernels compute wrongly.
 
 For these, other kernels say which bytes are right, and the emitted C computes those bytes. The
-other kernels get what the reference computed before, and the reference goes on with their result.
+other kernels get what the reference computed before, and the reference continues with theirs.
 """
 
 from __future__ import annotations
