@@ -1,7 +1,7 @@
 """The .tflite schema as objects: the only module that imports LiteRT's generated classes.
 
 ``ModelT`` and the classes in it can be changed and written again. Only child processes use them:
-the one that quantizes, and the one that rewrites a file (``tflite_chosen.py``).
+those that quantize, that rewrite a file (``tflite_chosen.py``), and that run it (``oracle``).
 """
 
 from __future__ import annotations
