@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_models import MODELS, build_model, built, int8
 from tflite_writer import ModelWriter
@@ -126,3 +127,15 @@ def test_layout_of_nothing_and_of_many() -> None:
     assert lay_out(0, []).height == 0
     wide = lay_out(40, [(0, n) for n in range(1, 39)] + [(n, 39) for n in range(1, 39)])
     assert wide.height == 3 and wide.width == pytest.approx(38)
+
+
+def test_shared_weights_count_once(tmp_path: Path) -> None:
+    """As of a recurrent cell that is written step by step: each step reads the same weights."""
+    m = ModelWriter()
+    x = m.input((1, 16), 0.05, 0)
+    weights = np.arange(256, dtype=np.int8).reshape(16, 16) // 2
+    for _ in range(3):
+        x = m.fully_connected(x, weights, np.zeros(16, np.int32))
+    m.output(x)
+    facts = inspect_model(load_model(m.save(tmp_path / "steps.tflite")))
+    assert facts.weights_bytes == facts.operators[0].weights_bytes == 256 + 64

@@ -110,6 +110,16 @@ class Graph(Shown):
         ]
         return f"{self.name}: {len(self.operators)} operators, {ends[0]} -> {ends[1]}"
 
+    @property
+    def constants_bytes(self) -> int:
+        """Bytes of the constants; those with equal bytes share them, as in the compiled model."""
+        sizes = {
+            (tensor.dtype, tensor.data.tobytes()): tensor.size_bytes
+            for tensor in self.tensors
+            if tensor.data is not None
+        }
+        return sum(sizes.values())
+
     def replaced(self, **changes: object) -> Graph:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]

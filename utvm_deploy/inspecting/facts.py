@@ -132,7 +132,7 @@ def inspect_model(graph: Graph) -> Inspection:
         operators=operators,
         kinds=kinds,
         macs=sum(o.macs or 0 for o in operators),
-        weights_bytes=sum(t.size_bytes for t in graph.tensors if t.data is not None),
+        weights_bytes=graph.constants_bytes,
         peak_activation_bytes=live[peak] if live else 0,
         peak_operator=peak,
         float_islands=islands,

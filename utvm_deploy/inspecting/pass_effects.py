@@ -69,6 +69,6 @@ def graph_sizes(graph: Graph) -> GraphSizes:
     return GraphSizes(
         layers=len(graph.operators) - sum(map(len, joined_parts(graph).values())),
         macs=total_macs(graph),
-        weights_bytes=sum(t.size_bytes for t in graph.tensors if t.data is not None),
+        weights_bytes=graph.constants_bytes,
         peak_activation_bytes=max(live_bytes(graph), default=0),
     )
