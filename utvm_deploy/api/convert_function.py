@@ -1,4 +1,4 @@
-"""``utvm_deploy.convert``: the .tflite file that a quantized ONNX or PyTorch model becomes."""
+"""``utvm_deploy.convert``: the .tflite file that a quantized model of another form becomes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.frontend.formats import quantized_tflite
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.inspecting.facts import graph_svg
+from utvm_deploy.oracle.signed import check_same_values
 from utvm_deploy.pages.notebook import Result, plain_object
 
 SCHEMA = "utvm.convert/1"
@@ -90,6 +91,9 @@ def convert(
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
 
+    Of a .tflite file, it is the signature and the shapes that are chosen. uint8 becomes int8 where
+    each byte of the reference kernels differs by 128 alone.
+
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
@@ -108,7 +112,9 @@ def convert(
     with with_shapes(inputs, signature):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
-        graph = load_model(source)
+        graph = load_bytes(data, source.stem, str(source))
+        if source.suffix.lower() == _ENDING:
+            check_same_values(source, data, graph)
     if target is not None and write:
         write_atomically(target, lambda file: file.write(data))
     return ConvertResult(source, target, data, graph)

@@ -1,4 +1,4 @@
-"""utvm convert: the .tflite file that a quantized ONNX or PyTorch model becomes."""
+"""utvm convert: the .tflite file that a quantized model of another form becomes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from utvm_deploy.cli.shape_option import add_shape
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(
-        verbs, common, "convert", "write a quantized .onnx or .pt2 model as a .tflite file", run
+        verbs,
+        common,
+        "convert",
+        "write a quantized .onnx, .pt2 or uint8 model as a .tflite file",
+        run,
     )
     parser.add_argument(
         "model",
         metavar="MODEL",
         type=Path,
-        help="a quantized model, .onnx or .pt2; `utvm quantize` takes float models",
+        help="a quantized model, .onnx or .pt2, or a .tflite file of uint8 or with something to "
+        "choose; `utvm quantize` takes float models",
     )
     add_shape(parser)
     parser.add_argument(

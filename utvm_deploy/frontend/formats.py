@@ -22,13 +22,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.given_shapes import (
-    Shapes,
     given_shapes,
     shapes_given,
     signature_given,
@@ -98,7 +98,38 @@ def converted(path: Path) -> bytes | None:
         choice = _choice(path)
         if not choice.rewrites:
             return None
-        told = {"subgraph": choice.subgraph, "shapes": choice.shapes or {}}
+        told = _told(choice)
+    return _kept_or_made(path, told)
+
+
+def unsigned_tensors(path: Path) -> frozenset[int]:
+    """The numbers of a .tflite file's quantized uint8 tensors; of other files, none."""
+    return frozenset() if path.suffix.lower() in CONVERTERS else _choice(path).unsigned
+
+
+def _signed_tflite(path: Path) -> bytes:
+    """A .tflite file as it was chosen, with int8 in the place of uint8."""
+    choice = _choice(path)
+    if not choice.rewrites and not choice.unsigned:
+        raise ModelError(
+            f"{path} is a .tflite file already, of which nothing is uint8 or left open; to "
+            f"quantize a float one, run {quantize_command(path)}"
+        )
+    return _kept_or_made(path, _told(choice) | {"is_signed": bool(choice.unsigned)})
+
+
+def _told(choice: Choice) -> dict[str, object]:
+    """What the child learns of a choice."""
+    return {
+        "subgraph": choice.subgraph,
+        "shapes": choice.shapes or {},
+        "mends_axes": choice.mends_axes,
+        "is_signed": False,
+    }
+
+
+def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
+    """What the child makes of a file, once for all verbs."""
     content, text = _content(path), json.dumps(told)
     found = _converted(path, content, conversion_key(path.name, content, text), text)
     if isinstance(found, ModelError):
@@ -133,17 +164,15 @@ def check_shapes_apply(path: Path) -> None:
 def quantized_tflite(path: Path) -> bytes:
     """The .tflite file that a quantized model of another format becomes.
 
-    Raises ModelError for a float model and for files that are or become something else.
+    Of a .tflite file, it is what was chosen of it, with int8 in the place of uint8. Raises
+    ModelError for a float model and for files that are or become something else.
     """
     ending = path.suffix.lower()
+    if ending == ".tflite":
+        return _signed_tflite(path)
     if ending not in QUANTIZED:
         check_known(path)
         kinds = " and ".join(QUANTIZED)
-        if ending == ".tflite":
-            raise ModelError(
-                f"{path} is a .tflite file already; only {kinds} files are converted; to quantize "
-                f"a float one, run {quantize_command(path)}"
-            )
         raise ModelError(f"{path} cannot become a .tflite file; only {kinds} files can")
     data = converted(path)
     if data is None or is_relax(data):
@@ -256,7 +285,7 @@ def main(path: Path, folder: Path) -> int:
         (converter.load if converter else load_schema)(path)
         limit_import()
         with given_shapes(shapes):
-            made = converter.convert(path) if converter else _chosen(path, shapes, chosen)
+            made = converter.convert(path) if converter else _chosen(path, chosen)
             (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
@@ -264,10 +293,10 @@ def main(path: Path, folder: Path) -> int:
     return 1
 
 
-def _chosen(path: Path, shapes: Shapes, chosen: Mapping[str, int | None]) -> bytes:
-    numbered = {int(number): shape for number, shape in shapes.items()}
+def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
+    chosen["shapes"] = {int(number): shape for number, shape in chosen["shapes"].items()}
     try:
-        return chosen_file(path.read_bytes(), chosen["subgraph"], numbered)
+        return chosen_file(path.read_bytes(), **chosen)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 

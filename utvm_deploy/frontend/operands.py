@@ -64,7 +64,8 @@ def quantized(
     if tensor.dtype == "uint8" and "uint8" not in types:
         raise op.unsupported(
             f"tensor '{tensor.name}' is uint8, as in legacy quantized models, which no kernel "
-            f"computes on; quantize the float model to int8: {quantize_command()}"
+            f"computes on; utvm convert may make int8 of it, or quantize the float model: "
+            f"{quantize_command()}"
         )
     if tensor.dtype not in types:
         accepted = f"{' and '.join(types)} {'is' if len(types) == 1 else 'are'}"

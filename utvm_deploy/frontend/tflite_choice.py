@@ -1,5 +1,7 @@
 """What a .tflite file leaves open, and what is chosen: its signature and the shapes of its inputs.
 
+A habit of old converters is mended, too, because LiteRT refuses it: the axis of biases.
+
     bytes ──choice_of──▶ Choice ──tflite_chosen, in a child──▶ the file that everything else reads
 
 A file that leaves nothing open stays as it is. A damaged one, too: its reader says what is wrong.
@@ -42,12 +44,14 @@ class Choice:
 
     subgraph: int | None = None  # the only one that stays, with those that it calls
     shapes: Mapping[int, Shape] | None = None  # of all inputs, by the number of the tensor
+    mends_axes: bool = False  # quantized_dimension of rows is beyond their only dimension
+    unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
     notes: tuple[str, ...] = ()
 
     @property
     def rewrites(self) -> bool:
         """Whether the file changes at all."""
-        return self.subgraph is not None or self.shapes is not None
+        return self.subgraph is not None or self.shapes is not None or self.mends_axes
 
 
 def choice_of(data: bytes) -> Choice:
@@ -66,10 +70,29 @@ def choice_of(data: bytes) -> Choice:
             return Choice()
         inputs = [_Input.of(subgraph, int(one)) for one in array_of(subgraph.InputsAsNumpy())]
         aliases = _aliases(model, number or 0)
+        tensors = [subgraph.Tensors(i) for i in range(min(subgraph.TensorsLength(), MAX_TENSORS))]
+        axis = next(filter(None, map(_wrong_axis, tensors)), 0)
+        unsigned = frozenset(i for i, tensor in enumerate(tensors) if _is_unsigned(tensor))
     except READER_ERRORS:
         return Choice()
     shapes, more = _shapes(inputs, aliases)
-    return Choice(number, shapes, (*notes, *more))
+    if axis:
+        more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
+    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more))
+
+
+def _wrong_axis(tensor: Any) -> int:
+    """The quantized_dimension of a row, where it is not the only one that a row has; or 0.
+
+    Old converters wrote the axis of the weights for a bias, too.
+    """
+    table = tensor.Quantization() if tensor.ShapeLength() == 1 else None
+    return 0 if table is None or not table.ScaleLength() else int(table.QuantizedDimension())
+
+
+def _is_unsigned(tensor: Any) -> bool:
+    table = tensor.Quantization() if tensor.Type() == tflite.TensorType.UINT8 else None
+    return table is not None and table.ScaleLength() == 1 == table.ZeroPointLength()
 
 
 def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:

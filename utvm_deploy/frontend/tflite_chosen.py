@@ -1,6 +1,7 @@
 """In a child process: a .tflite file as it was chosen to be (``tflite_choice.py``).
 
-One subgraph is left of several signatures, and LiteRT infers the shapes of all tensors again.
+One subgraph is left of several signatures, LiteRT infers the shapes of all tensors again, biases
+get their axis, and a uint8 model becomes one of int8 (``tflite_signed.py``).
 """
 
 from __future__ import annotations
@@ -31,19 +32,33 @@ def load_schema(_path: Path) -> object:
     return interpreter, tflite_schema
 
 
-def chosen_file(data: bytes, subgraph: int | None, shapes: Mapping[int, Sequence[int]]) -> bytes:
+def chosen_file(
+    data: bytes,
+    subgraph: int | None,
+    shapes: Mapping[int, Sequence[int]],
+    *,
+    mends_axes: bool,
+    is_signed: bool,
+) -> bytes:
     """The file with this subgraph and those that it calls, and these shapes of its inputs.
 
-    ``shapes`` is empty where they are those of the file. Raises ModelError for shapes that the
-    model does not take.
+    ``shapes`` is empty where they are those of the file. With ``is_signed``, uint8 becomes int8.
+    Raises ModelError for shapes that the model does not take, and for what has no int8 form.
     """
     from utvm_deploy.frontend import tflite_schema as schema
+    from utvm_deploy.frontend.tflite_signed import make_signed
 
     model = schema.read_model(data)
     if subgraph is not None:
         _keep(model, subgraph)
+    if mends_axes:
+        for tensor in (one for graph in model.subgraphs for one in graph.tensors):
+            if tensor.quantization is not None and len(schema.numbers(tensor.shape)) == 1:
+                tensor.quantization.quantizedDimension = 0
     if shapes:
         _infer(model, schema.model_bytes(model), shapes)
+    if is_signed:
+        make_signed(model)
     return schema.model_bytes(model)
 
 
