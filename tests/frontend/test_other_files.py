@@ -38,6 +38,10 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "state.pth": (_bytes(OLD_TORCH), "torch.export.save(torch.export.export("),
     "state.tflite": (_archive("archive/data.pkl"), "as torch.save wrote, and no program"),
+    "traced.pt": (
+        _archive("traced/data.pkl", "traced/code/__torch__/n.py", "traced/constants.pkl"),
+        "is TorchScript, as torch.jit.trace or torch.jit.script saved it; export the module",
+    ),
     "model.keras": (_archive("metadata.json", "config.json", "model.weights.h5"), "from_keras_mod"),
     "model.h5": (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(32)), "is a file of Keras; convert"),
     "folder": (_folder, "is a SavedModel of TensorFlow; convert"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,33 @@ def test_files_of_torch_save_are_named(tmp_path: Path) -> None:
         ModelError, match=r"torch\.save wrote, and no program; .*torch\.export\.sav"
     ):
         torch_to_model(path)
+
+
+def test_torchscript_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "traced.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("traced/data.pkl", "traced/constants.pkl", "traced/version"):
+            archive.writestr(name, "")
+    with pytest.raises(ModelError, match=r"is TorchScript, .*torch\.export\.save"):
+        torch_to_model(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [("data/weights/weight_0", "data/weights/weight_0: file not found"), ("version", "version")],
+)
+def test_the_cause_of_a_damaged_file_is_told(part: str, told: str, tmp_path: Path) -> None:
+    """PyTorch only logs it, and raises "check the warnings above"."""
+    whole, damaged = tmp_path / "whole.pt2", tmp_path / "damaged.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),)), whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(damaged, "w") as copy:
+        for name in source.namelist():
+            if not name.endswith(part):
+                copy.writestr(name, source.read(name))
+    with pytest.raises(ModelError, match=r"as a file that torch\.export\.save wrote: ") as caught:
+        torch_to_model(damaged)
+    assert told in str(caught.value)
+    assert "warnings above" not in str(caught.value)
 
 
 def test_a_shape_for_a_pt2_file_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,6 +199,20 @@ def test_doubtful_data_are_told(data: np.ndarray, says: list[str], tmp_path: Pat
     assert all(part in told for part, told in zip(says, warnings, strict=True))
 
 
+@pytest.mark.parametrize("value", [0.0, 1e-42, 0.5])
+def test_constant_data_give_no_figure(value: float, tmp_path: Path) -> None:
+    made = utvm_deploy.quantize(net(tmp_path), np.full_like(PICTURES, value))
+    assert [one.sqnr_db for one in made.outputs] == [None] * len(made.outputs)
+    assert "dB" not in made.headline
+    assert "everywhere in all samples" in made.warnings[1]
+
+
+def test_data_of_denormals_give_no_figure(tmp_path: Path) -> None:
+    made = utvm_deploy.quantize(net(tmp_path), PICTURES * np.float32(1e-42))
+    assert "dB" not in made.headline
+    assert "which no scale in float32 can tell apart" in made.warnings[0]
+
+
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     m = FloatWriter()
     weights = np.ones((3, 1, 1, 2), np.float32)

@@ -19,6 +19,10 @@ _TORCH = (
     "holds a pickle of weights or of a module, as torch.save wrote, and no program; write one: "
     "torch.export.save(torch.export.export(model.eval(), (example,)), 'MODEL.pt2')"
 )
+_SCRIPT = (
+    "is TorchScript, as torch.jit.trace or torch.jit.script saved it; export the module that it "
+    "was made of: torch.export.save(torch.export.export(model.eval(), (example,)), 'MODEL.pt2')"
+)
 _KERAS = (
     "is a file of Keras; convert the model, and write the bytes into a .tflite file: "
     "tf.lite.TFLiteConverter.from_keras_model(model).convert()"
@@ -53,14 +57,16 @@ def other_framework(path: Path) -> str | None:
 
 def is_pickled(path: Path) -> bool:
     """Whether a file is one of torch.save or TorchScript, whose data are pickled."""
-    return other_framework(path) == _TORCH
+    return other_framework(path) in (_TORCH, _SCRIPT)
 
 
 def _archive(path: Path) -> str | None:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     if any(re.fullmatch("[^/]+/data[.]pkl", name) for name in names):
-        return _TORCH
+        # TorchScript has its program beside the pickle, as text.
+        is_script = any(re.fullmatch("[^/]+/(code/.+|constants[.]pkl)", name) for name in names)
+        return _SCRIPT if is_script else _TORCH
     if names and _KERAS_NAMES.issubset(names):
         return _KERAS
     is_program = any(

@@ -6,9 +6,11 @@ same. So both formats share one conversion. A float program goes to Relax.
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +47,8 @@ FILLED: Mapping[str, float] = {
     "zeros": 0.0,
     "zeros_like": 0.0,
 }
+#: Letters of PyTorch's words that a message keeps.
+_MOST_SAID = 200
 _INSTALL = "pip install 'utvm-deploy[torch]'"
 
 
@@ -89,12 +93,49 @@ def loaded_program(path: Path) -> Any:
     if is_pickled(path):
         raise ModelError(f"{path} {other_framework(path)}")
     try:
-        program = torch.export.load(path)
+        with _logged_causes() as causes:
+            program = torch.export.load(path)
     except Exception as exc:  # any exception of the many readers that it calls
-        first = " ".join(str(exc).split())[:300]
-        raise ModelError(f"{path} is not a file that torch.export.save wrote: {first}") from exc
+        raise ModelError(
+            f"{path} cannot be read as a file that torch.export.save wrote: "
+            f"{_cause((*causes, exc)[0])}; export it again with the PyTorch that is installed, "
+            f"{torch.__version__}"
+        ) from exc
     _detach_copies(torch, program)
     return program
+
+
+@contextmanager
+def _logged_causes() -> Iterator[list[BaseException]]:
+    """The exceptions that PyTorch logs until the end of the block.
+
+    Its loader logs the first one, and raises another that points to the log.
+    """
+    causes: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            causes.append(record.exc_info[1])
+        return not record.exc_info
+
+    logger = logging.getLogger("torch.export")
+    # The filters of a logger are asked in turn until one refuses: this is to be the first.
+    logger.filters.insert(0, keep)
+    try:
+        yield causes
+    finally:
+        logger.removeFilter(keep)
+
+
+def _cause(error: BaseException) -> str:
+    """What the first of a chain of exceptions says, on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = " ".join(str(error).split())
+    said = said.rstrip(".") if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}..."
+    # The text of others, such as KeyError, is only a name.
+    is_told = isinstance(error, ValueError | RuntimeError)
+    return said if is_told else f"{type(error).__name__}: {said}"
 
 
 def _detach_copies(torch: Any, program: Any) -> None:

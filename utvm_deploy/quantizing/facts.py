@@ -113,7 +113,8 @@ class OutputError:
     """How far an output of the quantized model is from the float model's."""
 
     name: str
-    sqnr_db: float | None  # None if the two are equal, or the float output is always zero
+    # None if the two are equal, or the float output is the same for all samples.
+    sqnr_db: float | None
     largest: float  # the largest absolute difference
 
 

@@ -94,6 +94,11 @@ class Watch:
             name = tensor.name
             if seen is not None and seen.low == seen.high:
                 yield f"input {name!r} is {seen.low:g} everywhere in all samples"
+            elif seen is not None and seen.high - seen.low < np.finfo(np.float32).tiny:
+                yield (
+                    f"input {name!r} reaches from {seen.low:g} to {seen.high:g}, which no scale in "
+                    "float32 can tell apart; give values as the model was trained on"
+                )
             if outside and seen is not None and self.declared is not None:
                 yield (
                     f"{outside} of {self.count} samples of input {name!r} have values outside the "

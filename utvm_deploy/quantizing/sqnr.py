@@ -21,7 +21,16 @@ def sqnr_db(real: Array, quantized: Array) -> float | None:
 def output_errors(
     names: Sequence[str], real: Sequence[Array], quantized: Sequence[Array]
 ) -> Iterator[OutputError]:
-    """The error of each output over all samples."""
+    """The error of each output over all samples.
+
+    An output that is the same for all samples has no SQNR: its error is that of one value, which
+    calibration met exactly.
+    """
     for name, one, other in zip(names, real, quantized, strict=True):
         largest = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max())
-        yield OutputError(name, sqnr_db(one, other), largest)
+        yield OutputError(name, sqnr_db(one, other) if _varies(one) else None, largest)
+
+
+def _varies(real: Array) -> bool:
+    """Whether samples differ in it, by more than numbers that float32 rounds to zero."""
+    return len(real) == 1 or float(np.ptp(real, axis=0).max()) >= np.finfo(np.float32).tiny
