@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import BenchError
 from utvm_deploy.cli.main import main
 from utvm_deploy.comparing.gate import ours_of
 from utvm_deploy.pages.embedded_json import ELEMENT
-from utvm_deploy.runs.difference import differences
+from utvm_deploy.runs.difference import Change, differences
 
 SCHEMA = "utvm.report/2"
 
@@ -112,6 +112,14 @@ def test_text_json_and_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_errors_are_better_when_smaller() -> None:
     found = utvm_deploy.compare(report([], rmse=2.0), report([], rmse=1.0)).table[-1]
     assert (found["what"], found["smaller_is_better"]) == ("rmse (device)", True)
+
+
+def test_a_change_from_zero_or_a_small_one_is_not_zero_percent() -> None:
+    def shown(before: float | None, now: float | None) -> str:
+        return Change("whole model", "cycles", before, now).percent_text
+
+    assert [shown(0, 5), shown(0, 0), shown(None, 5), shown(5, 0)] == ["from 0", "", "", "-100.0 %"]
+    assert [shown(10**6, 10**6 + 1), shown(7, 7)] == ["+0.0001 %", "+0.0 %"]
 
 
 def test_a_report_and_a_profile() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,14 @@ import pytest
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.main import main
+from utvm_deploy.pages.report_digest import DIGEST, content_digest, is_as_written
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.reporting.differences import compared
 from utvm_deploy.reporting.page import report_html
 from utvm_deploy.reporting.stored import read_report
+
+#: Parts of a report that are made again.
+PARTS = ("inspect", "profile", "memory", "verify", "evaluation")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +62,77 @@ def test_a_report_is_reproduced(folder: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.tools
 def test_what_differs_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = read_report(folder / "digits.html")
-    report["profile"]["weights_bytes"] += 1
+    report["profile"]["layers"][0]["macs"] += 1
     (folder / "other.json").write_text(json.dumps(report))
     assert main(["reproduce", "other.json"]) == 1
-    told = capsys.readouterr().out
-    assert "weights bytes of the image" in told
+    told, noted = capsys.readouterr()
+    assert "other.json was edited after it was made" in noted
+    assert re.search(r"profile: layers, 0 \w+, macs", told)
     assert "1 differ" in told
+
+
+@pytest.mark.tools
+def test_every_number_of_a_report_is_compared(folder: Path) -> None:
+    report = read_report(folder / "digits.html")
+    # As on a board that counts cycles, on which no figure varies.
+    report["profile"]["is_modelled"] = True
+    edited, numbers = report, 0
+    for path in _leaves(report):
+        # A speed is that of this computer.
+        if path[0] in PARTS and path[-1] != "samples_per_second" and _is_number(report, path):
+            edited, numbers = _edited(edited, path), numbers + 1
+    assert numbers > 500
+    assert sum(not one.is_same for one in compared(report, edited)) == numbers
+
+
+@pytest.mark.tools
+def test_the_digest_is_that_of_every_leaf(folder: Path) -> None:
+    report = read_report(folder / "digits.html")
+    report["graph"] = ""  # large
+    report[DIGEST] = content_digest(report)
+    assert is_as_written(report)
+    for path in list(_leaves(report))[::7]:
+        assert not is_as_written(_edited(report, path)), path
+
+
+def _is_number(report: dict[str, Any], path: tuple[Any, ...]) -> bool:
+    return type(_at(report, path)) in (int, float)
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in pairs:
+            if path or key not in (DIGEST, "output"):
+                yield from _leaves(one, (*path, key))
+    else:
+        yield path
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _edited(report: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    """A copy that differs in one leaf; what the leaf is not in is shared."""
+    key, *rest = path
+    copy: Any = list(report) if isinstance(report, list) else dict(report)
+    if rest:
+        copy[key] = _edited(report[key], tuple(rest))
+    else:
+        copy[key] = report[key] + 1 if type(report[key]) in (int, float) else "other"
+    return copy
+
+
+@pytest.mark.tools
+def test_an_edited_report_is_not_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = read_report(folder / "digits.html")
+    report["profile"]["ticks"] += 1
+    (folder / "other.json").write_text(json.dumps(report))
+    assert main(["compare", "other.json", "digits.html"]) == 1
+    assert "other.json was edited after it was made" in capsys.readouterr().err
 
 
 @pytest.mark.tools

@@ -44,7 +44,7 @@ class CompareResult(Result):
         told = []
         for one in self.found:
             whole = next(c for c in one.changes if c.what == "whole model")
-            change = "" if whole.percent is None else f" ({whole.percent:+.1f} %)"
+            change = f" ({whole.percent_text})" if whole.percent_text else ""
             told.append(f"{one.model}: {whole.before:,} -> {whole.now:,} {whole.unit}{change}")
         return "; ".join(told)
 

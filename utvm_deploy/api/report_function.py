@@ -26,6 +26,7 @@ from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import AUTO, TIME
 from utvm_deploy.device import CYCLES
 from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
 from utvm_deploy.reporting.page import report_html
@@ -163,47 +164,46 @@ def report(
     )
     profiled = measured.to_dict()
     files = {"data": data, "labels": labels, "reference": reference, "records": records}
-    return ReportResult(
-        plain_object(
-            SCHEMA,
-            {
-                "model": {
-                    "name": profiled["model"],
-                    "file": str(path),
-                    "sha256": digest,
-                    "bytes": path.stat().st_size,
-                },
-                "board": {
-                    "name": target.name,
-                    "given": given_board or target.name,
-                    "core": target.cpu.core,
-                    "digest": facts_digest(target),
-                },
-                "options": {
-                    name: value
-                    for name, value in {**options, **chosen, "timing": timing}.items()
-                    if name in OPTIONS and value
-                }
-                | {"allow_float": options.get("allow_float", True)},
-                "plugin": plugin is not None,
-                "cmsis_nn": cmsis_nn is not None,
-                "evaluated": {"samples": samples},
-                "files": {what: _file(file) for what, file in files.items() if file is not None},
-                "environment": _environment(target),
-                "time": now(),
-                "seconds": round(time.monotonic() - started, 1),
-                "notes": notes,
-                "graph": inspected.svg,
-                "inspect": inspected.to_dict(),
-                "profile": profiled,
-                "memory": needed.to_dict(),
-                "verify": checked.to_dict(),
-                "bench": beside,
-                "evaluation": None if judged is None else judged.to_json(),
-                "tuning": None if records is None else _tried(Path(records), profiled),
+    found = plain_object(
+        SCHEMA,
+        {
+            "model": {
+                "name": profiled["model"],
+                "file": str(path),
+                "sha256": digest,
+                "bytes": path.stat().st_size,
             },
-        )
+            "board": {
+                "name": target.name,
+                "given": given_board or target.name,
+                "core": target.cpu.core,
+                "digest": facts_digest(target),
+            },
+            "options": {
+                name: value
+                for name, value in {**options, **chosen, "timing": timing}.items()
+                if name in OPTIONS and value
+            }
+            | {"allow_float": options.get("allow_float", True)},
+            "plugin": plugin is not None,
+            "cmsis_nn": cmsis_nn is not None,
+            "evaluated": {"samples": samples},
+            "files": {what: _file(file) for what, file in files.items() if file is not None},
+            "environment": _environment(target),
+            "time": now(),
+            "seconds": round(time.monotonic() - started, 1),
+            "notes": notes,
+            "graph": inspected.svg,
+            "inspect": inspected.to_dict(),
+            "profile": profiled,
+            "memory": needed.to_dict(),
+            "verify": checked.to_dict(),
+            "bench": beside,
+            "evaluation": None if judged is None else judged.to_json(),
+            "tuning": None if records is None else _tried(Path(records), profiled),
+        },
     )
+    return ReportResult({**found, DIGEST: content_digest(found)})
 
 
 def _beside(

@@ -98,7 +98,7 @@ def _report(found: Difference, out: Output) -> None:
                 change.what,
                 figure_text(change, change.before),
                 figure_text(change, change.now),
-                "" if change.percent is None else f"{change.percent:+.1f} %",
+                change.percent_text,
                 change.unit,
             )
             for change in found.changes

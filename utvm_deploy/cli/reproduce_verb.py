@@ -23,6 +23,7 @@ from utvm_deploy.cli.compile_options import (
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.client.session_server import SCHEME
+from utvm_deploy.pages.report_digest import is_as_written
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.reporting.differences import compared
@@ -30,6 +31,8 @@ from utvm_deploy.reporting.stored import read_report
 from utvm_deploy.runs.origin import versions
 
 SCHEMA = "utvm.reproduce/1"
+#: Figures that differ, in the table.
+_MOST_SHOWN = 40
 #: What a report may be made with, besides the model.
 _FILES = ("data", "labels", "reference", "records")
 
@@ -72,6 +75,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
         check_writable(args.output)
         keep_input(args.report, "the report", args.output)
     compared(then, then)  # a damaged one is refused before the work
+    is_edited = not is_as_written(then)
+    if is_edited:
+        out.note(
+            f"{args.report} was edited after it was made: its digest is not that of what it holds; "
+            "the exit status will be 1"
+        )
     if args.board is None and then["board"]["given"].startswith(SCHEME):
         raise UsageError(
             "the report was made on a server's board, and only you can name a server; give --board"
@@ -114,9 +123,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if changed:
         out.table(
             ["figure", ">then", ">now"],
-            [(one.what, _shown(one.then), _shown(one.now)) for one in changed],
+            [(one.what, _shown(one.then), _shown(one.now)) for one in changed[:_MOST_SHOWN]],
             title=f"{args.report}: what differs",
         )
+    if len(changed) > _MOST_SHOWN:
+        out.line(f"and {len(changed) - _MOST_SHOWN} more; --json lists all of them")
     varying = sum(not one.is_exact for one in figures)
     more = f"; {varying} times vary from run to run and are not compared" if varying else ""
     out.line(
@@ -127,11 +138,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
         {
             "report": args.report,
             "output": args.output,
-            "ok": not changed,
+            "ok": not changed and not is_edited,
+            "is_edited": is_edited,
             "figures": [{**asdict(one), "is_same": one.is_same} for one in figures],
         },
     )
-    return 1 if changed else 0
+    return 1 if changed or is_edited else 0
 
 
 def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.pages.embedded_json import embedded_json
+from utvm_deploy.pages.report_digest import DIGEST, is_as_written
 
 _PROFILE, _BENCH, _REPORT = "utvm.profile/1", "utvm.bench/1", "utvm.report/2"
 _GIVE = (
@@ -167,6 +168,7 @@ def baseline_of(text: bytes, name: str) -> tuple[Ours, ...]:
         schema = result["schema"]
         if schema not in (_PROFILE, _BENCH, _REPORT):
             raise ValueError(f"schema {schema!r}")
+        _check_digest(result, name)
         return ours_of(result, schema)
     except (
         ValueError,
@@ -177,6 +179,15 @@ def baseline_of(text: bytes, name: str) -> tuple[Ours, ...]:
         RecursionError,
     ) as exc:
         raise BenchError(f"{name} is not a baseline; {_GIVE}") from exc
+
+
+def _check_digest(result: Mapping[str, Any], name: str) -> None:
+    """BenchError for a report that was edited; those of other verbs have no digest."""
+    if DIGEST in result and not is_as_written(result):
+        raise BenchError(
+            f"{name} was edited after it was made: its digest is not that of what it holds; make "
+            "the report again"
+        )
 
 
 def check_covered(path: Path, names: Sequence[str], board: str) -> None:

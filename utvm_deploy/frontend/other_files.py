@@ -64,7 +64,7 @@ def _archive(path: Path) -> str | None:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     if any(re.fullmatch("[^/]+/data[.]pkl", name) for name in names):
-        # TorchScript has its program beside the pickle, as text.
+        # TorchScript also holds its program, as text.
         is_script = any(re.fullmatch("[^/]+/(code/.+|constants[.]pkl)", name) for name in names)
         return _SCRIPT if is_script else _TORCH
     if names and _KERAS_NAMES.issubset(names):

@@ -119,7 +119,7 @@ def _logged_causes() -> Iterator[list[BaseException]]:
         return not record.exc_info
 
     logger = logging.getLogger("torch.export")
-    # The filters of a logger are asked in turn until one refuses: this is to be the first.
+    # The filters of a logger are asked in turn until one refuses: this must be the first.
     logger.filters.insert(0, keep)
     try:
         yield causes

@@ -8,8 +8,14 @@ from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
 
-#: Units that count the same on each run; times on silicon or on this computer vary.
-_EXACT_UNITS = ("cycles", "instructions")
+#: Parts of a report that are made again.
+_PARTS = ("inspect", "profile", "memory", "verify", "bench", "evaluation", "tuning")
+#: Texts that are results, too; other texts name files and tools.
+_TEXTS = ("kernel", "tick_unit", "cycle_model")
+#: Speeds of this computer, also where the board's times are exact.
+_SPEEDS = ("samples_per_second",)
+#: What holds times. On silicon and on this computer they vary from run to run.
+_TIMES = ("seconds", "figures", "ours", "theirs", "end_to_end_ratio")
 
 
 @dataclass(frozen=True)
@@ -49,22 +55,47 @@ def compared(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Figure]:
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, bool]]]:
-    profile, checked = report["profile"], report["verify"]
+    """Each number of each part, and each kernel, by a name that says where it is."""
+    profile = report["profile"]
     unit = profile["tick_unit"]
+    # Counters and models count the same on each run.
     is_exact = profile["is_modelled"] or unit == "instructions"
-    yield "bytes as the reference", (checked["ok"], True)
-    yield unit, (profile["ticks"], is_exact and unit in _EXACT_UNITS)
-    for name in ("arena_bytes", "ram_bytes", "flash_bytes", "weights_bytes"):
-        yield name.replace("_", " ") + " of the image", (profile[name], True)
-    yield "arena bytes of a bundle", (profile["bundle_arena_bytes"], True)
-    for layer in profile["layers"]:
-        what = f"layer {layer['index']} {layer['operator']}"
-        yield f"{what}: kernel", (layer["kernel"], True)
-        yield f"{what}: {unit}", (layer["ticks"], is_exact and unit in _EXACT_UNITS)
-    if report["bench"]:
-        one = report["bench"]["models"][0]
-        yield f"CMSIS-NN over ours ({one['source']})", (one["ratio"], is_exact)
-    if report["evaluation"]:
-        for run in report["evaluation"]["runs"]:
-            for name, value in run["metrics"].items():
-                yield f"{name} ({run['engine']})", (value, True)
+    _check_form(report)
+    for part in _PARTS:
+        for path, value in _leaves(report.get(part)):
+            is_ours = not is_exact and any(_is_time(key) for key in path)
+            varies = is_ours or path[-1] in _SPEEDS
+            yield f"{part}: {', '.join(path)}", (value, not varies)
+
+
+def _check_form(report: Mapping[str, Any]) -> None:
+    """KeyError for a report without the figures that every report has."""
+    for key in ("ticks", "arena_bytes", "ram_bytes", "flash_bytes", "weights_bytes", "layers"):
+        report["profile"][key]
+    report["verify"]["ok"]
+
+
+def _leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if isinstance(one, Mapping | list):
+                yield from (((str(key), *rest), leaf) for rest, leaf in _leaves(one))
+            elif not isinstance(one, str) or key in _TEXTS:
+                yield (str(key),), one
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            name = _name_of(index, one)
+            if isinstance(one, Mapping | list):
+                yield from (((name, *rest), leaf) for rest, leaf in _leaves(one))
+            elif not isinstance(one, str):
+                yield (name,), one
+
+
+def _name_of(index: int, one: Any) -> str:
+    """How an entry of a list is called."""
+    operator = one.get("operator") if isinstance(one, Mapping) else None
+    return f"{index} {operator}" if isinstance(operator, str) else str(index)
+
+
+def _is_time(key: str) -> bool:
+    return key in _TIMES or key.startswith(("ticks", "ratio"))

@@ -29,6 +29,16 @@ class Change:
             return None
         return 100 * (self.now / self.before - 1)
 
+    @property
+    def percent_text(self) -> str:
+        """The same for people. A change from 0 has no percentage, and none is rounded to 0."""
+        if self.before is None or self.now is None:
+            return ""
+        if self.percent is None:
+            return "from 0" if self.now else ""
+        is_small = self.now != self.before and abs(self.percent) < 0.05
+        return f"{self.percent:+.1g} %" if is_small else f"{self.percent:+.1f} %"
+
 
 @dataclass(frozen=True)
 class Difference:
