@@ -13,7 +13,7 @@ from small_models import build_model, sample_inputs
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import VerifyError
+from utvm_deploy.base.errors import FileRefused, VerifyError
 from utvm_deploy.oracle import reference
 from utvm_deploy.oracle.reference import run_reference
 
@@ -72,9 +72,21 @@ def test_wrong_inputs(inputs: list[list[np.ndarray]], sentence: str, tmp_path: P
 def test_refused_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(b"not a model")
-    with pytest.raises(VerifyError, match=r"reference interpreter refuses model\.tflite"):
+    with pytest.raises(FileRefused) as caught:
         run_reference(path, [])
+    assert str(caught.value) == (
+        "LiteRT 2.3.0 refuses model.tflite, so there is nothing to be exact to; repair that, or "
+        "convert the model again"
+    )
     assert capfd.readouterr() == ("", "")
+
+
+def test_model_refused_at_an_operator(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 4), 0.1, 0)
+    m.output(m.node("SOFTMAX", [x], (1, 4), ("SoftmaxOptions", {"Beta": 1.0}), scale=0.3))
+    with pytest.raises(FileRefused, match=r"model\.tflite at operator 0 \(SOFTMAX\), so there"):
+        run_reference(m.save(tmp_path / "model.tflite"), [])
 
 
 def _as_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -100,8 +112,10 @@ def test_failing_child(
     script: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _as_child(monkeypatch, script)
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"nothing")
     with pytest.raises(VerifyError, match=sentence):
-        run_reference(tmp_path / "model.tflite", [], timeout_s=0.5)
+        run_reference(path, [], timeout_s=0.5)
 
 
 def test_a_larger_model_has_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

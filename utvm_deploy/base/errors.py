@@ -189,6 +189,10 @@ class VerifyError(UtvmError):
     """Output bytes differ from those of the reference interpreter."""
 
 
+class FileRefused(VerifyError):
+    """LiteRT refuses the file: there is nothing to be exact to."""
+
+
 class TuneError(UtvmError):
     """There is nothing to tune, or no way to measure it."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
@@ -15,14 +18,17 @@ from utvm_deploy.cli.arguments import (
     add_verb,
     board_of,
 )
-from utvm_deploy.cli.compile_options import add_compile_options
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import write_library
 from utvm_deploy.compiler.options import ARENA, STAGES
 from utvm_deploy.compiler.summary import compiled_summary
+from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
+
+_log = logging.getLogger(__name__)
 
 #: For --dump: what every stage made.
 ALL_STAGES = "all"
@@ -62,6 +68,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         compiled = compile_step(
             args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
         )
+    _warn_of_refusal(args.model, custom_of(args, board))
     if not args.dry_run:
         write_library(compiled, args.output)
         for stage, text in dumped.items():
@@ -75,3 +82,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
     out.result("utvm.compile/1", {**compiled_summary(compiled), "output": args.output})
     return 0
+
+
+def _warn_of_refusal(model: Path, custom: CustomOperators | None) -> None:
+    """Say so if the reference does not take the file: the C is then exact to nothing."""
+    try:
+        check_accepted(model, custom)
+    except VerifyError as error:
+        _log.warning("%s", error)

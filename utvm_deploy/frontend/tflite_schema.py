@@ -64,7 +64,17 @@ def model_bytes(model: Any) -> bytes:
 
 def kind_of(model: Any, operator: Any) -> str:
     """The schema's name of an operator."""
-    return str(_KINDS.get(model.operatorCodes[operator.opcodeIndex].builtinCode, "?"))
+    return name_of_code(model.operatorCodes[operator.opcodeIndex])
+
+
+def name_of_code(code: Any) -> str:
+    """The schema's name of an operator code."""
+    return str(_KINDS.get(code.builtinCode, "?"))
+
+
+def code_of(kind: str) -> int:
+    """The schema's number of an operator."""
+    return int(getattr(schema.BuiltinOperator, kind))
 
 
 def name_of(model: Any, number: int) -> str:
@@ -75,7 +85,7 @@ def name_of(model: Any, number: int) -> str:
 
 def code_index(model: Any, kind: str, version: int) -> int:
     """The position of an operator code, which is added if the model has none."""
-    number = getattr(schema.BuiltinOperator, kind)
+    number = code_of(kind)
     for index, code in enumerate(model.operatorCodes):
         if code.builtinCode == number:
             code.version = max(code.version, version)

@@ -7,7 +7,9 @@ kernels compute this of what the reference made before, round after round, until
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,13 @@ import numpy as np
 
 from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.truths import REFERENCE_KERNELS, Truth, truth_of
+from utvm_deploy.oracle.truths import DEFAULT_KERNELS, REFERENCE_KERNELS, Truth, truth_of
+from utvm_deploy.oracle.versions import LACKED, with_known_versions
 
 #: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
 _KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
+#: How LiteRT's errors name an operator.
+_PLACE = re.compile(r"Node number (\d+) \((\w+)\)")
 
 #: Of one sample, the tensors by their numbers.
 Tensors = dict[int, Array]
@@ -43,6 +48,10 @@ class Node:
     dtype: str  # of its first input
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+class Refused(Exception):
+    """LiteRT does not start the file; the text says where it stops, or is empty."""
 
 
 class Program:
@@ -98,13 +107,7 @@ class Program:
         self._interpreter.reset_all_variables()
 
     def _started(self) -> Any:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        interpreter = Interpreter(
-            model_content=self._data,
-            experimental_op_resolver_type=OpResolverType[self._resolver],
-            experimental_preserve_all_tensors=self._keeps_all,
-        )
+        interpreter = _built(self._data, self._resolver, keeps_all=self._keeps_all)
         interpreter.allocate_tensors()
         return interpreter
 
@@ -118,41 +121,88 @@ class Program:
         return found
 
 
+def _built(data: bytes, resolver: str, *, keeps_all: bool = False) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=OpResolverType[resolver],
+        experimental_preserve_all_tensors=keeps_all,
+    )
+
+
 def interpret(
     model: Path, samples: Sequence[Sequence[Array]], *, outputs_only: bool = False
 ) -> Interpreted:
-    """Run all samples; with ``outputs_only``, each finds the state before a model's first run."""
+    """Run all samples; with ``outputs_only``, each finds the state before a model's first run.
+
+    Raises Refused for a file that LiteRT does not start.
+    """
     data = model.read_bytes()
-    program = Program(data, keeps_all=not outputs_only)
-    others = {node: truth for node in program.nodes if (truth := truth_of(node.kind, node.dtype))}
-    if others:
-        tensors = _with_others(data, program, others, samples, apart=outputs_only)
-    else:
-        tensors = program.run(samples, apart=outputs_only)
+    with _refusals():
+        known, lacking = with_known_versions(data, _built)
+        # Without a kernel of some operators, the reference cannot even list them.
+        resolver = DEFAULT_KERNELS if lacking else REFERENCE_KERNELS
+        program = Program(data if lacking else known, resolver, keeps_all=not outputs_only)
+        others = {node: t for node in program.nodes if (t := truth_of(node.kind, node.dtype))}
+        for node in program.nodes:
+            if node.kind in lacking and node not in others:
+                raise RuntimeError(f"Node number {node.position} ({node.kind}) is unknown")
+        split = _Split(data, known, program, others) if others else None
+    run = program.run if split is None else split.run
+    tensors = run(samples, apart=outputs_only)
     return Interpreted(program.outputs, tensors, list(dict.fromkeys(others.values())))
 
 
-def _with_others(
-    data: bytes,
-    program: Program,
-    others: Mapping[Node, Truth],
-    samples: Sequence[Sequence[Array]],
-    *,
-    apart: bool,
-) -> list[Tensors]:
-    """The tensors of each sample, where other kernels compute these operators."""
-    made = [number for node in others for number in node.outputs]
-    cut = without_operators(data, {node.position for node in others}, made)
-    alone = [_alone(data, program, node, truth) for node, truth in others.items()]
-    read = [n for node in others for n in node.inputs if n in program.computed]
-    only = [*program.inputs, *program.outputs, *read] if apart else None
-    found = [[program.empty(number) for number in made] for _ in samples]
-    while True:
-        given = [[*sample, *arrays] for sample, arrays in zip(samples, found, strict=True)]
-        tensors = Program(cut, only=only).run(given, apart=apart)
-        before, found = found, [[array for one in alone for array in one(t)] for t in tensors]
-        if all(map(_are_equal, before, found)):
-            return tensors
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Refused, with the operator that LiteRT names, for its errors in the block."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if not str(error):
+            raise MemoryError("LiteRT says no reason; it may need more memory") from error
+        where = ""
+        if found := _PLACE.search(str(error)):
+            where = f"operator {found[1]} ({found[2]})"
+        elif found := LACKED.search(str(error)):
+            where = f"{found[1]} of version {found[2]}"
+        raise Refused(where) from error
+
+
+class _Split:
+    """A model whose operators ``others`` are computed by other kernels.
+
+    ``known`` is the file of which the reference runs the rest.
+    """
+
+    def __init__(
+        self, data: bytes, known: bytes, program: Program, others: Mapping[Node, Truth]
+    ) -> None:
+        self._program, self._others = program, others
+        self._made = [number for node in others for number in node.outputs]
+        self._rest = without_operators(known, {node.position for node in others}, self._made)
+        self._alone = [_alone(data, program, node, truth) for node, truth in others.items()]
+        Program(self._rest)
+
+    def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
+        """As ``Program.run``."""
+        program = self._program
+        read = [n for node in self._others for n in node.inputs if n in program.computed]
+        only = [*program.inputs, *program.outputs, *read] if apart else None
+        found = [[program.empty(number) for number in self._made] for _ in samples]
+        while True:
+            given = [[*sample, *arrays] for sample, arrays in zip(samples, found, strict=True)]
+            tensors = Program(self._rest, only=only).run(given, apart=apart)
+            before, found = (
+                found,
+                [[made for one in self._alone for made in one(t)] for t in tensors],
+            )
+            if all(map(_are_equal, before, found)):
+                return tensors
+
+    def _computed(self, tensors: Tensors) -> list[Array]:
+        return [made for one in self._alone for made in one(tensors)]
 
 
 def _alone(

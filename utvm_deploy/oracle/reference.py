@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import UtvmError, VerifyError
+from utvm_deploy.base.errors import FileRefused, UtvmError, VerifyError
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle import relax_reference
-from utvm_deploy.oracle.interpreter import Interpreted, interpret
+from utvm_deploy.oracle.interpreter import Interpreted, Refused, interpret
 from utvm_deploy.oracle.truths import named
 from utvm_deploy.relax.facts import is_relax
 
@@ -52,6 +52,8 @@ _MACS_PER_S = 2_000_000
 MEMORY_BYTES = 8 * 1024**3
 
 _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
+#: Where a file is refused before any run: the operator, or nothing.
+_FILE_REFUSED = "file_refused.txt"
 #: A file of this name in the folder asks for the outputs alone.
 _OUTPUTS_ONLY = "outputs_only"
 #: Of the results: the numbers of the outputs, and the name of what computed them.
@@ -82,8 +84,8 @@ def run_reference(
     a single input. With ``outputs_only``, no other tensors are kept, and each sample finds the
     state that a model has before its first run.
 
-    Raises VerifyError if LiteRT is missing, refuses the model, crashes or takes longer than
-    ``timeout_s`` (default: by the number of samples and the model's size).
+    Raises FileRefused if LiteRT refuses the model. Raises VerifyError if LiteRT is missing, crashes
+    or takes longer than ``timeout_s`` (default: by the number of samples and the model's size).
     """
     _check_installed()
     path = Path(model_path).resolve()
@@ -102,6 +104,9 @@ def run_reference(
             timeout_s=timeout_s,
             env=process.child_environment(),
         )
+        if (directory / _FILE_REFUSED).exists():
+            where = (directory / _FILE_REFUSED).read_text("utf-8")
+            raise FileRefused(_refusal(path.name, where))
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
         return load_results(path, directory, len(samples))
@@ -172,6 +177,14 @@ def _explanation(
     )
 
 
+def _refusal(name: str, where: str) -> str:
+    place = f" at {where}" if where else ""
+    return (
+        f"LiteRT {_VERSION} refuses {name}{place}, so there is nothing to be exact to; repair "
+        "that, or convert the model again"
+    )
+
+
 def read_refusal(directory: Path) -> str:
     """Why the child refused the model, or an empty string."""
     refusal = directory / _REFUSAL
@@ -208,6 +221,10 @@ def interpret_or_explain(model: str, directory: Path) -> int:
         results[_NUMBERS] = np.array(found.outputs, np.int64)
         results[_NAME] = np.array(reference)
         np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
+    except Refused as exc:
+        (directory / _FILE_REFUSED).write_text(str(exc), encoding="utf-8")
+        (directory / _REFUSAL).write_text(_refusal("this file", str(exc)), encoding="utf-8")
+        return 1
     except Exception as exc:  # any exception is LiteRT's or the model's: the parent reports it
         (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
         return 1

@@ -1,4 +1,4 @@
-"""The table of truth: operators that LiteRT's reference kernels compute wrongly.
+"""The table of truth: operators that LiteRT's reference kernels compute wrongly, or not at all.
 
 For these, other kernels say which bytes are right, and the emitted C computes those bytes. The
 other kernels get what the reference computed before, and the reference continues with theirs.
@@ -25,6 +25,14 @@ class Truth:
 
 
 TRUTHS = (
+    *(
+        Truth(kind, dtypes, DEFAULT_KERNELS, "there is no reference kernel of it")
+        for kind, dtypes in (
+            ("CEIL", ("float32",)),
+            ("ELU", ("int8", "float32")),
+            ("ROUND", ("float32",)),
+        )
+    ),
     Truth(
         "SUM",
         ("int8",),

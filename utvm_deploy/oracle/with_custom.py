@@ -20,6 +20,7 @@ from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
+from utvm_deploy.relax.facts import is_relax
 
 
 def run_oracle(
@@ -64,6 +65,13 @@ def run_oracle(
                 new.update(zip(operator.outputs, outputs, strict=True))
         last = run()
         return replace(last, reference=f"{last.reference}, and {custom.reference}")
+
+
+def check_accepted(path: Path, custom: CustomOperators | None = None) -> None:
+    """Raise VerifyError for a file that the reference does not start; Relax models are taken."""
+    data = converted(path)
+    if data is None or not is_relax(data):
+        run_oracle(path, [], custom)
 
 
 def _inputs(graph: Graph, operator: Operator, known: Mapping[int, Array]) -> list[Array | None]:
