@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.api.verify_function import verify
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.plan import BUFFER_ALIGNMENT
+from utvm_deploy.compiler.shared_bytes import BUFFER_ALIGNMENT
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.model import Graph

@@ -7,8 +7,10 @@ that matter here. Equal input gives equal output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.lifetimes import alive_bytes, neighbours
@@ -16,6 +18,15 @@ from utvm_deploy.compiler.lifetimes import alive_bytes, neighbours
 #: Block pairs looked at in one search: about half a second at worst, far less when the lower bound
 #: is met early, as it nearly always is.
 SEARCH_BUDGET_PAIRS = 1_000_000
+
+
+#: More than any memory has.
+_FAR = 1 << 40
+#: Two blocks, by position, and the first and the end of the bytes of each that are needed while the
+#: other one is.
+Pair: TypeAlias = tuple[int, int, int, int, int, int]
+#: Where a block may not begin because of another one's place, and bytes that are taken there.
+Free: TypeAlias = Callable[[int, int, int], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -44,10 +55,11 @@ class Block:
         """Where the bytes begin and end that are needed in some of these steps."""
         if not self.parts:
             return 0, self.size_bytes
-        some = [part for part in self.parts if part.first <= last and part.last >= first]
-        if not some:
-            return 0, 0
-        return min(part.start for part in some), max(part.end for part in some)
+        low, high = self.size_bytes, 0
+        for part in self.parts:
+            if part.first <= last and part.last >= first:
+                low, high = min(low, part.start), max(high, part.end)
+        return (low, high) if high else (0, 0)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,21 @@ class Handover:
         """Whether they may lie so."""
         distance = source_offset - result_offset
         return distance == self.lag_bytes if self.is_exact else distance >= self.lag_bytes
+
+    def before(self, result: int, low: int, high: int) -> list[tuple[int, int]]:
+        """Where the source may not begin because of its result, where ``low`` to ``high`` are its
+        bytes."""
+        begin = result + self.lag_bytes
+        if self.is_exact:
+            return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
+        return [(low, min(begin, high))] if low < begin else []
+
+    def behind(self, source: int, low: int, high: int) -> list[tuple[int, int]]:
+        """Where the result may not begin because of its source."""
+        begin = source - self.lag_bytes
+        if self.is_exact:
+            return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
+        return [(max(begin, low), high)] if begin < high else []
 
     def saved_bytes(self, source: Block, result: Block) -> int:
         """The most bytes that both can have in common."""
@@ -114,55 +141,96 @@ def _lifetimes(blocks: Sequence[Block]) -> list[tuple[int, int]]:
     return [(block.first, block.last) for block in blocks]
 
 
+def pairs_of(blocks: Sequence[Block]) -> list[Pair]:
+    """The pairs of blocks that are alive together; of each, the later position comes first."""
+    return [
+        (i, j, *one.needed(other.first, other.last), *other.needed(one.first, one.last))
+        for i, others in enumerate(neighbours(_lifetimes(blocks)))
+        for one in (blocks[i],)
+        for j in others[: bisect_left(others, i)]
+        for other in (blocks[j],)
+    ]
+
+
 def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placement:
     """The smallest placement that the search finds."""
     if not blocks:
         return Placement((), 0)
+    found = place_below(blocks, handovers, pairs_of(blocks), None)
+    assert found is not None, "without a limit, each order gives a placement"
+    return found
+
+
+def place_below(
+    blocks: Sequence[Block],
+    handovers: Sequence[Handover],
+    pairs: Sequence[Pair],
+    limit: int | None,
+) -> Placement | None:
+    """The smallest placement that the search finds; None if it finds none below ``limit`` bytes.
+
+    ``pairs`` are those of ``pairs_of``.
+    """
     peak = live_peak(blocks, handovers)
-    below = _search(blocks, handovers, peak)
-    if not handovers or below.arena_bytes <= peak:
-        return below
+    found = _search(blocks, handovers, pairs, peak, limit)
+    if not handovers or (found is not None and found.arena_bytes <= peak):
+        return found
+    bound = found.arena_bytes if found is not None else limit
     # In a chain of blocks that replace each other, each result begins before its source. If the
     # first block is at the arena's start, there is no room for that, so try from the other end.
-    turned = [_turned(_aligned(block)) for block in blocks]
-    mirrored = _search(turned, _mirrored(blocks, handovers), peak)
-    if mirrored.arena_bytes >= below.arena_bytes:
-        return below
     grain = max(block.alignment for block in blocks)
+    aligned = [_aligned(block) for block in blocks]
+    turned = _turned(blocks, aligned, pairs)
+    # Sizes are aligned there, so without a placement yet a few bytes more may do.
+    most = bound if found is not None or bound is None else bound + grain
+    mirrored = _search(aligned, _mirrored(blocks, handovers), turned, peak, most)
+    if mirrored is None:
+        return found
     end = -(-mirrored.arena_bytes // grain) * grain
-    placed = zip(mirrored.offsets, blocks, strict=True)
-    offsets = tuple(end - offset - _aligned(block).size_bytes for offset, block in placed)
+    placed = zip(mirrored.offsets, aligned, strict=True)
+    offsets = tuple(end - offset - block.size_bytes for offset, block in placed)
     used = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-    return Placement(offsets, used)
+    return Placement(offsets, used) if limit is None or used < limit else None
 
 
-def _search(blocks: Sequence[Block], handovers: Sequence[Handover], peak: int) -> Placement:
-    """The best of all orders, from one end."""
-    by_block = {(h.source, h.result): h for h in handovers}
-    conflicts = [
-        [(j, *_conflict(blocks[i], blocks[j])) for j in others]
-        for i, others in enumerate(neighbours(_lifetimes(blocks)))
-    ]
+def _search(
+    blocks: Sequence[Block],
+    handovers: Sequence[Handover],
+    pairs: Sequence[Pair],
+    peak: int,
+    limit: int | None,
+) -> Placement | None:
+    """The best of all orders, from one end; None if none takes less than ``limit`` bytes."""
+    bound = _FAR if limit is None else limit
+    if peak >= bound:
+        return None
+    first_fit = _FirstFit(blocks, handovers, pairs)
     rounds = max(1, SEARCH_BUDGET_PAIRS // (len(blocks) ** 2 * len(_ORDERS)))
-    best: Placement | None = None
+    best: tuple[int, ...] | None = None
     for key in _ORDERS:
         order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
         seen = set()
-        for _ in range(rounds):
-            placement = _first_fit(blocks, conflicts, by_block, order)
-            if best is None or placement.arena_bytes < best.arena_bytes:
-                best = placement
-            if best.arena_bytes <= peak:
-                return best
+        for left in reversed(range(rounds)):
+            # A placement that is no better only says which order is next.
+            offsets = first_fit.offsets(order, _FAR if left else bound)
+            if offsets is None:
+                break
+            ends = [offset + size for offset, size in zip(offsets, first_fit.sizes, strict=True)]
+            needed = max(ends)
+            if needed < bound:
+                best, bound = tuple(offsets), needed
+            if needed <= peak:
+                break
             # The block that ends highest found no room below: let it choose first next time.
-            top = max(order, key=lambda i: (placement.offsets[i] + blocks[i].size_bytes, -i))
+            top = ends.index(needed)
             order.remove(top)
             order.insert(0, top)
             if tuple(order) in seen:
                 break
             seen.add(tuple(order))
-    assert best is not None
-    return best
+        if best is not None and bound <= peak:
+            break
+    return None if best is None else Placement(best, bound)
 
 
 def _aligned(block: Block) -> Block:
@@ -171,11 +239,19 @@ def _aligned(block: Block) -> Block:
     return block if size == block.size_bytes else replace(block, size_bytes=size)
 
 
-def _turned(block: Block) -> Block:
-    """The block as it is when offsets are counted from the arena's end."""
-    size = block.size_bytes
-    parts = (replace(one, start=size - one.end, end=size - one.start) for one in block.parts)
-    return replace(block, parts=tuple(parts))
+def _turned(blocks: Sequence[Block], aligned: Sequence[Block], pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs as they are when offsets are counted from the arena's end."""
+
+    def turned(i: int, low: int, high: int) -> tuple[int, int]:
+        size = aligned[i].size_bytes
+        if not blocks[i].parts:
+            return 0, size
+        return (size - high, size - low) if high else (0, 0)
+
+    return [
+        (i, j, *turned(i, own_low, own_high), *turned(j, low, high))
+        for i, j, own_low, own_high, low, high in pairs
+    ]
 
 
 def _mirrored(blocks: Sequence[Block], handovers: Sequence[Handover]) -> list[Handover]:
@@ -214,7 +290,8 @@ def verify(
                 placement.offsets[handover.source], placement.offsets[handover.result]
             ):
                 continue
-            (own_low, own_high), (low, high) = _both_needed(block, other)
+            own_low, own_high = block.needed(other.first, other.last)
+            low, high = other.needed(block.first, block.last)
             if offset + own_low < start + high and start + low < offset + own_high:
                 raise CompileError(
                     f"the arena plan lets {block.name} and {other.name} overlap; "
@@ -231,62 +308,50 @@ _ORDERS: tuple[Callable[[Block], tuple[int, int]], ...] = (
 )
 
 
-def _first_fit(
-    blocks: Sequence[Block],
-    conflicts: Sequence[Sequence[tuple[int, int, int]]],
-    handovers: Mapping[tuple[int, int], Handover],
-    order: Sequence[int],
-) -> Placement:
-    """Place in the given order, each block at the lowest offset that is free while it lives."""
-    offsets: dict[int, int] = {}
-    for i in order:
-        alignment = blocks[i].alignment
-        # Offsets between these two, both excluded, are not free.
-        taken: list[tuple[int, int]] = []
-        for j, below, above in conflicts[i]:
-            if j not in offsets:
-                continue
-            low, high = offsets[j] + below, offsets[j] + above
-            if (i, j) in handovers:
-                taken += _as_source(handovers[i, j], offsets[j], low, high)
-            elif (j, i) in handovers:
-                taken += _as_result(handovers[j, i], offsets[j], low, high)
+class _FirstFit:
+    """Places blocks one by one, each at the lowest offset that is free while it lives."""
+
+    def __init__(
+        self, blocks: Sequence[Block], handovers: Sequence[Handover], pairs: Iterable[Pair]
+    ) -> None:
+        self.sizes = [block.size_bytes for block in blocks]
+        self._alignments = [block.alignment for block in blocks]
+        # Of each block: another one, and between which distances from it it must not begin, both
+        # excluded. Where one is handed over, all three are of the other's place.
+        self._apart: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+        self._handed: list[list[tuple[int, int, int, Free]]] = [[] for _ in blocks]
+        sources = {(one.source, one.result): one for one in handovers}
+        for i, j, own_low, own_high, low, high in pairs:
+            own, other = (j, low - own_high, high - own_low), (i, own_low - high, own_high - low)
+            if (i, j) in sources or (j, i) in sources:
+                source = sources.get((i, j)) or sources[j, i]
+                is_own = source.source == i
+                self._handed[i].append((*own, source.before if is_own else source.behind))
+                self._handed[j].append((*other, source.behind if is_own else source.before))
             else:
-                taken.append((low, high))
-        offset = 0
-        for low, high in sorted(taken):
-            if offset <= low:
-                break
-            offset = max(offset, -(-high // alignment) * alignment)
-        offsets[i] = offset
-    return Placement(
-        tuple(offsets[i] for i in range(len(blocks))),
-        max(offsets[i] + block.size_bytes for i, block in enumerate(blocks)),
-    )
+                self._apart[i].append(own)
+                self._apart[j].append(other)
 
-
-def _both_needed(one: Block, other: Block) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The bytes of each of two blocks that are needed while the other one is."""
-    return one.needed(other.first, other.last), other.needed(one.first, one.last)
-
-
-def _conflict(one: Block, other: Block) -> tuple[int, int]:
-    """How far from ``other`` a block ``one`` must not begin: between these, both excluded."""
-    (own_low, own_high), (low, high) = _both_needed(one, other)
-    return low - own_high, high - own_low
-
-
-def _as_source(one: Handover, result: int, low: int, high: int) -> list[tuple[int, int]]:
-    """Where a source may not begin because of its result."""
-    begin = result + one.lag_bytes
-    if one.is_exact:
-        return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
-    return [(low, min(begin, high))] if low < begin else []
-
-
-def _as_result(one: Handover, source: int, low: int, high: int) -> list[tuple[int, int]]:
-    """Where a result may not begin because of its source."""
-    begin = source - one.lag_bytes
-    if one.is_exact:
-        return [(low, begin), (begin, high)] if low < begin < high else [(low, high)]
-    return [(max(begin, low), high)] if begin < high else []
+    def offsets(self, order: Iterable[int], limit: int) -> list[int] | None:
+        """The offset of each block; None if one ends at ``limit`` or behind it."""
+        offsets = [-1] * len(self.sizes)
+        for i in order:
+            taken = [
+                (offsets[j] + below, offsets[j] + above)
+                for j, below, above in self._apart[i]
+                if offsets[j] >= 0
+            ]
+            for j, below, above, free in self._handed[i]:
+                if offsets[j] >= 0:
+                    taken += free(offsets[j], offsets[j] + below, offsets[j] + above)
+            taken.sort()
+            alignment, offset = self._alignments[i], 0
+            for low, high in taken:
+                if offset <= low:
+                    break
+                if high > offset:
+                    offset = -(-high // alignment) * alignment
+            if offset + self.sizes[i] >= limit:
+                return None
+            offsets[i] = offset
+        return offsets

@@ -6,16 +6,22 @@ So the time falls as the limit grows, and one search over the limits answers all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
 
+from utvm_deploy.compiler.arenas import Arenas, refilled
 from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
-from utvm_deploy.compiler.overlap import overlap_of
-from utvm_deploy.compiler.plan import BareLive, Step, View, plan_arena
+from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.graph.model import Graph
 
 Sequenced = tuple[Step | View, ...]
+#: Of each step, the position of one of its options.
+_Choices: TypeAlias = tuple[int, ...]
 #: Plans of limits next to the least possible one that are made to find a small arena.
 MOST_PLANS = 8
 #: Sequences with more steps than this, such as those with strips, get a third of these plans.
@@ -27,9 +33,13 @@ class _Plan:
     options: tuple[Option, ...]
     arena_bytes: int
 
-    @property
+    @cached_property
     def cycles(self) -> float:
         return sum(one.cycles for one in self.options)
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        return self.arena_bytes, self.cycles
 
 
 def within_budget(
@@ -95,23 +105,26 @@ class _Search:
         costs: KernelCosts,
         scratch_of: Callable[[Step], tuple[int, ...]],
     ) -> None:
-        self._graph, self._sequence = graph, sequence
-        self._costs, self._scratch_of = costs, scratch_of
+        self._sequence, self._costs, self._scratch_of = sequence, costs, scratch_of
         self._steps = [item for item in sequence if isinstance(item, Step)]
-        self._bare = BareLive(graph, sequence)
-        self._live: dict[tuple[int, object, object], int] = {}
+        self._arenas = Arenas(graph, sequence)
         self._known_needs: list[list[int]] | None = None
         # Fewer where each takes long.
         self._most_plans = MOST_PLANS if len(self._steps) <= MANY_STEPS else MOST_PLANS // 3
         self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
-        self._made: dict[tuple[int, ...], _Plan] = {}
+        self._made: dict[_Choices, _Plan] = {}
+        self._has_plain = False
+
+    def _with_scratch(self, step: Step) -> Step:
+        return replace(step, scratch_bytes=self._scratch_of(step))
 
     def add_plain(self, most_bytes: int) -> None:
         """Add plain C to the options of layers that none of their kernels lets fit."""
         for index, step in enumerate(self._steps):
             if min(self._need(index, one) for one in self._options[index]) > most_bytes:
-                self._known_needs = None
+                self._known_needs, self._has_plain = None, True
                 plain = self._costs.plain(step)
+                plain = replace(plain, step=self._with_scratch(plain.step))
                 self._options[index] = [*self._options[index], plain]
 
     def fastest_within(self, most_bytes: int) -> _Plan | None:
@@ -144,22 +157,35 @@ class _Search:
 
     def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
         """The smallest plan that takes at most that many cycles; at worst ``known``."""
-        limits = [limit for limit in self._limits() if self._cycles(limit) <= most_cycles]
-        plans = [known, *(self._plan(limit) for limit in limits[: self._most_plans])]
+        limits = self._limits_within(most_cycles)
+        tried = [self._chosen(limit) for limit in limits[: self._most_plans]]
         # What is live may fit, and yet no placement be found in which it does. Then room in the
         # tightest layers helps.
         for limit in limits[:1]:
             for count in self._some(range(1, len(self._steps) + 1)):
-                plans.append(self._plan(limit, count))
-        plans = [plan for plan in plans if plan.cycles <= most_cycles] or [known]
-        return min(plans, key=lambda plan: (plan.arena_bytes, plan.cycles))
+                tried.append(self._chosen(limit, count))
+        return self._smallest(tried, known, most_cycles)
 
     def smallest(self) -> _Plan:
         """The smallest plan that was found."""
         # The layers that are not at the peak keep their kernels.
-        plans = [self._plan(limit) for limit in self._limits()[: self._most_plans]]
-        plans.append(self._plan(0))
-        return min(plans, key=lambda plan: (plan.arena_bytes, plan.cycles))
+        limits = [*self._limits()[: self._most_plans], 0]
+        first, *tried = (self._chosen(limit) for limit in limits)
+        return self._smallest(tried, self._planned(first))
+
+    def _smallest(
+        self, tried: Iterable[_Choices], known: _Plan, most_cycles: float = math.inf
+    ) -> _Plan:
+        """The smallest plan, and of equal ones the fastest; the first one of those."""
+        best = known
+        for chosen in tried:
+            cycles = self._cycles(chosen)
+            if cycles > most_cycles:
+                continue
+            # Nothing is placed that cannot be better.
+            if (self._arenas.least_bytes(self._sized(chosen)), cycles) < best.merit:
+                best = min(best, self._planned(chosen), key=lambda plan: plan.merit)
+        return best
 
     def sequence_of(self, plan: _Plan, budget: Budget) -> Sequenced:
         """The sequence with a plan's kernels, which say why they are not the fastest."""
@@ -168,7 +194,7 @@ class _Search:
             why = "the fastest kernel is not taken: its scratch would make the arena larger"
         steps = []
         for step, option, options in zip(self._steps, plan.options, self._options, strict=True):
-            other = option.step
+            other = replace(option.step, scratch_bytes=())
             fastest = min(options, key=lambda one: one.cycles)
             if other.call.kernel != step.call.kernel and option.cycles > fastest.cycles:
                 more = round(option.cycles - fastest.cycles)
@@ -176,29 +202,23 @@ class _Search:
                 told = f"{why} (about {more:,} cycles for {less:,} bytes)"
                 other = replace(other, call=replace(other.call, why_not=told))
             steps.append(other)
-        return self._filled(steps)
+        return refilled(self._sequence, steps)
 
     def _need(self, index: int, option: Option) -> int:
-        """The bytes that are live in a step with this kernel, scratch included.
-
-        A kernel also decides how far its output may replace its input.
-        """
-        call = option.step.call
-        key = (index, overlap_of(self._graph, call), call.in_place)
-        if key not in self._live:
-            self._live[key] = self._bare.with_call(index, option.step)
-        return self._live[key] + option.scratch_bytes
+        """The bytes that are live in a step with this kernel, scratch included."""
+        return self._arenas.needed(index, option.step) + option.scratch_bytes
 
     def _useful(self, index: int, options: Sequence[Option]) -> list[Option]:
         """Those that no other one beats in both cycles and bytes, the fastest first.
 
         Of equal ones, the first in ``options`` stays: the step as it is.
         """
-        kept: list[Option] = []
+        kept, least = list[Option](), None
         for one in sorted(options, key=lambda o: (o.cycles, o.scratch_bytes)):
             need = self._need(index, one)
-            if all(need < self._need(index, other) for other in kept):
-                kept.append(one)
+            if least is None or need < least:
+                kept.append(replace(one, step=self._with_scratch(one.step)))
+                least = need
         return kept
 
     def _needs(self) -> list[list[int]]:
@@ -209,6 +229,17 @@ class _Search:
                 for index, options in enumerate(self._options)
             ]
         return self._known_needs
+
+    def _limits_within(self, most_cycles: float) -> list[int]:
+        """The limits within which the layers take at most that many cycles."""
+        limits = self._limits()
+        if self._has_plain:
+            return [one for one in limits if self._cycles(self._chosen(one)) <= most_cycles]
+        # The layers become faster as the limit grows.
+        slower = bisect_left(
+            limits, True, key=lambda limit: self._cycles(self._chosen(limit)) <= most_cycles
+        )
+        return limits[slower:]
 
     def _limits(self) -> list[int]:
         """Every limit at which some layer gets another kernel, from the least possible one on."""
@@ -230,29 +261,33 @@ class _Search:
 
         The ``tightest`` layers with the least room have that with the least scratch in any case.
         """
-        chosen = []
-        for needs, options in zip(self._needs(), self._options, strict=True):
-            fits = [i for i, need in enumerate(needs) if need <= limit]
-            least = min(range(len(options)), key=lambda i: needs[i])
-            chosen.append((next(iter(fits), least), least))
         taken = self._needs()
+        chosen = []
+        for needs in taken:
+            least = needs.index(min(needs))
+            fits = (i for i, need in enumerate(needs) if need <= limit)
+            chosen.append((next(fits, least), least))
+        if not tightest:
+            return tuple(fastest for fastest, _ in chosen)
         order = sorted(range(len(chosen)), key=lambda i: -taken[i][chosen[i][0]])
         narrow = set(order[:tightest])
         return tuple(pair[i in narrow] for i, pair in enumerate(chosen))
 
-    def _cycles(self, limit: int) -> float:
-        chosen = self._chosen(limit)
-        return sum(options[i].cycles for options, i in zip(self._options, chosen, strict=True))
+    def _options_of(self, chosen: _Choices) -> tuple[Option, ...]:
+        return tuple(some[i] for some, i in zip(self._options, chosen, strict=True))
+
+    def _cycles(self, chosen: _Choices) -> float:
+        return sum(one.cycles for one in self._options_of(chosen))
+
+    def _sized(self, chosen: _Choices) -> list[Step]:
+        """The steps with the bytes of their scratch."""
+        return [one.step for one in self._options_of(chosen)]
 
     def _plan(self, limit: int, tightest: int = 0) -> _Plan:
-        chosen = self._chosen(limit, tightest)
-        if chosen not in self._made:
-            options = tuple(some[i] for some, i in zip(self._options, chosen, strict=True))
-            sized = [replace(o.step, scratch_bytes=self._scratch_of(o.step)) for o in options]
-            arena = plan_arena(self._graph, self._filled(sized)).arena_bytes
-            self._made[chosen] = _Plan(options, arena)
-        return self._made[chosen]
+        return self._planned(self._chosen(limit, tightest))
 
-    def _filled(self, steps: Sequence[Step]) -> Sequenced:
-        rest = iter(steps)
-        return tuple(next(rest) if isinstance(item, Step) else item for item in self._sequence)
+    def _planned(self, chosen: _Choices) -> _Plan:
+        if chosen not in self._made:
+            arena = self._arenas.bytes(self._sized(chosen))
+            self._made[chosen] = _Plan(self._options_of(chosen), arena)
+        return self._made[chosen]

@@ -10,6 +10,7 @@ from utvm_deploy.backends.choice import Either
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.arenas import Layout
 from utvm_deploy.compiler.budgets import Budget, Tradeoff
 from utvm_deploy.compiler.choice import Choose, Picks, calls_of
 from utvm_deploy.compiler.decision import Known, Sequenced, decide, model_of, settled
@@ -23,7 +24,7 @@ from utvm_deploy.compiler.options import (
     ScratchStack,
     cache_of_arena,
 )
-from utvm_deploy.compiler.plan import BareLive, Step, View
+from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.compiler.plan_search import within_budget
 from utvm_deploy.compiler.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.scheduling import Scheduler
@@ -96,9 +97,12 @@ class Planner:
         sequence = lowered_steps(graph, self.family, lambda one: lower(graph, one, self.family))
         positions = {id(operator): i for i, operator in enumerate(graph.operators)}
         steps = [item for item in sequence if isinstance(item, Step)]
-        needed = zip(steps, BareLive(graph, sequence).bytes, strict=True)
-        layers = self._costs(graph, self.known, NO_LAYERS).of_layers(steps)
-        return WholeGraph({positions[id(s.operator)]: size for s, size in needed}, layers)
+        layout = Layout(graph, sequence)
+        needed = {
+            positions[id(step.operator)]: layout.needed(index, step)
+            for index, step in enumerate(steps)
+        }
+        return WholeGraph(needed, self._costs(graph, self.known, NO_LAYERS).of_layers(steps))
 
     def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
         flag = OPTIMIZATION_FLAGS[self.level]

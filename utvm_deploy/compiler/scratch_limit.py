@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from utvm_deploy.compiler.arenas import Arenas, arena_bytes, refilled
 from utvm_deploy.compiler.options import ScratchStack
 from utvm_deploy.compiler.placement import live_bytes
 from utvm_deploy.compiler.plan import Step, View, plan_arena
@@ -88,7 +89,7 @@ def _within_stack(
     room = stack.room
     if stack.is_shared:
         steps = [replace(s, scratch_bytes=in_arena(s)) for s in sequence if isinstance(s, Step)]
-        room -= plan_arena(graph, _refilled(sequence, steps)).arena_bytes
+        room -= arena_bytes(graph, refilled(sequence, steps))
     kept: list[Step | View] = []
     for item in sequence:
         if isinstance(item, Step):
@@ -115,15 +116,16 @@ def _within_arena(
     wanted = [sum(scratch_of(step)) for step in steps]
     if not any(wanted):
         return tuple(sequence)
-    bare = plan_arena(graph, _refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
+    bare = plan_arena(graph, refilled(sequence, [replace(s, scratch_bytes=()) for s in steps]))
     limit = bare.arena_bytes + spare.beside(bare.arena_bytes)
     live = live_bytes(range(len(steps)), bare.blocks, bare.handovers)
 
-    def arena_bytes(steps: Sequence[Step]) -> int:
-        sized = [replace(step, scratch_bytes=scratch_of(step)) for step in steps]
-        return plan_arena(graph, _refilled(sequence, sized)).arena_bytes
+    arenas = Arenas(graph, sequence)
 
-    if arena_bytes(steps) <= limit:
+    def size_of(steps: Sequence[Step]) -> int:
+        return arenas.bytes([replace(step, scratch_bytes=scratch_of(step)) for step in steps])
+
+    if size_of(steps) <= limit:
         return tuple(sequence)
     why = "its scratch would make the arena larger"
 
@@ -152,17 +154,17 @@ def _within_arena(
         high = len(steps)
         while low < high:
             middle = (low + high) // 2
-            if arena_bytes(mixed(middle)) <= limit:
+            if size_of(mixed(middle)) <= limit:
                 high = middle
             else:
                 low = middle + 1
         return mixed(low)
 
     found = fitted(limit)
-    needed = arena_bytes(found)
+    needed = size_of(found)
     # With any kernel, one layer may need more. Then the others may take as much for speed.
     is_for_speed = spare != NO_SPARE and needed > limit
-    return _refilled(sequence, fitted(needed) if is_for_speed else found)
+    return refilled(sequence, fitted(needed) if is_for_speed else found)
 
 
 def _other_step(
@@ -172,8 +174,3 @@ def _other_step(
     call = smaller(step, most_bytes)
     other = replace(step, call=replace(call, why_not=f"the fastest kernel is not taken: {why}"))
     return other if sum(scratch_of(other)) < sum(scratch_of(step)) else step
-
-
-def _refilled(sequence: Sequence[Step | View], steps: Sequence[Step]) -> Sequenced:
-    rest = iter(steps)
-    return tuple(next(rest) if isinstance(item, Step) else item for item in sequence)

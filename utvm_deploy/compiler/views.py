@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from utvm_deploy.compiler.plan import BUFFER_ALIGNMENT, Step, View, is_view, plan_arena
+from utvm_deploy.compiler import arenas
+from utvm_deploy.compiler.plan import Step, View, is_view
+from utvm_deploy.compiler.shared_bytes import BUFFER_ALIGNMENT
 from utvm_deploy.compiler.state_views import state_views
 from utvm_deploy.graph.attributes import Concatenation, Rearrange
 from utvm_deploy.graph.model import Graph, Operator
@@ -49,7 +51,7 @@ def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
         return tuple(made)
 
     def arena_bytes(chosen: Collection[int]) -> int:
-        return plan_arena(graph, sequence(chosen)).arena_bytes
+        return arenas.arena_bytes(graph, sequence(chosen))
 
     tried = [position for position in found if position in steps]
     if not tried:
