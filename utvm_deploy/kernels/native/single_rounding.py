@@ -28,8 +28,8 @@ from utvm_deploy.kernels.contract.requantization import INT8_MIN
 from utvm_deploy.kernels.native.scaling import Scaling, extremes
 
 Wide: TypeAlias = NDArray[np.int64]
-#: What is added to the bias at most: in a first search, and where that finds nothing.
-_REACHES = (1 << 12, 1 << 20)
+#: What is added to the bias at most.
+_REACH = 1 << 20
 #: Products are below 2**62 with these.
 _LARGEST_SHIFT = 20
 _WORD = 1 << 32
@@ -116,10 +116,31 @@ def _bounds(
 
 def _added(multiplier: int, least: int, width: int) -> int | None:
     """What to add to the bias so that an offset exists, nearest to 0; None if there is nothing."""
-    for reach in _REACHES:
-        added = np.arange(-reach, reach, dtype=np.int64)
-        over = (added * multiplier - least) & (_WORD - 1)
-        found = added[over < width]
-        if found.size:
-            return int(found[np.abs(found).argmin()])
-    return None
+    low = least % _WORD
+    high = low + width - 1
+    if low == 0 or high >= _WORD:
+        return 0
+    up = _first_multiple(multiplier, _WORD, low, high)
+    down = _first_multiple(-multiplier, _WORD, low, high)
+    some = [-down] if down is not None and down <= _REACH else []
+    some += [up] if up is not None and up < _REACH else []
+    return min(some, key=abs, default=None)
+
+
+def _first_multiple(step: int, modulus: int, low: int, high: int) -> int | None:
+    """The least number of times that ``step`` is between ``low`` and ``high``, modulo ``modulus``.
+
+    It is as Euclid's algorithm: the remainders of both numbers give a smaller question.
+    """
+    if low == 0:
+        return 0
+    step %= modulus
+    if step == 0:
+        return None
+    if 2 * step > modulus:
+        return _first_multiple(modulus - step, modulus, modulus - high, modulus - low)
+    times = -(-low // step)
+    if times * step <= high:
+        return times
+    rounds = _first_multiple(modulus % step, step, -high % step, -low % step)
+    return None if rounds is None else -(-(low + modulus * rounds) // step)

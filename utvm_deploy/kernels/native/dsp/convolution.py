@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -93,7 +93,8 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     call = kernel.make_call(layer.portable, tables, scaling)
     if wish.compact == COMPACT_MOST:
         return call
-    return replace(call, rounded_once=partial(_rounded_once, kernel, call, tables, scaling))
+    # Strips share the call, and each of them asks for this.
+    return replace(call, rounded_once=cache(partial(_rounded_once, kernel, call, tables, scaling)))
 
 
 def _rounded_once(
