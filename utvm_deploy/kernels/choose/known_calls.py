@@ -18,21 +18,35 @@ _KNOWN: WeakKeyDictionary[Graph, dict[Hashable, tuple[Operator, KernelCall]]] = 
 
 
 def known_call(
-    graph: Graph, operator: Operator, wish: Hashable, build: Callable[[], KernelCall]
+    graph: Graph,
+    operator: Operator,
+    wish: Hashable,
+    build: Callable[[], KernelCall],
+    *,
+    is_trial: bool = False,
 ) -> KernelCall:
     """The call of ``operator``; ``build`` makes it unless that of an equal operator is known.
 
-    ``wish`` is all that the call depends on besides the operator. Only strips are looked up: whole
-    layers are hardly ever equal.
+    ``wish`` is all that the call depends on besides the operator. Only strips are compared: whole
+    layers are hardly ever equal. ``is_trial``: that of a whole layer is not kept, because there are
+    many such calls and each has the layer's weights.
     """
-    if not any(graph.tensors[number].rows is not None for number in operator.outputs):
-        return build()
     calls = _KNOWN.setdefault(graph, {})
-    key = (operator.kind, operator.attributes, _tensors(graph, operator), wish)
-    if key not in calls:
-        calls[key] = operator, build()
-    other, call = calls[key]
-    return call if other is operator else _renamed(call, other, operator)
+    own = (id(operator), wish)
+    if own in calls and calls[own][0] is operator:
+        return calls[own][1]
+    if any(graph.tensors[number].rows is not None for number in operator.outputs):
+        key = (operator.kind, operator.attributes, _tensors(graph, operator), wish)
+        if key not in calls:
+            calls[key] = operator, build()
+        other, call = calls[key]
+        call = call if other is operator else _renamed(call, other, operator)
+    else:
+        call = build()
+        if is_trial:
+            return call
+    calls[own] = operator, call
+    return call
 
 
 def _tensors(graph: Graph, operator: Operator) -> tuple[Hashable, ...]:

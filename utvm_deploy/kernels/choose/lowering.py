@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -103,11 +104,13 @@ def lower(
     if the candidate does not fit.
     """
     wish = Wish(candidate, most_scratch, compact)
-    return known_call(graph, operator, (core, wish), lambda: _built(graph, operator, core, wish))
+    build = partial(_built, graph, operator, core, wish)
+    return known_call(graph, operator, (core, wish), build, is_trial=not wish.is_open)
 
 
 def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCall:
-    layer = Layer(graph, operator, core, _portable(graph, operator, core))
+    portable = known_call(graph, operator, core, partial(_portable, graph, operator, core))
+    layer = Layer(graph, operator, core, portable)
     if isinstance(operator.attributes, External):
         return layer.portable  # there is nothing to choose
     if wish.candidate is not None:

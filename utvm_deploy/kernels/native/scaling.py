@@ -19,6 +19,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, requantized
+from utvm_deploy.kernels.native.by_content import by_content
 
 #: Right shifts and magnitudes of sums for which the proof holds.
 SMALLEST_SHIFT, LARGEST_SHIFT = 1, 22
@@ -42,6 +43,7 @@ def extremes(bias: Array, weights: Array) -> tuple[Array, Array]:
     return wide + ends.min(axis=0).sum(axis=1), wide + ends.max(axis=0).sum(axis=1)
 
 
+@by_content
 def short_scaling(
     bias: Array,
     weights: Array,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.requantization import INT8_MIN
+from utvm_deploy.kernels.native.by_content import by_content
 from utvm_deploy.kernels.native.scaling import Scaling, extremes
 
 Wide: TypeAlias = NDArray[np.int64]
@@ -35,6 +36,7 @@ _LARGEST_SHIFT = 20
 _WORD = 1 << 32
 
 
+@by_content
 def single_scaling(
     scaling: Scaling,
     weights: Array,

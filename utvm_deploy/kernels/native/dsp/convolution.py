@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -208,14 +208,21 @@ def best_kernel(kernels: Iterable[_Kernel], wish: Wish) -> _Kernel | None:
         return None
     most = MOST_SCRATCH_BYTES if wish.most_scratch is None else wish.most_scratch
     most = max(most, min(sizes.values()))
-    cycles = {kernel: kernel.estimated_cycles for kernel, size in sizes.items() if size <= most}
+    cycles = {kernel: _cycles(kernel) for kernel, size in sizes.items() if size <= most}
     limit = _WORTH * min(cycles.values())
     fast = (kernel for kernel, count in cycles.items() if count <= limit)
     return min(fast, key=sizes.__getitem__)
 
 
+# The search for a smaller arena asks for the same kernels of a layer again and again.
+@lru_cache(maxsize=8192)
 def _scratch_bytes(kernel: Estimated) -> int:
     return sum(one.size_bytes for one in kernel.scratch)
+
+
+@lru_cache(maxsize=8192)
+def _cycles(kernel: Estimated) -> float:
+    return kernel.estimated_cycles
 
 
 def convolution_choices(kernel: object) -> Iterator[Choices]:
