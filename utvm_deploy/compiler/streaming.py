@@ -144,12 +144,13 @@ def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
 def _extra_cycles(strips: Strips) -> float:
     """What the strips of a chain take more than its layers: calls, and rows that are moved."""
     found, before = 0.0, strips.none
+    cycles = [strip_cycles(strips.graph, operator) for operator in strips.operators]
     for ends in strips.ends:
-        for operator in strips.operators:
+        for operator, each in zip(strips.operators, cycles, strict=True):
             output = operator.outputs[0]
             if ends[output] == before[output]:
                 continue
-            found += strip_cycles(strips.graph, operator)
+            found += each
             if output != strips.result:
                 rows = max(before[output] - strips.first_needed(output, before), 0)
                 found += moving_cycles(rows * strips.row_bytes(output)) if rows else 0.0

@@ -8,10 +8,16 @@ no row is made twice. What a chain reads from outside is whole, and so is its re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from utvm_deploy.graph.attributes import (
     Add,
@@ -33,6 +39,10 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import consumers
+
+Table: TypeAlias = NDArray[np.int64]
+#: Rows of one strip, or of all of them.
+Rows = TypeVar("Rows", int, Table)
 
 #: Operators each of whose rows depends on the same row of their inputs.
 _BY_ROW = (
@@ -76,9 +86,13 @@ class RowWindow:
 
     def first_read(self, row: int) -> int:
         """The first row that exists of those read for output row ``row`` and later ones."""
-        return max(row * self.stride - self.top, 0)
+        return max(self.start_of(row), 0)
 
-    def end_read(self, end: int, unit: int = 1) -> int:
+    def start_of(self, row: Rows) -> Rows:
+        """The first row that is read for output row ``row``; negative in the padding."""
+        return row * self.stride - self.top
+
+    def end_read(self, end: Rows, unit: int = 1) -> Rows:
         """The end of the rows that are read for output rows up to ``end``, which is excluded.
 
         It may be beyond the rows that there are, and so may ``end``. Both count parts of a row, of
@@ -116,14 +130,33 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
     return RowWindow(1, 1, 0) if is_by_row and whole and flat else None
 
 
+class _Facts:
+    """Who reads each tensor of a graph, and the windows of its operators."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.read = consumers(graph)
+        self.windows = [row_window(graph, operator) for operator in graph.operators]
+
+
+_FACTS: WeakKeyDictionary[Graph, _Facts] = WeakKeyDictionary()
+
+
+def _facts_of(graph: Graph) -> _Facts:
+    """Found once: thousands of chains of a graph may be looked at."""
+    if graph not in _FACTS:
+        _FACTS[graph] = _Facts(graph)
+    return _FACTS[graph]
+
+
 def chain_ends(graph: Graph, first: int) -> Iterator[int]:
     """Positions at which a chain that begins with operator ``first`` may end, one after another."""
-    read = consumers(graph)
+    facts = _facts_of(graph)
+    read = facts.read
     states = {number for pair in graph.states for number in pair}
     farthest = first
     for position in range(first, len(graph.operators)):
         operator = graph.operators[position]
-        if row_window(graph, operator) is None:
+        if facts.windows[position] is None:
             return
         inside = [number for number in operator.inputs if number is not None]
         if states & {*inside, *operator.outputs}:
@@ -163,8 +196,9 @@ class Strips:
         self.pool = operators[-1] if sums_up(graph, chain.first, chain.last) else None
         self.operators = operators[:-1] if self.pool else operators
         self.windows: dict[int, RowWindow] = {}
-        for index, operator in enumerate(self.operators):
-            window = row_window(graph, operator)
+        windows = _facts_of(graph).windows
+        for index in range(len(self.operators)):
+            window = windows[chain.first + index]
             assert window is not None, "chain_ends gives only such chains"
             self.windows[index] = window
         self.made = {operator.outputs[0]: i for i, operator in enumerate(self.operators)}
@@ -194,27 +228,33 @@ class Strips:
 
         The first strips make no row of the result yet: rows enter the chain at an even pace.
         """
-        pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
-        end, found = self.height(self.result) * unit, list[Mapping[int, int]]()
-        while any((ends := self._ends_at(end, unit)).values()):
-            if not found or ends != found[-1]:
-                found.append(ends)
-            end -= pace
-        return tuple(reversed(found))
+        return tuple(dict(zip(self.made, after, strict=True)) for after in self._after.tolist())
 
-    def _ends_at(self, end: int, unit: int) -> Mapping[int, int]:
-        """How many rows of each tensor there are with ``end / unit`` rows of the result."""
-        wanted = {self.result: end}
-        for operator in reversed(self.operators[:-1]):
-            tensor = operator.outputs[0]
-            wanted[tensor] = max(
-                self.windows[i].end_read(wanted[self.operators[i].outputs[0]], unit)
-                for i in self.readers[tensor]
+    @cached_property
+    def _after(self) -> Table:
+        """[strip, operator]: how many rows of its output there are."""
+        pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
+        end = self.height(self.result) * unit
+        count = end // pace + 2
+        while (found := self._rows_at(end - pace * np.arange(count), unit))[-1].any():
+            count *= 2
+        found = found[found.any(axis=1)]
+        is_new = np.ones(len(found), dtype=bool)
+        is_new[1:] = (found[1:] != found[:-1]).any(axis=1)
+        return found[is_new][::-1]
+
+    def _rows_at(self, ends: Table, unit: int) -> Table:
+        """[strip, operator]: the rows that there are with ``ends / unit`` rows of the result."""
+        last = len(self.operators) - 1
+        wanted = {last: ends}
+        for index in reversed(range(last)):
+            read = (
+                self.windows[i].end_read(wanted[i], unit)
+                for i in self.readers[self.operators[index].outputs[0]]
             )
-        return {
-            tensor: min(max(rows // unit, 0), self.height(tensor))
-            for tensor, rows in wanted.items()
-        }
+            wanted[index] = functools.reduce(np.maximum, read)
+        rows = np.stack([wanted[index] for index in range(last + 1)], axis=1) // unit
+        return np.clip(rows, 0, [self.height(tensor) for tensor in self.made])
 
     @property
     def none(self) -> Mapping[int, int]:
@@ -262,38 +302,48 @@ class Strips:
 
         ``consumed`` are the sources whose rows are not needed once the chain has read them.
         """
-        most, before = 0, self.none
-        held = dict.fromkeys(self.made, 0)  # bytes
-        for ends in self.ends:
-            whole = sum(self._source_bytes(tensor, before) for tensor in consumed)
-            done = 0 if self.pool is None else before[self.result]
-            for index, operator in enumerate(self.operators):
-                tensor = operator.outputs[0]
-                first = done
-                if tensor != self.result:
-                    first = min(self.first_needed(tensor, before), before[tensor])
-                held[tensor] = (ends[tensor] - first) * self.row_bytes(tensor)
-                if self.chain.parks:
-                    most = max(most, whole + sum(held.values()))
-                    self._park(held, index, ends)
-            most, before = max(most, whole + sum(held.values())), ends
-        return most
+        before = np.vstack([np.zeros_like(self._after[:1]), self._after[:-1]])
+        sizes = np.array([self.row_bytes(tensor) for tensor in self.made])
+        needed = np.minimum(self._first_needed(before), before)
+        needed[:, -1] = 0 if self.pool is None else before[:, -1]
+        held = (self._after - needed) * sizes
+        total = np.zeros(len(before), dtype=np.int64)  # of each strip, in bytes
+        for tensor in consumed:
+            rows = self.height(tensor) - self._first_read(self.sources[tensor], before)
+            total += np.maximum(rows, 0) * self.row_bytes(tensor)
+        if self.chain.parks:
+            return self._most_with_parking(total, held, sizes)
+        return int((total + held.sum(axis=1)).max(initial=0))
 
-    def _park(self, held: dict[int, int], index: int, ends: Mapping[int, int]) -> None:
-        """Count only the rows that later strips read, of what no operator behind this one reads."""
-        for tensor in self.last_reads(index):
-            rows = max(ends[tensor] - self.first_needed(tensor, ends), 0)
-            held[tensor] = rows * self.row_bytes(tensor)
-        if self.pool is not None and self.operators[index].outputs[0] == self.result:
-            held[self.result] = 0
+    def _most_with_parking(self, total: Table, held: Table, sizes: Table) -> int:
+        """The most bytes at any operator of a strip; ``total`` are those of the sources.
 
-    def _source_bytes(self, tensor: int, before: Mapping[int, int]) -> int:
-        """What is still read of an activation from outside."""
-        firsts = (
-            self.windows[i].first_read(before[self.operators[i].outputs[0]])
-            for i in self.sources[tensor]
-        )
-        return max(self.height(tensor) - min(firsts), 0) * self.row_bytes(tensor)
+        Of what no operator behind this one reads, only the rows count that later strips read.
+        """
+        left = np.maximum(self._after - self._first_needed(self._after), 0) * sizes
+        left[:, -1] = held[:, -1] if self.pool is None else 0
+        # What is there of each tensor, first from the strip before.
+        there = np.vstack([np.zeros_like(left[:1]), left[:-1]])
+        total, most = total + there.sum(axis=1), 0
+        for index, operator in enumerate(self.operators):
+            total += held[:, index] - there[:, index]
+            most = max(most, int(total.max(initial=0)))
+            done = [self.made[tensor] for tensor in self.last_reads(index)]
+            for one in (*done, index) if operator.outputs[0] == self.result else done:
+                total += left[:, one] - held[:, one]
+        return max(most, int(total.max(initial=0)))
+
+    def _first_needed(self, before: Table) -> Table:
+        """[strip, operator]: the first row of its output that is still read; 0 of the result."""
+        found = np.zeros_like(before)
+        for index, operator in enumerate(self.operators[:-1]):
+            found[:, index] = self._first_read(self.readers[operator.outputs[0]], before)
+        return found
+
+    def _first_read(self, readers: Collection[int], before: Table) -> Table:
+        """[strip]: the first row that some operators still read."""
+        firsts = (np.maximum(self.windows[i].start_of(before[:, i]), 0) for i in readers)
+        return functools.reduce(np.minimum, firsts)
 
     def row_bytes(self, tensor: int) -> int:
         """Bytes of a row of a tensor."""

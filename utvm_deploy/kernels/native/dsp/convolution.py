@@ -65,6 +65,8 @@ _TOO_FAR = "windows too far apart for columns"
 class Estimated(Protocol):
     """A hashable kernel with an estimate of its cycles."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def scratch(self) -> tuple[Operand, ...]:
         """The buffers of a call."""
