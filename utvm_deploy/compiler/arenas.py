@@ -71,13 +71,18 @@ class Layout:
             default=0,
         )
 
-    def place_below(self, steps: Sequence[Step], limit: int | None) -> Placement | None:
-        """A placement of these steps; None if none is found below ``limit`` bytes."""
+    def place_below(
+        self, steps: Sequence[Step], limit: int | None, enough: int = 0
+    ) -> Placement | None:
+        """A placement of these steps; None if none is found below ``limit`` bytes.
+
+        One of ``enough`` bytes need not be the smallest.
+        """
         if limit is not None and self.least_bytes(steps) >= limit:
             return None
         scratch = scratch_blocks(steps)
         pairs = [*self._pairs, *self._scratch_pairs(scratch)]
-        return place_below((*self.blocks, *scratch), self.handovers(steps), pairs, limit)
+        return place_below((*self.blocks, *scratch), self.handovers(steps), pairs, limit, enough)
 
     @cached_property
     def _live(self) -> list[int]:
@@ -127,7 +132,7 @@ class Arenas:
     def __init__(self, graph: Graph, sequence: Sequence[Step | View]) -> None:
         self._graph, self._sequence = graph, sequence
         self._layouts: dict[tuple[object, ...], Layout] = {}
-        self._steps = [item for item in sequence if isinstance(item, Step)]
+        self._steps = _steps_of(sequence)
 
     @cached_property
     def _own(self) -> Layout:
@@ -154,13 +159,13 @@ class Arenas:
         return min(layout.least_bytes(steps) for layout in layouts)
 
     @part_of("plan")
-    def bytes(self, steps: Sequence[Step]) -> int:
-        """The arena with these kernels."""
-        layout = self._layout(steps)
-        found = layout.place_below(steps, None)
+    def bytes(self, steps: Sequence[Step], enough: int = 0) -> int:
+        """The arena with these kernels; one of ``enough`` bytes need not be the smallest."""
+        layout, enough = self._layout(steps), enough - with_row_state(self._graph, 0)
+        found = layout.place_below(steps, None, enough)
         assert found is not None, "without a limit, there is a placement"
         size = found.arena_bytes
-        if layout.is_in_place:
+        if layout.is_in_place and size > enough:
             apart = self._apart.place_below(steps, size)
             size = size if apart is None else min(size, apart.arena_bytes)
         return with_row_state(self._graph, size)
@@ -173,9 +178,18 @@ class Arenas:
         return self._layouts[key]
 
 
-def arena_bytes(graph: Graph, sequence: Sequence[Step | View]) -> int:
-    """The arena that a sequence takes."""
-    return Arenas(graph, sequence).bytes([one for one in sequence if isinstance(one, Step)])
+def arena_bytes(graph: Graph, sequence: Sequence[Step | View], enough: int = 0) -> int:
+    """The arena that a sequence takes; one of ``enough`` bytes need not be the smallest."""
+    return Arenas(graph, sequence).bytes(_steps_of(sequence), enough)
+
+
+def least_bytes(graph: Graph, sequence: Sequence[Step | View]) -> int:
+    """The arena that a sequence takes has at least so many bytes."""
+    return Arenas(graph, sequence).least_bytes(_steps_of(sequence))
+
+
+def _steps_of(sequence: Sequence[Step | View]) -> list[Step]:
+    return [item for item in sequence if isinstance(item, Step)]
 
 
 def refilled(sequence: Sequence[Step | View], steps: Sequence[Step]) -> tuple[Step | View, ...]:

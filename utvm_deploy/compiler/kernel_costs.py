@@ -240,13 +240,10 @@ class KernelCosts:
             found[key] = WholeLayer(best.cycles, passes, step.call.macs, size)
         return found
 
-    def plain(self, step: Step) -> Option:
+    def plain(self, step: Step) -> Step:
         """The step in plain C, which needs no scratch for gathered pixels."""
         call = self._rounded(lower(self._graph, step.operator))
-        other = replace(step, call=replace(call, candidate=Candidate(call.family)))
-        options = self.options(step)
-        fastest = min(one.cycles for one in options)
-        return Option(other, sum(self._scratch_of(other)), GENERIC_FACTOR * fastest, False)
+        return replace(step, call=replace(call, candidate=Candidate(call.family)))
 
     def _measured(self, step: Step) -> Iterator[Option]:
         if self._near.core == GENERIC:

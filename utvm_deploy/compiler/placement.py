@@ -166,12 +166,13 @@ def place_below(
     handovers: Sequence[Handover],
     pairs: Sequence[Pair],
     limit: int | None,
+    enough: int = 0,
 ) -> Placement | None:
     """The smallest placement that the search finds; None if it finds none below ``limit`` bytes.
 
-    ``pairs`` are those of ``pairs_of``.
+    ``pairs`` are those of ``pairs_of``. A placement of ``enough`` bytes ends the search.
     """
-    peak = live_peak(blocks, handovers)
+    peak = max(live_peak(blocks, handovers), enough)
     found = _search(blocks, handovers, pairs, peak, limit)
     if not handovers or (found is not None and found.arena_bytes <= peak):
         return found

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from utvm_deploy.compiler.arenas import Arenas, refilled
 from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
-from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
+from utvm_deploy.compiler.kernel_costs import GENERIC_FACTOR, KernelCosts, Option
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.graph.model import Graph
 
@@ -121,11 +121,17 @@ class _Search:
     def add_plain(self, most_bytes: int) -> None:
         """Add plain C to the options of layers that none of their kernels lets fit."""
         for index, step in enumerate(self._steps):
-            if min(self._need(index, one) for one in self._options[index]) > most_bytes:
-                self._known_needs, self._has_plain = None, True
-                plain = self._costs.plain(step)
-                plain = replace(plain, step=self._with_scratch(plain.step))
-                self._options[index] = [*self._options[index], plain]
+            options = self._options[index]
+            least = min(self._need(index, one) for one in options)
+            plain = self._costs.plain(step)
+            # To know its scratch, it must be lowered. That is slow.
+            if least <= max(most_bytes, self._arenas.needed(index, plain)):
+                continue
+            self._known_needs, self._has_plain = None, True
+            plain = self._with_scratch(plain)
+            cycles = GENERIC_FACTOR * min(one.cycles for one in options)
+            made = Option(plain, sum(plain.scratch_bytes), cycles, is_measured=False)
+            self._options[index] = [*options, made]
 
     def fastest_within(self, most_bytes: int) -> _Plan | None:
         """The fastest plan of at most that many bytes; None if there is none."""

@@ -50,14 +50,18 @@ def with_views(graph: Graph, step_of: StepOf) -> tuple[Step | View, ...]:
                 made.append(steps[position])
         return tuple(made)
 
-    def arena_bytes(chosen: Collection[int]) -> int:
-        return arenas.arena_bytes(graph, sequence(chosen))
+    def arena_bytes(chosen: Collection[int], enough: int = 0) -> int:
+        return arenas.arena_bytes(graph, sequence(chosen), enough)
 
     tried = [position for position in found if position in steps]
     if not tried:
         return sequence(())
+    # The first question is often answered without the arena that copies would take.
+    lowest = arenas.least_bytes(graph, sequence(()))
+    if arena_bytes(tried, lowest) <= lowest:
+        return sequence(tried)
     least = arena_bytes(())
-    if arena_bytes(tried) <= least:
+    if arena_bytes(tried, least) <= least:
         return sequence(tried)
     chosen: list[int] = []
     for group in _groups(graph, tried):

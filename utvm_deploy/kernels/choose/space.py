@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
-from utvm_deploy.kernels.contract.call import LibraryKernel, OwnKernel
+from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.portable.template_free import sketches
 from utvm_deploy.records import KernelIdentity
@@ -52,13 +53,13 @@ def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
     """The portable kernel's name and shape, and the type of the first input."""
     call = lower(graph, operator)
     source = next(position for position in operator.inputs if position is not None)
-    return KernelIdentity(
-        call.kernel.name,
-        graph.tensors[source].dtype,
-        operator.kind,
-        tuple(sorted(_extents(call.kernel, ""))),
-        call.macs,
-    )
+    return _identity(call.kernel, graph.tensors[source].dtype, operator.kind, call.macs)
+
+
+@lru_cache(maxsize=4096)
+def _identity(kernel: AnyKernel, dtype: str, kind: str, macs: int) -> KernelIdentity:
+    shape = tuple(sorted(_extents(kernel, "")))
+    return KernelIdentity(kernel.name, dtype, kind, shape, macs)
 
 
 def _extents(value: Any, name: str) -> Iterator[tuple[str, int]]:
