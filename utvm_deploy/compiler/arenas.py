@@ -154,7 +154,7 @@ class Arenas:
         )
 
     def least_bytes(self, steps: Sequence[Step]) -> int:
-        """The arena with these kernels has at least so many bytes."""
+        """The arena with these kernels has at least these bytes."""
         layouts = self._layout(steps), self._apart
         return min(layout.least_bytes(steps) for layout in layouts)
 
@@ -184,7 +184,7 @@ def arena_bytes(graph: Graph, sequence: Sequence[Step | View], enough: int = 0) 
 
 
 def least_bytes(graph: Graph, sequence: Sequence[Step | View]) -> int:
-    """The arena that a sequence takes has at least so many bytes."""
+    """The arena that a sequence takes has at least these bytes."""
     return Arenas(graph, sequence).least_bytes(_steps_of(sequence))
 
 

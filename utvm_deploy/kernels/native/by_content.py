@@ -18,7 +18,7 @@ MOST_KEPT = 1024
 def by_content(function: Callable[_P, _Found]) -> Callable[_P, _Found]:
     """Call ``function`` once for equal arguments; the arrays of its result are read-only.
 
-    A search for a plan makes the calls of a layer anew for each kernel and each graph. The arrays
+    A search for a plan makes the calls of a layer again for each kernel and each graph. The arrays
     are then other ones, and what is in them is the same.
     """
     kept: dict[Hashable, _Found] = {}
