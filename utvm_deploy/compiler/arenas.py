@@ -1,6 +1,6 @@
 """The arenas that a sequence takes with one set of kernels after another.
 
-Kernels differ in their scratch, and in how far an output may replace its input. All else that a
+Kernels differ in their scratch, and in how far an output may replace its input. Everything else that a
 placement depends on is found once.
 """
 
