@@ -1,7 +1,7 @@
 """The arenas that a sequence takes with one set of kernels after another.
 
-Kernels differ in their scratch, and in how far an output may replace its input. Everything else that a
-placement depends on is found once.
+Kernels differ in their scratch, and in how far an output may replace its input. Everything else
+that a placement depends on is found once.
 """
 
 from __future__ import annotations
