@@ -27,6 +27,8 @@ from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
 _PACES = (1, 2, 3, 4)
 #: Chains of a model.
 _MOST_CHAINS = 4
+#: Layers of a chain: with more, the search for one takes long.
+_LONGEST = 64
 #: A chain must lower what its layers need to this share at least.
 _WORTHWHILE = 0.97
 #: A layer outside of all chains is looked at if it needs this share of the peak.
@@ -126,6 +128,8 @@ def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[C
             continue
         for last in chain_ends(graph, first):
             if any(one.first <= last and first <= one.last for one in others):
+                break
+            if last - first >= _LONGEST:
                 break
             if last >= at:
                 yield Chain(first, last, _rows(graph, first, last, 1))

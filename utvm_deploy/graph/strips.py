@@ -8,12 +8,11 @@ no row is made twice. What a chain reads from outside is whole, and so is its re
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -41,8 +40,6 @@ from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import consumers
 
 Table: TypeAlias = NDArray[np.int64]
-#: Rows of one strip, or of all of them.
-Rows = TypeVar("Rows", int, Table)
 
 #: Operators each of whose rows depends on the same row of their inputs.
 _BY_ROW = (
@@ -86,13 +83,9 @@ class RowWindow:
 
     def first_read(self, row: int) -> int:
         """The first row that exists of those read for output row ``row`` and later ones."""
-        return max(self.start_of(row), 0)
+        return max(row * self.stride - self.top, 0)
 
-    def start_of(self, row: Rows) -> Rows:
-        """The first row that is read for output row ``row``; negative in the padding."""
-        return row * self.stride - self.top
-
-    def end_read(self, end: Rows, unit: int = 1) -> Rows:
+    def end_read(self, end: int, unit: int = 1) -> int:
         """The end of the rows that are read for output rows up to ``end``, which is excluded.
 
         It may be beyond the rows that there are, and so may ``end``. Both count parts of a row, of
@@ -234,27 +227,35 @@ class Strips:
     def _after(self) -> Table:
         """[strip, operator]: how many rows of its output there are."""
         pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
+        lines = self._lines(unit)
+        slopes, bases = np.array([line for some in lines for line in some.items()]).T
+        starts = np.cumsum([0, *map(len, lines[:-1])])
         end = self.height(self.result) * unit
-        count = end // pace + 2
-        while (found := self._rows_at(end - pace * np.arange(count), unit))[-1].any():
-            count *= 2
-        found = found[found.any(axis=1)]
+        # With these rows of the result, there is no row of any tensor yet.
+        nothing = int(((unit - 1 - bases) // slopes).min())
+        ends = end - pace * np.arange(max(-(-(end - nothing) // pace), 0))
+        wanted = np.maximum.reduceat(ends[:, None] * slopes + bases, starts, axis=1) // unit
+        found = np.clip(wanted, 0, [self.height(tensor) for tensor in self.made])
         is_new = np.ones(len(found), dtype=bool)
         is_new[1:] = (found[1:] != found[:-1]).any(axis=1)
-        return found[is_new][::-1]
+        after: Table = found[is_new][::-1]
+        return after
 
-    def _rows_at(self, ends: Table, unit: int) -> Table:
-        """[strip, operator]: the rows that there are with ``ends / unit`` rows of the result."""
-        last = len(self.operators) - 1
-        wanted = {last: ends}
-        for index in reversed(range(last)):
-            read = (
-                self.windows[i].end_read(wanted[i], unit)
-                for i in self.readers[self.operators[index].outputs[0]]
-            )
-            wanted[index] = functools.reduce(np.maximum, read)
-        rows = np.stack([wanted[index] for index in range(last + 1)], axis=1) // unit
-        return np.clip(rows, 0, [self.height(tensor) for tensor in self.made])
+    def _lines(self, unit: int) -> list[Mapping[int, int]]:
+        """What is wanted of each tensor is the most of some lines in the rows of the result.
+
+        They are here by their slopes, with what they begin at; both in parts of a row.
+        """
+        lines: list[dict[int, int]] = [{} for _ in self.operators]
+        lines[-1][1] = 0
+        for index in reversed(range(len(self.operators) - 1)):
+            for reader in self.readers[self.operators[index].outputs[0]]:
+                stride = self.windows[reader].stride
+                for slope, base in lines[reader].items():
+                    base = self.windows[reader].end_read(base, unit)
+                    known = lines[index].get(slope * stride, base)
+                    lines[index][slope * stride] = max(known, base)
+        return list(lines)
 
     @property
     def none(self) -> Mapping[int, int]:
@@ -304,12 +305,13 @@ class Strips:
         """
         before = np.vstack([np.zeros_like(self._after[:1]), self._after[:-1]])
         sizes = np.array([self.row_bytes(tensor) for tensor in self.made])
-        needed = np.minimum(self._first_needed(before), before)
+        reads = self._first_reads(before)
+        needed = np.minimum(self._first_needed(reads), before)
         needed[:, -1] = 0 if self.pool is None else before[:, -1]
         held = (self._after - needed) * sizes
         total = np.zeros(len(before), dtype=np.int64)  # of each strip, in bytes
         for tensor in consumed:
-            rows = self.height(tensor) - self._first_read(self.sources[tensor], before)
+            rows = self.height(tensor) - reads[:, self.sources[tensor]].min(axis=1)
             total += np.maximum(rows, 0) * self.row_bytes(tensor)
         if self.chain.parks:
             return self._most_with_parking(total, held, sizes)
@@ -320,7 +322,8 @@ class Strips:
 
         Of what no operator behind this one reads, only the rows count that later strips read.
         """
-        left = np.maximum(self._after - self._first_needed(self._after), 0) * sizes
+        needed = self._first_needed(self._first_reads(self._after))
+        left = np.maximum(self._after - needed, 0) * sizes
         left[:, -1] = held[:, -1] if self.pool is None else 0
         # What is there of each tensor, first from the strip before.
         there = np.vstack([np.zeros_like(left[:1]), left[:-1]])
@@ -333,17 +336,22 @@ class Strips:
                 total += left[:, one] - held[:, one]
         return max(most, int(total.max(initial=0)))
 
-    def _first_needed(self, before: Table) -> Table:
-        """[strip, operator]: the first row of its output that is still read; 0 of the result."""
-        found = np.zeros_like(before)
-        for index, operator in enumerate(self.operators[:-1]):
-            found[:, index] = self._first_read(self.readers[operator.outputs[0]], before)
-        return found
+    def _first_reads(self, before: Table) -> Table:
+        """[strip, operator]: the first row that it still reads."""
+        windows = [self.windows[index] for index in range(len(self.operators))]
+        strides, tops = [one.stride for one in windows], [one.top for one in windows]
+        reads: Table = np.maximum(before * np.array(strides) - np.array(tops), 0)
+        return reads
 
-    def _first_read(self, readers: Collection[int], before: Table) -> Table:
-        """[strip]: the first row that some operators still read."""
-        firsts = (np.maximum(self.windows[i].start_of(before[:, i]), 0) for i in readers)
-        return functools.reduce(np.minimum, firsts)
+    def _first_needed(self, reads: Table) -> Table:
+        """[strip, operator]: the first row of its output that is still read; 0 of the result."""
+        readers = [self.readers[operator.outputs[0]] for operator in self.operators[:-1]]
+        found = np.zeros_like(reads)
+        if readers:
+            starts = np.cumsum([0, *map(len, readers[:-1])])
+            flat = [reader for some in readers for reader in some]
+            found[:, :-1] = np.minimum.reduceat(reads[:, flat], starts, axis=1)
+        return found
 
     def row_bytes(self, tensor: int) -> int:
         """Bytes of a row of a tensor."""
