@@ -242,7 +242,7 @@ class Strips:
         return after
 
     def _lines(self, unit: int) -> list[Mapping[int, int]]:
-        """What is wanted of each tensor is the most of some lines in the rows of the result.
+        """The rows wanted of each tensor: the highest of some lines in the rows of the result.
 
         They are here by their slopes, with what they begin at; both in parts of a row.
         """
