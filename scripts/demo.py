@@ -53,7 +53,6 @@ def demonstrate(board_name: str) -> int:
     import utvm_deploy
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.bundling import write_bundle
-    from utvm_deploy.compiler.options import AUTO
     from utvm_deploy.frontend.tflite import load_model
     from utvm_deploy.oracle.reference import REFERENCE, run_reference
     from utvm_deploy.oracle.samples import load_golden
@@ -71,7 +70,7 @@ def demonstrate(board_name: str) -> int:
         images, labels = held_out["images"], held_out["labels"]
 
     console.print(f"compiling {MODEL.name} ...")
-    compiled = utvm_deploy.compile(MODEL, board, scratch=AUTO)
+    compiled = utvm_deploy.compile(MODEL, board)
     console.print("building the image, starting the board ...")
     bar = Bar(console=console, transient=True, disable=not console.is_terminal)
     with utvm_deploy.connect(board) as device, bar:
@@ -142,11 +141,11 @@ def shade(pixel: int) -> str:
 
 def latency(cost: Profile) -> str:
     """One line: time for one image, and whether it was measured; else a count."""
-    from utvm_deploy.cli.profile_verb import latency_line
+    from utvm_deploy.profiling.summary import latency_line, profile_summary
 
     if cost.seconds is None:
         return f"{cost.ticks:,} {cost.tick_unit} for one image"
-    return f"{latency_line(cost)}, {cost.ticks:,} {cost.unit_label} for one image"
+    return f"{latency_line(profile_summary(cost))}, {cost.ticks:,} {cost.unit_label} for one image"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.options import AUTO, LEVELS, scratch_place
+from utvm_deploy.compiler.options import LEVELS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
@@ -40,8 +40,7 @@ def main() -> None:
 
 def parts(path: Path, board: Board, level: str) -> tuple[int, ...]:
     """The numbers of a row, in bytes."""
-    place = scratch_place(board, AUTO)
-    compiled = utvm_deploy.compile(path, board, optimize=level, scratch=place)
+    compiled = utvm_deploy.compile(path, board, optimize=level)
     image = build_image(compiled, board).flash_bytes
     runtime = build_image(None, board).flash_bytes
     weights, biases = graph_bytes(simplify(load_model(path)))

@@ -21,7 +21,6 @@ import utvm_deploy
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cmsis_nn.library import CmsisNn
 from utvm_deploy.comparing.engines import run_engine
-from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -68,7 +67,7 @@ class Curve:
 
 def whole(device: Device, path: Path, board: Board, **options: object) -> int:
     """Ticks of the model in one call."""
-    compiled = utvm_deploy.compile(path, board, scratch=AUTO, **options)  # type: ignore[arg-type]
+    compiled = utvm_deploy.compile(path, board, **options)  # type: ignore[arg-type]
     samples = random_samples(load_model(path), 1)
     return run_engine(device, compiled, samples).profile.ticks
 

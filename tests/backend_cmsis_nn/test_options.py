@@ -144,17 +144,19 @@ def test_zephyr_builds_the_parts_that_are_called(
 
 
 def test_where_scratch_lies_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    def sizes(*options: str) -> tuple[int, int]:
+    def sizes(*options: str) -> tuple[int, int, int]:
         argv = ["compile", DIGITS, "--board", "mps2_an500", "-o", "x.tar", "--kernels", "generic"]
         assert main([*argv, *options, "--json"]) == 0
         result = json.loads(capsys.readouterr().out)
-        return result["arena_bytes"], result["stack_bytes"]
+        in_pools = sum(pool["bytes"] for pool in result["pools"])
+        return result["arena_bytes"], result["stack_bytes"], in_pools
 
-    arena, none = sizes()
-    assert none == 0 and sizes("--scratch", "arena") == (arena, 0)
     # Of the board's memories only the stack's is tightly coupled.
-    less, stack = sizes("--scratch", "auto")
-    assert less < arena and stack > 0 and sizes("--scratch", "stack") == (less, stack)
+    less, stack, pool = sizes()
+    assert stack == 0 and pool > 0 and sizes("--scratch", "auto") == (less, stack, pool)
+    arena, *none = sizes("--scratch", "arena")
+    assert less < arena and none == [0, 0]
+    assert sizes("--scratch", "stack") == (less, pool, 0)
 
 
 def _text(path: Path) -> str:

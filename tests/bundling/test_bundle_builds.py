@@ -215,8 +215,9 @@ def test_failure_and_fault_reach_the_exit_code(case: Case, tmp_path: Path) -> No
     assert text.startswith("FAIL net: sample 0, output 0, element ")
     assert code == 1
     source = bundle / "src" / "net.c"
-    undefined = 'void net_run(uint8_t *arena) {\n    __asm volatile("udf #0");\n'
-    source.write_text(source.read_text().replace("void net_run(uint8_t *arena) {\n", undefined))
+    begin = "void net_run(uint8_t *arena, uint8_t *pool_dtcm) {\n"
+    undefined = f'{begin}    __asm volatile("udf #0");\n'
+    source.write_text(source.read_text().replace(begin, undefined))
     assert verdict(build(bundle, tmp_path / "fault", toolchain)) == (
         "FAIL net: processor fault\n",
         3,

@@ -74,7 +74,7 @@ def test_a_profile_names_both_numbers(capsys: pytest.CaptureFixture[str]) -> Non
     profiled = result_of(capsys, "profile", DIGITS, "--board", BOARD)
     assert profiled["ram_bytes"] == found["image"]["ram_bytes"]
     assert profiled["flash_bytes"] == found["image"]["flash_bytes"]
-    assert profiled["bundle_arena_bytes"] == found["arena_bytes"]
+    assert profiled["arena_bytes"] == found["arena_bytes"]
 
 
 @pytest.mark.tools

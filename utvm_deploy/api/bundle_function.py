@@ -25,7 +25,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling import check_destination, write_bundle
 from utvm_deploy.client.session_server import SCHEME, board_address
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import ARENA
+from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, random_samples
@@ -34,6 +34,7 @@ from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.profiling.summary import profile_summary
 from utvm_deploy.project import check_fits_alone
+from utvm_deploy.project.model_code import ModelCode, flash_bytes, model_code
 from utvm_deploy.verifying.bounds import bounds_of, whole_bound
 
 SCHEMA = "utvm.bundle/1"
@@ -51,6 +52,7 @@ class BundleResult(Result):
     board: str
     samples: int  # of the self-test
     compiled: CompiledModel
+    code: ModelCode | None  # None without the board's compiler
     latency: Mapping[str, Any] | None  # a profile as of ``utvm profile --json``
     notes: tuple[str, ...]
 
@@ -76,7 +78,11 @@ class BundleResult(Result):
                 "samples": self.samples,
                 "arena_bytes": self.compiled.arena_bytes,
                 "weights_bytes": self.compiled.weights_bytes,
+                "pools": pools_summary(self.compiled),
+                "flash_bytes": flash_bytes(self.compiled, self.code),
+                "stack_bytes": None if self.code is None else self.code.stack.total_bytes,
                 "has_latency": self.latency is not None,
+                "profile": self.latency,
             },
         )
 
@@ -119,7 +125,7 @@ def bundle(
     with with_shapes(inputs, signature), model_file(model, name) as path:
         keep_model(path, destination)
         check_destination(destination)
-        options, custom = with_backend({"scratch": ARENA} | options, target)
+        options, custom = with_backend(options, target)
         graph = load_model(path, custom)
         if golden is None:
             taken = random_samples(graph, samples)
@@ -138,6 +144,7 @@ def bundle(
         reference = run_oracle(path, taken.inputs, custom)
         bounds = bounds_of(compiled, reference.reference)
         report = _latency(made, timing, told) if latency else None
+        code = _code(made)
         expected: Outputs
         if compiled.external is not None:
             expected, oracle = as_library(made, reference)
@@ -155,9 +162,12 @@ def bundle(
             oracle=oracle,
             tolerance=whole_bound(bounds).relative,
             report=report,
+            code=code,
         )
     count = len(taken.inputs)
-    return BundleResult(written, format, target.name, count, compiled, report, tuple(made.notes))
+    return BundleResult(
+        written, format, target.name, count, compiled, code, report, tuple(made.notes)
+    )
 
 
 def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any] | None:
@@ -171,6 +181,15 @@ def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any]
     except (MissingTool, CompileError) as error:
         # The bundle may fit a board that is too small for the runtime, which the latency needs.
         made.notes.append(f"no latency report: {error}")
+        return None
+
+
+def _code(made: Making) -> ModelCode | None:
+    """What the model takes of flash and stack, if there is the board's compiler."""
+    try:
+        return model_code(made.compiled, made.board)
+    except MissingTool as error:
+        made.notes.append(f"stack and code are not known: {error}")
         return None
 
 

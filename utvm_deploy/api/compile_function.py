@@ -28,7 +28,7 @@ def compile(
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
     plugin: str | Path | Backend | None = None,
-    scratch: str = "arena",
+    scratch: str = "auto",
     records: str | Path | None = None,
     optimize: str = "time",
     float_math: str = "exact",
@@ -61,7 +61,8 @@ def compile(
     - ``plugin`` is a Python file with a backend of yours, the name of an installed one, or what
       ``project.load_backend`` gave; its code runs with your rights.
     - ``scratch`` says where layers have their scratch: "arena", "stack" (that of the caller), or
-      "auto": the faster of the two on the board.
+      "auto". This is a separate buffer in tightly coupled RAM if the board has that, else the
+      arena.
     - ``pools`` maps names of memory regions of the board to bytes that the model may use there
       (``{"dtcm": 49152}``).
     - ``float_math`` is "exact" or "fast": then a product and a sum of float32 may be rounded at

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.compile_function import compile
 from utvm_deploy.api.steps import (
     board_of,
     compile_fitting,
@@ -19,12 +18,11 @@ from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import ARENA, AUTO, scratch_place
+from utvm_deploy.compiler.options import ARENA, STACK
 from utvm_deploy.device import Device
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.profiling.memory_page import memory_svg
 from utvm_deploy.profiling.memory_report import (
-    ImageMemory,
     MemoryReport,
     image_memory,
     memory_json,
@@ -99,7 +97,7 @@ def memory(
     """
     target = board_of(board)
     with with_shapes(inputs, signature), model_file(model, name) as path:
-        options, _ = with_backend({"scratch": ARENA} | options, target)
+        options, _ = with_backend(options, target)
         return MemoryResult(
             measured(path, target, progress or no_progress, name=name, image=image, **options)
         )
@@ -118,27 +116,14 @@ def measured(
         notes.append(f"stack and code are not known: {error}")
     if code is not None and image:
         try:
-            whole = _image(model, board, compiled, progress, options)
+            progress("building the image", 0, 1)
+            whole = image_memory(compiled, build_image(compiled, board), _scratch_place(compiled))
         except (MissingTool, CompileError, BuildError) as error:
             notes.append(f"there is no image with the runtime: {error}")
     return memory_report(compiled, board, code, whole, notes)
 
 
-def _image(
-    model: Path,
-    board: Board,
-    compiled: CompiledModel,
-    progress: Progress,
-    options: Mapping[str, Any],
-) -> ImageMemory:
-    """What `utvm profile` shows: the same options, with scratch where an image has it."""
-    # A budget, and level ram, have scratch in the arena everywhere.
-    place = ARENA if compiled.tradeoff is not None else scratch_place(board, AUTO)
+def _scratch_place(compiled: CompiledModel) -> str:
+    """The name of a pool, or one of ``options.SCRATCH_PLACES``."""
     held = [pool.name for pool in compiled.pools if pool.scratch_bytes]
-    if held:
-        place = held[0]
-    elif place != scratch_place(board, options["scratch"]):
-        same = {"optimize": compiled.optimize, "flash_budget": None, "scratch": place}
-        compiled = compile(model, board, **{**options, **same})
-    progress("building the image", 0, 1)
-    return image_memory(compiled, build_image(compiled, board), place)
+    return next(iter(held), STACK if compiled.stack_bytes else ARENA)

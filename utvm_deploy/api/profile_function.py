@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.compile_function import compile
 from utvm_deploy.api.steps import (
     compile_fitting,
     device_of,
@@ -18,8 +17,6 @@ from utvm_deploy.api.steps import (
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -44,7 +41,6 @@ class ProfileResult(Result):
     found: Profile
     bounds: Bounds | None  # of each layer, in cycles; None on boards that count otherwise
     hotspots: tuple[Hotspot, ...]
-    bundle_arena_bytes: int  # of a bundle, which has all scratch in its arena
     live_bytes: tuple[int, ...] = ()  # of the arena, in use in each call
 
     @property
@@ -86,7 +82,6 @@ class ProfileResult(Result):
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm profile --json``."""
         result = profile_summary(self.found, self.bounds)
-        result |= {"bundle_arena_bytes": self.bundle_arena_bytes}
         if self.hotspots:
             result |= {"hot": list(map(asdict, self.hotspots))}
         return plain_object(SCHEMA, result)
@@ -108,8 +103,8 @@ def profile(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
     blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``signature``,
-    ``name`` and ``options`` are as for ``compile``; ``scratch`` is "auto" here. ``progress(what,
-    done, total)`` is called on the way.
+    ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called on
+    the way.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
     boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the
@@ -126,7 +121,7 @@ def profile(
     ):
         target = device.board
         check_hot(hot, target)
-        options, custom = with_backend({"scratch": AUTO} | options, target)
+        options, custom = with_backend(options, target)
         graph = load_model(path, custom)
         samples = random_samples(graph, 1)
         compiled = compile_fitting(path, target, told, name=name, **options)
@@ -142,9 +137,8 @@ def profile(
         # A bound is in cycles, so it says nothing about other figures.
         is_bounded = found.tick_unit == "cycles"
         bounds = layer_bounds(compiled, simplify(graph), target) if is_bounded else None
-        bundle = bundle_arena_bytes(path, target, compiled, options)
     live = tuple(live_at(compiled.memory, layer.index) for layer in compiled.layers)
-    return ProfileResult(found, bounds, hotspots, bundle, live)
+    return ProfileResult(found, bounds, hotspots, live)
 
 
 def check_hot(hot: int | None, board: Board) -> None:
@@ -158,13 +152,3 @@ def _without_model(board: Board) -> UtvmError:
         f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
         "board that has it"
     )
-
-
-def bundle_arena_bytes(
-    model: Path, board: Board, compiled: CompiledModel, options: Mapping[str, Any]
-) -> int:
-    """The arena of a bundle of the same model: with all scratch in the arena."""
-    if not compiled.stack_bytes:
-        return compiled.arena_bytes
-    same = {"optimize": compiled.optimize, "flash_budget": None, "scratch": ARENA}
-    return compile(model, board, name=compiled.name, **{**options, **same}).arena_bytes

@@ -23,7 +23,7 @@ from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
-from utvm_deploy.compiler.options import AUTO, TIME
+from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import CYCLES
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.pages.report_digest import DIGEST, content_digest
@@ -156,9 +156,7 @@ def report(
                 **chosen,
                 **compiled_with,
             )
-    # The same program as the profile's, so that layers have the same numbers.
-    same = {"scratch": AUTO} | compiled_with
-    needed = memory(path, target, progress=told, **chosen, **same)
+    needed = memory(path, target, progress=told, **chosen, **compiled_with)
     beside = _beside(
         path, where, options, plugin, notes, told, connection, records, cmsis_nn, chosen
     )

@@ -16,7 +16,6 @@ from utvm_deploy.api.steps import (
 )
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.origin import Difference, difference
@@ -91,7 +90,7 @@ def verify(
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
     axis counts the samples. ``inputs``, ``signature``, ``name`` and ``options`` are as for
-    ``compile``, but ``scratch`` is "auto". ``progress(what, done, total)`` is called on the way.
+    ``compile``. ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
     compared within their bounds. Raises ModelError for a file or samples that do not fit,
@@ -104,7 +103,7 @@ def verify(
         device_of(board, INSTRUCTIONS) as device,
     ):
         target = device.board
-        options, custom = with_backend({"scratch": AUTO} | options, target)
+        options, custom = with_backend(options, target)
         graph = load_model(path, custom)
         taken = (
             random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)

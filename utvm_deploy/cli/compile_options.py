@@ -29,8 +29,8 @@ from utvm_deploy.records.candidate import CMSIS_NN
 CMSIS_NN_VARIABLE = "UTVM_CMSIS_NN"
 
 
-def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO) -> None:
-    """Add them; ``compile_options`` reads them. ``scratch`` is the verb's default."""
+def add_compile_options(parser: argparse.ArgumentParser) -> None:
+    """Add them; ``compile_options`` reads them."""
     group = parser.add_argument_group("how the model is compiled")
     group.add_argument(
         "--kernels",
@@ -54,9 +54,9 @@ def add_compile_options(parser: argparse.ArgumentParser, *, scratch: str = AUTO)
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
-        default=scratch,
-        help="where layers have their scratch: in the arena, on the stack, or (auto) on the "
-        "stack if it is alone in tightly coupled RAM; default: %(default)s",
+        default=AUTO,
+        help="where layers have their scratch: in the arena, on the stack, or (auto) in a separate "
+        "buffer, if the board has tightly coupled RAM for it; default: %(default)s",
     )
     add_budgets(group)
     add_pools(group)

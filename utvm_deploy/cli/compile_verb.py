@@ -23,7 +23,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.library_format import write_library
-from utvm_deploy.compiler.options import ARENA, STAGES
+from utvm_deploy.compiler.options import STAGES
 from utvm_deploy.compiler.summary import compiled_summary
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
@@ -40,8 +40,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser)
     add_name(parser)
-    # C for anybody's firmware, whose stacks had better not be asked for more than they have.
-    add_compile_options(parser, scratch=ARENA)
+    add_compile_options(parser)
     parser.add_argument(
         "-o",
         "--output",

@@ -19,7 +19,6 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step
-from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.compiler.pool_facts import pool_lines
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.profiling.memory_page import memory_html, memory_svg
@@ -42,8 +41,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_board(parser)
     add_name(parser)
-    # What a bundle needs; an image with the runtime is shown, too.
-    add_compile_options(parser, scratch=ARENA)
+    add_compile_options(parser)
     parser.add_argument(
         "--svg", metavar="FILE.svg", type=Path, help="also draw the arena over time"
     )

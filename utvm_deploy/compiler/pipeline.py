@@ -45,6 +45,7 @@ from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
 from utvm_deploy.compiler.options import (
     ARENA,
+    AUTO,
     BALANCED,
     EXACT,
     FAST,
@@ -55,23 +56,20 @@ from utvm_deploy.compiler.options import (
     MAX_LOSS_FOR_TIME,
     OPTIMIZATION_FLAGS,
     RAM,
+    SCRATCH_PLACES,
     SIZE,
     STACK,
     TIME,
     cache_of_arena,
     check_option,
-    scratch_place,
-    scratch_stack,
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.planning import Planned, Planner, lowered_steps
 from utvm_deploy.compiler.pool_planning import Memories, with_pools
 from utvm_deploy.compiler.pools import (
     NO_POOLS,
-    beside_pools,
-    pool_for_scratch,
     pool_limits,
-    scratch_of_pool,
+    scratch_memory,
     with_arena_limit,
 )
 from utvm_deploy.compiler.program import Program, ScheduledStep
@@ -100,7 +98,7 @@ def compile_model(
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
     backend: Backend | None = None,
-    scratch: str = ARENA,
+    scratch: str = AUTO,
     records: Records | None = None,
     level: str = TIME,
     float_math: str = EXACT,
@@ -146,17 +144,14 @@ def compile_model(
             f"layers of {library.name} cannot be computed row by row; leave input rows out, or "
             "compile with our kernels"
         )
-    place = scratch_place(board, _scratch_within(limits, scratch))
+    check_option("scratch place", scratch, SCRATCH_PLACES)
     is_asked = limits.is_set
-    stack = scratch_stack(beside_pools(board, others)) if place == STACK else None
-    is_fixed = is_asked or scratch == STACK
-    in_pool = None if is_fixed else pool_for_scratch(board, others, stack)
-    if in_pool is not None:
-        # Kernels are chosen as for a stack in tightly coupled memory.
-        place, stack = STACK, scratch_of_pool(in_pool)
+    held = scratch_memory(board, others, _scratch_within(limits, scratch))
+    if held.pool is not None:
+        others = tuple(dict.fromkeys((*others, held.pool)))
     # Records of the user, and choices for a trial, are followed as they are.
     is_free = not is_asked and (records, picks, decided) == (None, None, None)
-    if is_free and level == TIME and place == ARENA and cache_of_arena(board):
+    if is_free and level == TIME and held.place == ARENA and cache_of_arena(board):
         limits = Budget(loss=MAX_LOSS_FOR_TIME)
     check_option("float math", float_math, FLOAT_MATHS)
     family = GENERIC if kernels == GENERIC else core
@@ -189,11 +184,11 @@ def compile_model(
         board,
         family,
         level,
-        place,
+        held.place,
         known,
         scheduler,
         _rounding(level, float_math),
-        stack,
+        held.stack,
         library,
         picks,
         all_codes=decided is not None,
@@ -212,7 +207,7 @@ def compile_model(
     if decided is not None:
         decided(chosen.decision)
     layers = chosen.layers
-    stack_limit = stack.limit if stack is not None else 0
+    stack_limit = held.stack.limit if held.stack is not None else 0
     sequence = _with_scratch(chosen.sequence, layers, stack_limit)
     plan = stage.run("plan", lambda: plan_arena(graph, sequence), plan_text)
     calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
@@ -220,8 +215,8 @@ def compile_model(
     is_fused = float_math == FAST
     program = Program(prefix, board.name, core, graph, layers, plan, called, is_fused)
     if others:
-        near = in_pool or next((one for one in others if one.is_faster), None)
-        memories = Memories(others, near, in_pool is not None, board.cpu.dcache_bytes)
+        near = held.pool or next((one for one in others if one.is_faster), None)
+        memories = Memories(others, near, held.pool is not None, board.cpu.dcache_bytes)
         program = stage.run(
             "plan",
             lambda: with_pools(program, sequence, memories),

@@ -19,7 +19,14 @@ from utvm_deploy.boards.board import Board, Region
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.kernel_costs import missed_share
 from utvm_deploy.compiler.model import MemoryPool, Resident, Span
-from utvm_deploy.compiler.options import ScratchStack
+from utvm_deploy.compiler.options import (
+    ARENA,
+    AUTO,
+    STACK,
+    ScratchStack,
+    scratch_place,
+    scratch_stack,
+)
 from utvm_deploy.emulator.model import REF_MISS_CYCLES
 
 #: What the caller must align a pool to, and what everything in it is aligned to.
@@ -99,25 +106,45 @@ def pool_limits(board: Board, pools: Mapping[str, int]) -> tuple[PoolLimit, ...]
     return tuple(sorted(limits, key=lambda one: -one.saved_cycles))
 
 
-def pool_for_scratch(
-    board: Board, limits: Iterable[PoolLimit], stack: ScratchStack | None
-) -> PoolLimit | None:
+@dataclass(frozen=True)
+class ScratchMemory:
+    """Where layers have their scratch."""
+
+    place: str  # options.ARENA or STACK: a pool is chosen for as a stack is
+    stack: ScratchStack | None  # what it offers; None: it is the arena
+    pool: PoolLimit | None  # None: another place
+
+
+def scratch_memory(board: Board, limits: Sequence[PoolLimit], scratch: str) -> ScratchMemory:
+    """The memory for one of ``options.SCRATCH_PLACES``, with the pools that the user gave.
+
+    A pool is safer than a stack: the linker checks its size.
+    """
+    is_application = board.template == "zephyr"  # it has no pools, and a stack that is large enough
+    pool = _pool_for_scratch(board, limits) if scratch == AUTO and not is_application else None
+    if pool is not None:
+        room = pool.size - SLACK_BYTES
+        return ScratchMemory(STACK, ScratchStack(room, room, is_shared=False, what="pool"), pool)
+    place = scratch_place(board, scratch)
+    if place == ARENA or (scratch == AUTO and not is_application):
+        return ScratchMemory(ARENA, None, None)
+    return ScratchMemory(place, scratch_stack(beside_pools(board, limits)), None)
+
+
+def _pool_for_scratch(board: Board, limits: Sequence[PoolLimit]) -> PoolLimit | None:
     """The pool that layers have their scratch in; None: it is better elsewhere.
 
-    ``stack`` is what the pools leave of it, if scratch would be there. Scratch is read and written
-    more often than any weights, so it comes first. A small pool is no better than a cache.
+    Scratch is read and written more often than any weights, so it comes first. A small pool is no
+    better than a cache. Where images have their stack alone in tightly coupled RAM, scratch has a
+    pool there, if the user gave none. It has no more bytes than a stack would have for scratch.
     """
+    pools, name, stack = list(limits), board.data_ram.name, scratch_stack(board)
+    if scratch_place(board, AUTO) == STACK and all(limit.name != name for limit in limits):
+        size = min(stack.room, stack.limit) + SLACK_BYTES
+        pools.append(PoolLimit(name, size, 0.0, is_faster=True))
     least = max(CACHES_FOR_SCRATCH * board.cpu.dcache_bytes, LEAST_FOR_SCRATCH)
-    if stack is not None:
-        least = max(least, stack.limit)
-    pools = [limit for limit in limits if limit.is_faster and limit.size > least]
-    return max(pools, key=lambda one: one.size, default=None)
-
-
-def scratch_of_pool(limit: PoolLimit) -> ScratchStack:
-    """What a pool offers to scratch."""
-    room = limit.size - SLACK_BYTES
-    return ScratchStack(room, room, is_shared=False, what="pool")
+    large = [limit for limit in pools if limit.is_faster and limit.size > least]
+    return max(large, key=lambda one: one.size, default=None)
 
 
 def beside_pools(board: Board, limits: Iterable[PoolLimit]) -> Board:
