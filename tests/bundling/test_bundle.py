@@ -278,5 +278,5 @@ def test_the_stack_of_the_selftest_holds_scratch(case: Case, tmp_path: Path) -> 
     reserved = re.search(r"\. \+= (\d+);", script)
     assert reserved and int(reserved[1]) >= 12_000 + case.board.project.stack_bytes
     readme = (bundle / "README.md").read_text()
-    assert "13024 bytes" in readme
+    assert "13,024 bytes" in readme
     assert "-mcpu=cortex-m7" in readme

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError
@@ -21,6 +22,7 @@ from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_larger_stack
+from utvm_deploy.project.model_code import ModelCode, flash_bytes
 
 # Files of the bare self-test -> template. Tools cannot format C with placeholders.
 _CORTEX_M_FILES = {
@@ -39,11 +41,14 @@ def bundle_files(
     expected: Sequence[Sequence[Array]],
     oracle: str,
     tolerance: float = 0.0,
+    code: ModelCode | None = None,
+    report: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Path in the bundle -> text; ``tolerance`` is as in ``write_bundle``."""
+    """Path in the bundle -> text; ``tolerance`` and what follows are as in ``write_bundle``."""
     name = compiled.name
     values = _values(compiled, board, model_file, layout, len(inputs), oracle)
     values |= _within(tolerance) if tolerance else _EXACTLY
+    values |= _measured(compiled, code, report)
     header = f"{name}.h"
     files = {
         f"{layout.include_dir if file == header else layout.source_dir}/{file}": text
@@ -145,15 +150,15 @@ def _values(
         "DIGEST": compiled.model_digest,
         "ORACLE": oracle,
         "SAMPLES": str(samples),
-        "ARENA_BYTES": str(compiled.arena_bytes),
-        "WEIGHTS_BYTES": str(compiled.weights_bytes),
-        "MACS": str(compiled.macs),
+        "ARENA_BYTES": f"{compiled.arena_bytes:,}",
+        "RAM_BYTES": str(compiled.arena_bytes + compiled.pool_bytes),
+        "MACS": f"{compiled.macs:,}",
         "OPTIMIZATION_FLAG": compiled.optimization_flag,
         "IO_TABLE": _io_table(compiled),
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,
         "SELFTEST_DIR": layout.selftest_dir,
-        "STACK_NEED": f"{MODEL_STACK_BYTES + compiled.stack_bytes}",
+        "STACK_NEED": f"{MODEL_STACK_BYTES + compiled.stack_bytes:,}",
         "FOR_CORE": _for_core(board),
         "USAGE": layout.usage,
         **run_values(compiled),
@@ -176,6 +181,31 @@ def _values(
     }
     if board.cpu.facts.is_arm:
         values |= _cortex_m_values(compiled, board, layout)
+    return values
+
+
+def _measured(
+    compiled: CompiledModel, code: ModelCode | None, report: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """Rows of the README's table: flash, and what was counted on the board."""
+    flash, weights = flash_bytes(compiled, code), f"{compiled.weights_bytes:,} bytes"
+    values = {
+        "FLASH_ROW": f"| Flash: constants; `utvm memory` also shows the code | {weights} |"
+        if flash is None
+        else f"| Flash: code and constants | {flash:,} bytes, of which constants {weights} |",
+        "LATENCY_ROWS": "",
+    }
+    if report is not None and "tick_unit" in report:
+        unit, told = report["tick_unit"], f"{report['ticks']:,}"
+        if report["seconds"] is not None:
+            clock = report["ticks_per_second"] / 1e6
+            told = f"{1e3 * report['seconds']:.3f} ms at {clock:g} MHz: {told}"
+        told += f" modelled {unit}, never measured on silicon" if report["is_modelled"] else unit
+        sizes = f"{report['ram_bytes']:,} bytes of RAM, {report['flash_bytes']:,} of flash"
+        values["LATENCY_ROWS"] = (
+            f"| Time of one run on {compiled.board} | {told} |\n"
+            f"| An image with the runtime (`utvm profile`) | {sizes} |\n"
+        )
     return values
 
 

@@ -20,6 +20,7 @@ from utvm_deploy.compiler.model import Buffer, CompiledModel, InputRows
 from utvm_deploy.compiler.record import from_json
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.project.model_code import ModelCode, flash_bytes
 
 MANIFEST = "manifest.json"
 #: Of the manifest's own form; raised when a reader of the old one could misread it.
@@ -33,6 +34,7 @@ def manifest_text(
     samples: int,
     oracle: str,
     report: Mapping[str, Any] | None,
+    code: ModelCode | None,
     files: Mapping[str, bytes],
 ) -> str:
     """The manifest of a bundle with these files."""
@@ -47,6 +49,7 @@ def manifest_text(
         "arena_bytes": compiled.arena_bytes,
         "arena_alignment": compiled.arena_alignment,
         "weights_bytes": compiled.weights_bytes,
+        "flash_bytes": flash_bytes(compiled, code),
         "pools": [{"name": p.name, "bytes": p.size_bytes} for p in compiled.pools],
         "macs": compiled.macs,
         "inputs": [_buffer(buffer) for buffer in compiled.taken],

@@ -5,31 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.emit_pools import load_call, pool_arguments, pool_parameters
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.emit_pools import held_in, load_call, pool_arguments, pool_parameters
+from utvm_deploy.compiler.model import CompiledModel, MemoryPool
 
 _README = """
-## Pools
+## {title}
 
-`@NAME@_run(arena{arguments})` also takes memory of {board}: {regions}. Where this is tightly
-coupled, it is read without waiting. `@NAME@_load_pools()` copies weights there; call it once before
-the first run. The example has the memory in sections: your linker script puts these where you want
-them. With Zephyr, `__dtcm_noinit_section` in front of a variable puts it into the DTCM.
+`@NAME@_run(arena{arguments})` also takes memory of {board}: {regions}. Elsewhere, the model
+computes the same bytes, and takes longer. Two lines put it there. The first is in your C, and the
+second in your linker script, in front of `.bss`:
+
+{lines}
+With Zephyr, `__dtcm_noinit_section` in front of the array is all. {after}
+"""
+#: Of memory that holds scratch and activations.
+_FREE = "Between runs, it is free for\nother uses."
+_LOADED = """Call `@NAME@_load_pools()` once
+before the first run: it copies weights there."""
+_LINES = """\
+    static uint8_t {parameter}[{macro}_BYTES]
+        __attribute__((section(".bss.{parameter}"), aligned({macro}_ALIGNMENT)));
+    .{parameter} (NOLOAD) : {{ *(.bss.{parameter}) }} > {region}
 """
 
 
 def pool_values(compiled: CompiledModel, board: Board) -> dict[str, str]:
     """What the templates say of pools, by placeholder; empty texts without pools."""
     pools, call = compiled.pools, load_call(compiled)
-    named = " and ".join(f"{pool.size_bytes:,} bytes of `{pool.name}`" for pool in pools)
-    text = _README.format(arguments=pool_arguments(pools), board=board.name, regions=named)
+    named = " and ".join(
+        f"{pool.size_bytes:,} bytes of `{pool.name}` for {held_in(pool)}" for pool in pools
+    )
+    text = _README.format(
+        title="Pools" if call else "Fast memory",
+        arguments=pool_arguments(pools),
+        board=board.name,
+        regions=named,
+        lines="".join(
+            _LINES.format(parameter=p.parameter, macro=_macro(compiled, p), region=p.name)
+            for p in pools
+        ),
+        after=_LOADED if call else _FREE,
+    )
     return {
         "POOLS": "".join(_definitions(compiled)),
         "POOL_PARAMETERS": pool_parameters(pools),
         "POOL_ARGUMENTS": pool_arguments(pools),
         "LOAD_POOLS": f"    {call}\n" if call else "",
         "POOL_ROWS": "".join(
-            f"| RAM: the pool in {pool.name} | {pool.size_bytes} bytes |\n" for pool in pools
+            f"| RAM: the pool in {pool.name}, {held_in(pool)} | {pool.size_bytes:,} bytes |\n"
+            for pool in pools
         ),
         "POOLS_TEXT": text if pools else "",
         "POOL_SECTIONS": "".join(_sections(compiled)),
@@ -38,7 +62,7 @@ def pool_values(compiled: CompiledModel, board: Board) -> dict[str, str]:
 
 def _definitions(compiled: CompiledModel) -> Iterator[str]:
     for pool in compiled.pools:
-        macro = f"{compiled.name.upper()}_{pool.parameter.upper()}"
+        macro = _macro(compiled, pool)
         yield f"""
 // In {pool.name}, if the linker script puts this section there.
 #if defined(__ELF__)
@@ -46,6 +70,10 @@ __attribute__((section(".bss.{pool.parameter}")))
 #endif
 static uint8_t {pool.parameter}[{macro}_BYTES] __attribute__((aligned({macro}_ALIGNMENT)));
 """
+
+
+def _macro(compiled: CompiledModel, pool: MemoryPool) -> str:
+    return f"{compiled.name.upper()}_{pool.parameter.upper()}"
 
 
 def _sections(compiled: CompiledModel) -> Iterator[str]:

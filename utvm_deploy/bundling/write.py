@@ -18,6 +18,7 @@ from utvm_deploy.bundling.layout import FORMATS
 from utvm_deploy.bundling.manifest import MANIFEST, manifest_text
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.graph.model import Array
+from utvm_deploy.project.model_code import ModelCode
 
 #: The reference that golden vectors come from unless the caller says otherwise.
 DEFAULT_ORACLE = "LiteRT's reference kernels"
@@ -38,13 +39,15 @@ def write_bundle(
     oracle: str = DEFAULT_ORACLE,
     tolerance: float = 0.0,
     report: Mapping[str, Any] | None = None,
+    code: ModelCode | None = None,
 ) -> Path:
     """Write the bundle of ``compiled``, which was made for ``board``, to a folder or a .zip file.
 
     ``inputs[sample][i]`` and ``expected[sample][i]`` are the self-test's golden vectors, and
     ``oracle`` says where the expected outputs come from. With a ``tolerance``, an output of float32
     may differ by that part of its tensor's largest magnitude; else all bytes must be equal.
-    ``report`` goes into the manifest as it is. An older bundle is replaced; a folder that holds
+    ``report`` is a profile, which goes into the manifest as it is; the README has its figures, and
+    what ``code`` says of flash. An older bundle is replaced; a folder that holds
     anything else is not.
     """
     if format not in FORMATS:
@@ -63,10 +66,21 @@ def write_bundle(
             "compile with our kernels"
         )
     texts = bundle_files(
-        compiled, board, model_path.name, FORMATS[format], inputs, expected, oracle, tolerance
+        compiled,
+        board,
+        model_path.name,
+        FORMATS[format],
+        inputs,
+        expected,
+        oracle,
+        tolerance,
+        code,
+        report,
     )
     files = {path: text.encode() for path, text in texts.items()}
-    manifest = manifest_text(compiled, format, model_path.name, len(inputs), oracle, report, files)
+    manifest = manifest_text(
+        compiled, format, model_path.name, len(inputs), oracle, report, code, files
+    )
     # The manifest comes last: where it is, everything is.
     files[MANIFEST] = manifest.encode()
     if destination.suffix == ".zip":

@@ -27,9 +27,10 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step
-from utvm_deploy.compiler.options import ARENA
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.profiling import summary
 from utvm_deploy.project import check_fits_alone
+from utvm_deploy.project.model_code import flash_bytes
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -45,8 +46,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_board(parser, needed=False)
     add_timing(parser)
     add_name(parser)
-    # Somebody else's firmware, whose stacks had better not be asked for more than they have.
-    add_compile_options(parser, scratch=ARENA)
+    add_compile_options(parser)
     parser.add_argument("-o", "--output", metavar="DIR|X.zip", type=Path)
     parser.add_argument(
         "--format", choices=sorted(FORMATS), default="cmake", help="default: %(default)s"
@@ -110,6 +110,15 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             **compile_options(args, board),
         )
     out.line(memory_line(found.compiled))
+    if found.latency is not None:
+        out.line(summary.latency_line(found.latency))
+        out.line(summary.memory_line(found.latency))
+    if found.code is not None:
+        code, weights = found.code, found.compiled.weights_bytes
+        out.line(
+            f"the model alone: flash {flash_bytes(found.compiled, code):,} bytes, of which weights "
+            f"{weights:,}; stack {code.stack.total_bytes:,} bytes"
+        )
     for note in found.notes:
         out.line(note)
     path = found.path

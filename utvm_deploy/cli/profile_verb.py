@@ -33,7 +33,7 @@ from utvm_deploy.profiling.bound import Bound
 from utvm_deploy.profiling.hotspots import Hotspot
 from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.profiling.page import profile_html
-from utvm_deploy.profiling.summary import Bounds
+from utvm_deploy.profiling.summary import Bounds, latency_line, memory_line, profile_summary
 
 _MIX = "mix_"
 #: Beyond what the plain table shows of each layer.
@@ -103,8 +103,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     _report(found.found, found.bounds, args.wide, out)
     for block in found.hotspots:
         _report_block(block, out)
-    bundle = found.bundle_arena_bytes
-    out.line(f"a bundle of the same model needs an arena of {bundle:,} bytes (utvm memory)")
     result = found.to_dict()
     if args.html is not None:
         write_text(args.html, profile_html(result))
@@ -130,12 +128,10 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
             f"core alone {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
             f"richer memory model {figures['rich']:,}; instructions {figures['instructions']:,}"
         )
+    summary = profile_summary(found)
     if found.seconds is not None:
-        out.line(latency_line(found))
-    out.line(
-        f"RAM of the image: {found.ram_bytes:,} bytes, of which arena {found.arena_bytes:,}; "
-        f"flash: {found.flash_bytes:,} bytes, of which weights {found.weights_bytes:,}"
-    )
+        out.line(latency_line(summary))
+    out.line(memory_line(summary))
     out.line(f"placement: {found.placement}")
     for line in (*strip_lines(found), *engine_lines(found)):
         out.line(line)
@@ -163,16 +159,6 @@ def strip_lines(found: Profile) -> list[str]:
     each = ", ".join(f"{item.layer.index} ({item.strips} strips)" for item in streamed)
     layers = "layers" if len(streamed) > 1 else "layer"
     return [f"{layers} in strips of rows, which are added up: {each}; --json has each call"]
-
-
-def latency_line(found: Profile) -> str:
-    """The latency, and whether anybody ever measured it."""
-    assert found.seconds is not None
-    text = f"latency: {1e3 * found.seconds:.3f} ms"
-    if found.is_modelled:
-        clock = found.ticks_per_second / 1e6
-        return f"{text} at {clock:g} MHz (modelled, never measured on silicon)"
-    return f"{text} (smallest of {found.runs} runs)"
 
 
 def _plain_table(found: Profile, out: Output) -> None:

@@ -61,6 +61,7 @@ class Profile(Shown):
     placement: Placement
     # Digest of the cycle model that counted; empty where ticks are not modelled.
     cycle_model: str = ""
+    pool_bytes: int = 0  # of all memories besides the arena's
 
     @property
     def calls(self) -> tuple[LayerProfile, ...]:
@@ -127,6 +128,7 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         figures=figures if repeats_exactly else {unit: min(whole)},
         macs=compiled.macs,
         arena_bytes=compiled.arena_bytes,
+        pool_bytes=compiled.pool_bytes,
         weights_bytes=compiled.weights_bytes,
         flash_bytes=image.flash_bytes,
         ram_bytes=image.ram_bytes + compiled.arena_bytes + compiled.pool_bytes,

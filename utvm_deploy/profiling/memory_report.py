@@ -12,7 +12,7 @@ from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.project.image import Image
-from utvm_deploy.project.model_code import ModelCode
+from utvm_deploy.project.model_code import ModelCode, flash_bytes
 from utvm_deploy.project.stack_use import plain_name
 
 SCRATCH = "scratch"
@@ -204,7 +204,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
 def flash_parts(found: MemoryReport) -> dict[str, int | None]:
     """Bytes of flash by what they hold; None where no compiler told them."""
     code, weights = found.code, found.compiled.weights_bytes
-    own = None if code is None else code.code_bytes + code.table_bytes + weights
+    own = flash_bytes(found.compiled, code)
     image = found.image
     return {
         "code_bytes": None if code is None else code.code_bytes,

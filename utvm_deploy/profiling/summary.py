@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +29,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         "figures": dict(found.figures),
         "macs": found.macs,
         "arena_bytes": found.arena_bytes,
+        "pool_bytes": found.pool_bytes,
         "weights_bytes": found.weights_bytes,
         "flash_bytes": found.flash_bytes,
         "ram_bytes": found.ram_bytes,
@@ -43,6 +44,28 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
             for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
         ],
     }
+
+
+def latency_line(found: Mapping[str, Any]) -> str:
+    """The latency of a summary, and whether anybody ever measured it; else the count."""
+    unit = f"modelled {found['tick_unit']}" if found["is_modelled"] else found["tick_unit"]
+    if found["seconds"] is None:
+        return f"{found['ticks']:,} {unit}"
+    text = f"latency: {1e3 * found['seconds']:.3f} ms"
+    if found["is_modelled"]:
+        clock = found["ticks_per_second"] / 1e6
+        return f"{text} at {clock:g} MHz (modelled, never measured on silicon)"
+    return f"{text} (smallest of {found['runs']} runs)"
+
+
+def memory_line(found: Mapping[str, Any]) -> str:
+    """RAM and flash of the image of a summary, with the runtime."""
+    pools = f" and pools {found['pool_bytes']:,}" if found["pool_bytes"] else ""
+    return (
+        f"RAM of the image: {found['ram_bytes']:,} bytes, of which arena "
+        f"{found['arena_bytes']:,}{pools}; flash: {found['flash_bytes']:,} bytes, of which "
+        f"weights {found['weights_bytes']:,}"
+    )
 
 
 def _layer_facts(item: LayerProfile) -> dict[str, Any]:

@@ -29,6 +29,11 @@ class ModelCode:
     stack: StackUse
 
 
+def flash_bytes(compiled: CompiledModel, code: ModelCode | None) -> int | None:
+    """What the model takes of flash, weights included; None if its code is not known."""
+    return None if code is None else code.code_bytes + code.table_bytes + compiled.weights_bytes
+
+
 def model_code(compiled: CompiledModel, board: Board) -> ModelCode:
     """Compile the model's C as a bundle does, but not its weights.
 

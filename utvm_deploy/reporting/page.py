@@ -57,8 +57,9 @@ def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     if found["seconds"] is not None:
         yield "Latency", f"{1e3 * found['seconds']:.3f} ms", modelled
     yield found["tick_unit"].capitalize(), number(found["ticks"]), modelled
-    bundle = f"arena {found['arena_bytes']:,}; of a bundle {found['bundle_arena_bytes']:,}"
-    yield "RAM", f"{found['ram_bytes']:,} bytes", bundle
+    pools = found.get("pool_bytes", 0)  # older reports have none
+    of_which = f"arena {found['arena_bytes']:,}" + (f", pools {pools:,}" if pools else "")
+    yield "RAM", f"{found['ram_bytes']:,} bytes", of_which
     yield "Flash", f"{found['flash_bytes']:,} bytes", f"weights {found['weights_bytes']:,}"
     if found["macs"]:
         yield "MACs", number(found["macs"]), f"{found['ticks'] / found['macs']:.2f} each"
