@@ -66,7 +66,9 @@ class HostModel:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs of the whole model."""
         arena, address, guards = self._arena(inputs)
-        getattr(self._library, f"{self.compiled.name}_run")(ctypes.c_void_p(address))
+        getattr(self._library, f"{self.compiled.name}_run")(
+            ctypes.c_void_p(address), *self._pools()
+        )
         assert (guards == GUARD).all(), "wrote outside the arena"
         return [self._read(arena, buffer) for buffer in self.compiled.outputs]
 
@@ -75,17 +77,27 @@ class HostModel:
         arena, address, guards = self._arena(inputs)
         made: dict[int, Array] = {}
         run_layer = getattr(self._library, f"{self.compiled.name}_run_layer")
+        pools = self._pools()
         for layer in self.compiled.layers:
-            run_layer(ctypes.c_uint32(layer.index), ctypes.c_void_p(address))
+            run_layer(ctypes.c_uint32(layer.index), ctypes.c_void_p(address), *pools)
             for buffer in layer.outputs:
                 if buffer.source is not None:
                     made[buffer.source] = self._read(arena, buffer)
         # An index that does not exist must do nothing.
         before = arena.copy()
-        run_layer(ctypes.c_uint32(len(self.compiled.layers)), ctypes.c_void_p(address))
+        run_layer(ctypes.c_uint32(len(self.compiled.layers)), ctypes.c_void_p(address), *pools)
         assert (arena == before).all()
         assert (guards == GUARD).all(), "wrote outside the arena"
         return made
+
+    def _pools(self) -> list[ctypes.c_void_p]:
+        """Memory for each pool that layers have scratch in; others need copies of weights."""
+        assert self.compiled.load_function is None
+        self._held = [
+            np.full(pool.size_bytes + 15, GUARD, np.uint8) for pool in self.compiled.pools
+        ]
+        starts = [held.ctypes.data for held in self._held]
+        return [ctypes.c_void_p(start + -start % 16) for start in starts]
 
     def _arena(self, inputs: Sequence[Array]) -> tuple[Array, int, Array]:
         size = self.compiled.arena_bytes

@@ -178,7 +178,7 @@ def test_the_table_fits(
     table, _, prose = plain.partition("whole model: ")
     assert max(map(len, table.splitlines())) <= TABLE_WIDTH
     # Working memory lies where `utvm bench` has it, and each kernel says whose it is and why.
-    assert "scratch in dtcm (tcm), on the stack" in prose
+    assert "scratch in dtcm (tcm), weights" in prose
     assert re.search(r"^dsp [\d.]+ %, layer 3: DSP assembly, ", prose, re.MULTILINE)
     assert "modelled cycles" in plain
     assert "(modelled, never measured on silicon)" in plain

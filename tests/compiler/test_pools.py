@@ -120,7 +120,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_nothing_changes_where_one_memory_is_used(model: Path) -> None:
     board = load_board(BOARD)
-    plain = compile_model(model, board)
+    plain = compile_model(model, board, scratch="arena")
     assert "pool" not in plain.sources["m.h"] and plain.load_function is None
     # Flash costs as much as this RAM does, in the model, so nothing would be gained there.
     (low,) = [one for one in board.memory if one.name == "dtcm"]

@@ -105,7 +105,7 @@ def test_level_time_computes_layers_in_strips_where_that_costs_little(tmp_path: 
     y = m.conv2d(x, rng.integers(-99, 99, (24, 3, 3, 8), dtype=np.int8), padding="SAME")
     m.output(m.conv2d(y, rng.integers(-99, 99, (8, 3, 3, 24), dtype=np.int8), stride=2))
     model = m.save(tmp_path / "costly.tflite")
-    cached = compile_model(model, load_board(BOARD))
+    cached = compile_model(model, load_board(BOARD), scratch="arena")
     assert any(layer.kind == "MOVE" for layer in cached.layers)
     assert cached.tradeoff is None and cached.arena_bytes < 24 * 48 * 24
     # Where scratch is on the stack, and where no cache is, nothing is weighed against the time.
