@@ -69,7 +69,7 @@ DOORS = {
     },
     "torchao": {"quantizing.torch_module", "quantizing.torch_quantizer"},
     "ai_edge_litert": {
-        "oracle.interpreter",
+        "oracle.program",
         "quantizing.tflite_calibrate",
         "frontend.tflite_chosen",
         "frontend.tflite_schema",

@@ -41,7 +41,7 @@ class VerifyResult(Result):
 
     @property
     def ok(self) -> bool:
-        """Whether every byte compared is equal, or every float32 within its bound."""
+        """Whether every byte is equal or within its bound, and the reference near float32."""
         return self.found.ok
 
     @property
@@ -81,6 +81,7 @@ def verify(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     name: str | None = None,
+    allow_float_gap: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> VerifyResult:
@@ -93,8 +94,12 @@ def verify(
     ``compile``. ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
-    compared within their bounds. Raises ModelError for a file or samples that do not fit,
-    CompileError for a model that does not fit the board, and UtvmError if the board fails.
+    compared within their bounds. The reference itself is compared with float32, layer by layer
+    (``found.shadow``). A layer that is too far from it is not ok, unless ``allow_float_gap``.
+
+    Raises ModelError for a file or samples that do not fit, and FileRefused for a file that LiteRT
+    refuses. Raises CompileError for a model that does not fit the board, and UtvmError if the board
+    fails.
     """
     told = progress or no_progress
     with (
@@ -111,6 +116,13 @@ def verify(
         compiled = compile_fitting(path, target, told, name=name, **options)
         told(f"building the image and starting {target.name}", 0, 1)
         loaded = device.load(compiled)
-        reference = run_oracle(path, taken.inputs, custom)
-        found = on_board.verify(loaded, path, taken, told, reference=reference)
+        reference = run_oracle(path, taken.inputs, custom, with_shadow=True)
+        found = on_board.verify(
+            loaded,
+            path,
+            taken,
+            told,
+            reference=reference,
+            allow_float_gap=allow_float_gap,
+        )
         return VerifyResult(found, difference(path, graph, taken.inputs, reference.outputs))

@@ -20,6 +20,7 @@ FLOAT16 = int(schema.TensorType.FLOAT16)
 INT8 = int(schema.TensorType.INT8)
 UINT8 = int(schema.TensorType.UINT8)
 INT16 = int(schema.TensorType.INT16)
+UINT8 = int(schema.TensorType.UINT8)
 INT32 = int(schema.TensorType.INT32)
 INT64 = int(schema.TensorType.INT64)
 INTEGERS = (INT8, INT16)
@@ -29,6 +30,7 @@ _DTYPES = {
     FLOAT16: np.float16,
     INT8: np.int8,
     INT16: np.int16,
+    UINT8: np.uint8,
     INT32: np.int32,
     INT64: np.int64,
 }
@@ -127,8 +129,13 @@ def set_constant(model: Any, tensor: Any, array: Array) -> None:
     if tensor.buffer and users == 1:
         model.buffers[tensor.buffer].data = data
         return
+    add_constant(model, tensor, array)
+
+
+def add_constant(model: Any, tensor: Any, array: Array) -> None:
+    """Give a tensor a value, in a new buffer."""
     buffer = schema.BufferT()
-    buffer.data = data
+    buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
     model.buffers.append(buffer)
     tensor.buffer = len(model.buffers) - 1
 

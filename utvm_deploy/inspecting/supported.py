@@ -12,6 +12,7 @@ from utvm_deploy.frontend.qdq_convert import KNOWN, types_of
 from utvm_deploy.frontend.shape_arithmetic import FOLDED
 from utvm_deploy.frontend.suggestions import SUGGESTIONS
 from utvm_deploy.frontend.torch_statements import STATEMENTS
+from utvm_deploy.oracle.allowances import ALLOWANCES, NO_SHADOW, STEPS
 from utvm_deploy.oracle.truths import NAMES, TRUTHS
 
 _HEAD = """\
@@ -50,6 +51,28 @@ their result. Every report names them.
 
 | operator | element types | right are the | why |
 |---|---|---|---|
+"""
+_SHADOW = f"""\
+
+# Float shadow
+
+A kernel may be wrong although all comparisons with it are equal. So `utvm verify` also computes
+each quantized operator in float32, from what its quantized inputs mean. Rounding explains
+{STEPS:g} steps of the output's scale. The first line of the result names a layer that is further
+away, and the exit code is 1 unless `--allow-float-gap` is given. NEG of int8 is such a layer if
+its zero point is not 0: all kernels of LiteRT ignore it.
+
+These operators may be further away, because they compute more coarsely:
+
+| operator | element types | why |
+|---|---|---|
+"""
+_NO_SHADOW = """\
+
+These are not compared:
+
+| operator | why |
+|---|---|
 """
 _OTHERS = """\
 
@@ -133,7 +156,12 @@ def operators_page() -> str:
         f"| {one.kind} | {', '.join(one.dtypes)} | {NAMES[one.resolver]} | {one.reason} |\n"
         for one in TRUTHS
     )
+    allowed = "".join(
+        f"| {one.kind} | {', '.join(one.dtypes)} | {one.reason} |\n" for one in ALLOWANCES
+    )
+    alone = "".join(f"| {kind} | {why} |\n" for kind, why in sorted(NO_SHADOW.items()))
+    shadow = f"{_SHADOW}{allowed}{_NO_SHADOW}{alone}"
     others = "".join(
         f"| {_others(kind)} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items())
     )
-    return _HEAD + rows + folded + _TRUTHS + truths + _OTHERS + others + _LIMITS + limits
+    return _HEAD + rows + folded + _TRUTHS + truths + shadow + _OTHERS + others + _LIMITS + limits

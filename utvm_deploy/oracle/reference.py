@@ -30,6 +30,7 @@ from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle import relax_reference
 from utvm_deploy.oracle.interpreter import Interpreted, Refused, interpret
+from utvm_deploy.oracle.shadow import Shadow, loaded, saved
 from utvm_deploy.oracle.truths import named
 from utvm_deploy.relax.facts import is_relax
 
@@ -56,6 +57,8 @@ _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
 _FILE_REFUSED = "file_refused.txt"
 #: A file of this name in the folder asks for the outputs alone.
 _OUTPUTS_ONLY = "outputs_only"
+#: This one asks for the shadow, which is left in the other one.
+_WITH_SHADOW, _SHADOW = "with_shadow", "shadow.json"
 #: Of the results: the numbers of the outputs, and the name of what computed them.
 _NUMBERS, _NAME = "outputs", "reference"
 
@@ -69,6 +72,8 @@ class ReferenceRun:
     # tensors[sample][number]: model inputs and everything an operator makes, by file position.
     tensors: tuple[Mapping[int, Array], ...]
     reference: str = REFERENCE  # who computed, for reports
+    # How far operators are from their float computation; None if nobody asked, and for Relax.
+    shadow: Shadow | None = None
 
 
 def run_reference(
@@ -77,12 +82,14 @@ def run_reference(
     *,
     timeout_s: float | None = None,
     outputs_only: bool = False,
+    with_shadow: bool = False,
 ) -> ReferenceRun:
     """Run every sample through the reference kernels in one child process.
 
     ``inputs`` has one entry per sample: the model's inputs in order, or the array alone if there is
     a single input. With ``outputs_only``, no other tensors are kept, and each sample finds the
-    state that a model has before its first run.
+    state that a model has before its first run. ``with_shadow`` compares each quantized operator
+    with its float computation.
 
     Raises FileRefused if LiteRT refuses the model. Raises VerifyError if LiteRT is missing, crashes
     or takes longer than ``timeout_s`` (default: by the number of samples and the model's size).
@@ -99,6 +106,8 @@ def run_reference(
         save_samples(directory, samples)
         if outputs_only:
             (directory / _OUTPUTS_ONLY).touch()
+        if with_shadow:
+            (directory / _WITH_SHADOW).touch()
         completed = process.run(
             [sys.executable, "-m", __name__, str(file), str(directory)],
             timeout_s=timeout_s,
@@ -204,7 +213,9 @@ def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
         ) from exc
     tensors = tuple({n: a[sample] for n, a in stacked.items()} for sample in range(samples))
     outputs = tuple(tuple(sample[n] for n in numbers) for sample in tensors)
-    return ReferenceRun(outputs, tensors, reference)
+    shadow = directory / _SHADOW
+    found = loaded(shadow.read_text("utf-8")) if shadow.exists() else None
+    return ReferenceRun(outputs, tensors, reference, found)
 
 
 def interpret_or_explain(model: str, directory: Path) -> int:
@@ -215,11 +226,14 @@ def interpret_or_explain(model: str, directory: Path) -> int:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
             samples = _samples(arrays)
         outputs_only = (directory / _OUTPUTS_ONLY).exists()
-        found, reference = _interpret(file, samples, outputs_only)
+        with_shadow = (directory / _WITH_SHADOW).exists()
+        found, reference = _interpret(file, samples, outputs_only, with_shadow)
         kept = found.outputs if outputs_only else found.tensors[0] if found.tensors else ()
         results = {str(n): np.array([tensors[n] for tensors in found.tensors]) for n in kept}
         results[_NUMBERS] = np.array(found.outputs, np.int64)
         results[_NAME] = np.array(reference)
+        if found.shadow is not None:
+            (directory / _SHADOW).write_text(saved(found.shadow), encoding="utf-8")
         np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
     except Refused as exc:
         (directory / _FILE_REFUSED).write_text(str(exc), encoding="utf-8")
@@ -241,14 +255,14 @@ def _limit_memory() -> None:
 
 
 def _interpret(
-    file: Path, samples: Sequence[Sequence[Array]], outputs_only: bool
+    file: Path, samples: Sequence[Sequence[Array]], outputs_only: bool, with_shadow: bool
 ) -> tuple[Interpreted, str]:
     """What the reference of this file computes, and its name."""
     with file.open("rb") as opened:
         is_tvms = is_relax(opened.read(64))
     if is_tvms:
         return relax_reference.interpret(file, samples), relax_reference.REFERENCE
-    found = interpret(file, samples, outputs_only=outputs_only)
+    found = interpret(file, samples, outputs_only=outputs_only, with_shadow=with_shadow)
     return found, named(REFERENCE, found.truths)
 
 

@@ -29,6 +29,7 @@ def run_oracle(
     custom: CustomOperators | None = None,
     *,
     outputs_only: bool = False,
+    with_shadow: bool = False,
 ) -> ReferenceRun:
     """``run_reference``, where ``custom`` computes the custom operators that it knows.
 
@@ -41,7 +42,7 @@ def run_oracle(
         if isinstance(operator.attributes, External)
     ]
     if graph is None or custom is None or not operators:
-        return run_reference(path, inputs, outputs_only=outputs_only)
+        return run_reference(path, inputs, outputs_only=outputs_only, with_shadow=with_shadow)
     tensors = graph.tensors
     made = [number for operator in operators for number in operator.outputs]
     samples = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]
@@ -55,15 +56,16 @@ def run_oracle(
         file = directory / path.with_suffix(".tflite").name
         file.write_bytes(without_operators(data, positions, [_source(tensors[n]) for n in made]))
 
-        def run() -> ReferenceRun:
+        def run(*, with_shadow: bool = False) -> ReferenceRun:
             rows = zip(samples, found, strict=True)
-            return run_reference(file, [[*one, *(new[n] for n in made)] for one, new in rows])
+            given = [[*one, *(new[n] for n in made)] for one, new in rows]
+            return run_reference(file, given, with_shadow=with_shadow)
 
         for operator in operators:
             for known, new in zip(run().tensors, found, strict=True):
                 outputs = custom.computed(graph, operator, _inputs(graph, operator, known))
                 new.update(zip(operator.outputs, outputs, strict=True))
-        last = run()
+        last = run(with_shadow=with_shadow)
         return replace(last, reference=f"{last.reference}, and {custom.reference}")
 
 

@@ -19,6 +19,7 @@ from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.oracle.shadow import Shadow
 from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.verifying.bounds import (
     Tensors,
@@ -74,20 +75,38 @@ class Verification(Shown):
     golden_differs: bool  # the golden file and the reference interpreter disagree
     layers: tuple[LayerCheck, ...]
     bound: Bound = EXACT  # of the model's float32 outputs
+    shadow: Shadow | None = None
+    allows_float_gap: bool = False
 
     @property
     def headline(self) -> str:
         """What was compared, and how it went."""
         verdict = "equal to" if self.bound.is_exact else "within bounds of"
-        if not self.ok:
+        if not self.is_right:
             verdict = "DIFFERS from"
+        gap = "" if self.float_gap is None else f"{self.float_gap}; "
         return (
-            f"{self.model} on {self.board}: {self.samples_run} samples, "
+            f"{gap}{self.model} on {self.board}: {self.samples_run} samples, "
             f"{len(self.layers)} layers, {verdict} {self.reference}"
         )
 
     @property
     def ok(self) -> bool:
+        """Whether the board is right, and the reference near float32, or a gap is allowed."""
+        return self.is_right and (self.float_gap is None or self.allows_float_gap)
+
+    @property
+    def float_gap(self) -> str | None:
+        """Which layers the reference itself computes wrongly, as their float32 shows."""
+        gaps = self.shadow.gaps if self.shadow is not None else ()
+        if not gaps:
+            return None
+        worst = max(gaps, key=lambda gap: gap.steps)
+        others = f", and so are {len(gaps) - 1} other layers" if len(gaps) > 1 else ""
+        return f"FLOAT GAP: {worst.text}{others}"
+
+    @property
+    def is_right(self) -> bool:
         """Whether every byte compared is equal, or every float32 within its bound."""
         wrong_layers = any(check.mismatch for check in self.layers)
         return not (self.mismatches or self.golden_differs or wrong_layers)
@@ -100,10 +119,12 @@ def verify(
     progress: Progress = no_progress,
     *,
     reference: ReferenceRun | None = None,
+    allow_float_gap: bool = False,
 ) -> Verification:
     """Run ``samples`` on the device and compare with LiteRT's reference kernels.
 
-    ``reference`` is the reference's result for these samples, if the caller has it already.
+    ``reference`` is the reference's result for these samples, if the caller has it already. If it
+    has the shadow, a layer that is too far from its float32 computation makes the result not ok.
 
     Layers are compared by checksums computed on the device; the bytes of a wrong one are fetched.
     Layers that need not have equal bits are fetched and compared within their bounds, given the
@@ -160,6 +181,8 @@ def verify(
         golden_differs=golden_differs,
         layers=checks,
         bound=whole,
+        shadow=reference.shadow,
+        allows_float_gap=allow_float_gap,
     )
 
 

@@ -24,6 +24,7 @@ def verification_summary(found: Verification) -> dict[str, object]:
         "output_bytes": found.output_bytes,
         "layer_bytes": found.layer_bytes,
         "bound": _bound_facts(found.bound),
+        "shadow": None if found.shadow is None else asdict(found.shadow),
         "golden_differs": found.golden_differs,
         "mismatches": [asdict(mismatch) for mismatch in found.mismatches],
         "layers": [

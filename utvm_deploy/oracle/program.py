@@ -1,0 +1,113 @@
+"""A .tflite file in LiteRT's interpreter; only child processes load this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle.truths import REFERENCE_KERNELS
+
+#: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
+_KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
+
+#: Of one sample, the tensors by their numbers.
+Tensors: TypeAlias = Mapping[int, Array]
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator of a model, by the numbers of its tensors."""
+
+    position: int
+    kind: str
+    dtype: str  # of its first input
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Program:
+    """A model in an interpreter; it keeps ``only`` these tensors of a run, or the outputs.
+
+    ``keeps_all`` keeps what its operators make for each other, too.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        resolver: str = REFERENCE_KERNELS,
+        *,
+        keeps_all: bool = True,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        self._data, self._resolver, self._keeps_all = data, resolver, keeps_all
+        self._interpreter = self._started()
+        self.inputs = [int(one["index"]) for one in self._interpreter.get_input_details()]
+        self.outputs = [int(one["index"]) for one in self._interpreter.get_output_details()]
+        # Private, but the version is pinned; nothing else lists the operators.
+        self.nodes = [self._node(one) for one in self._interpreter._get_ops_details()]
+        made = [number for node in self.nodes for number in node.outputs if number >= 0]
+        if only is None:
+            only = [*self.inputs, *made, *self.outputs] if keeps_all else self.outputs
+        self.computed = frozenset([*self.inputs, *made])
+        # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
+        self._kept = [n for n in dict.fromkeys(only) if self._details(n)["dtype"] is not np.object_]
+
+    def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
+        """The tensors that are kept, of each sample; ``apart``: none follows another one."""
+        return [self.one(sample, is_first=apart) for sample in samples]
+
+    def one(self, sample: Sequence[Array], *, is_first: bool = False) -> Tensors:
+        """The tensors of one more sample, or of the first one after a start."""
+        if len(sample) != len(self.inputs):
+            raise ValueError(f"it has {len(self.inputs)} inputs, but {len(sample)} were given")
+        if is_first:
+            self._restart()
+        for number, array in zip(self.inputs, sample, strict=True):
+            self._interpreter.set_tensor(number, array)
+        self._interpreter.invoke()
+        return {number: self._interpreter.get_tensor(number) for number in self._kept}
+
+    @property
+    def forms(self) -> list[tuple[tuple[int, ...], Any]]:
+        """The shape and the type of each input."""
+        details = self._interpreter.get_input_details()
+        return [(tuple(int(n) for n in one["shape"]), one["dtype"]) for one in details]
+
+    def empty(self, number: int) -> Array:
+        """Zeros in the form of a tensor."""
+        details = self._details(number)
+        return np.zeros(details["shape"], details["dtype"])
+
+    def _restart(self) -> None:
+        if any(node.kind in _KEEPING for node in self.nodes):
+            self._interpreter = self._started()
+        self._interpreter.reset_all_variables()
+
+    def _started(self) -> Any:
+        interpreter = built(self._data, self._resolver, keeps_all=self._keeps_all)
+        interpreter.allocate_tensors()
+        return interpreter
+
+    def _node(self, details: Mapping[str, Any]) -> Node:
+        inputs, outputs = (tuple(int(n) for n in details[key]) for key in ("inputs", "outputs"))
+        dtype = np.dtype(self._details(inputs[0])["dtype"]).name if inputs else ""
+        return Node(int(details["index"]), str(details["op_name"]), dtype, inputs, outputs)
+
+    def _details(self, number: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._interpreter._get_tensor_details(number, 0)
+        return found
+
+
+def built(data: bytes, resolver: str, *, keeps_all: bool = False) -> Any:
+    """The interpreter of a file, by the kernels of a resolver."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=OpResolverType[resolver],
+        experimental_preserve_all_tensors=keeps_all,
+    )
