@@ -207,6 +207,17 @@ def test_constant_data_give_no_figure(value: float, tmp_path: Path) -> None:
     assert "everywhere in all samples" in made.warnings[1]
 
 
+def test_an_output_of_truth_values(tmp_path: Path) -> None:
+    m = FloatWriter()
+    x = m.input((1, 4))
+    weights, bias = m.constant(np.eye(4, dtype=np.float32)), m.constant(np.zeros(4, np.float32))
+    y = m.node("FULLY_CONNECTED", [x, weights, bias], (1, 4), ("FullyConnectedOptions", {}))
+    m.output(m.node("GREATER", [y, x], (1, 4), ("GreaterOptions", {}), dtype="bool"), y)
+    data = RNG.normal(size=(4, 4)).astype(np.float32)
+    made = utvm_deploy.quantize(m.save(tmp_path / "greater.tflite"), data)
+    assert len(made.outputs) == 2
+
+
 def test_data_of_denormals_give_no_figure(tmp_path: Path) -> None:
     made = utvm_deploy.quantize(net(tmp_path), PICTURES * np.float32(1e-42))
     assert "dB" not in made.headline

@@ -33,4 +33,6 @@ def output_errors(
 
 def _varies(real: Array) -> bool:
     """Whether samples differ in it, by more than numbers that float32 rounds to zero."""
-    return len(real) == 1 or float(np.ptp(real, axis=0).max()) >= np.finfo(np.float32).tiny
+    # In float64, because numpy subtracts no bools.
+    largest = float(np.ptp(real.astype(np.float64), axis=0).max())
+    return len(real) == 1 or largest >= np.finfo(np.float32).tiny
