@@ -71,6 +71,18 @@ def test_a_uint8_model_becomes_int8(tmp_path: Path) -> None:
     assert np.array_equal(before.astype(int) - 128, after)
 
 
+def test_bytes_without_a_scale_stay_as_they_are(tmp_path: Path) -> None:
+    m = _conv("uint8", zero_point=120)
+    plain = m.tensor((1, 4), "uint8")
+    m.inputs.append(plain)
+    m.output(m.node("RESHAPE", [plain], (4, 1), ("ReshapeOptions", {"NewShape": [4, 1]})))
+    path = tmp_path / "old.tflite"
+    m.save(path)
+    found = utvm_deploy.convert(path)
+    dtypes = [found.graph.tensors[number].dtype for number in found.graph.outputs]
+    assert dtypes == ["int8", "uint8"]
+
+
 def test_uint8_that_rounds_differently(tmp_path: Path) -> None:
     path = tmp_path / "old.tflite"
     _pooled(2).save(path)
