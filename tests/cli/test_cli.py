@@ -271,6 +271,7 @@ def test_dry_run_prints_commands_and_runs_none(
     assert list(cache.rglob("*.elf")) == []
     argv = ["compile", DIGITS, "--board", "host", "-o", str(tmp_path / "x.tar"), "--dry-run"]
     assert main(argv) == 0
+    assert "warning" not in capsys.readouterr().err
     assert main(["project", "create", DIGITS, "tree", "--board", "host", "--dry-run"]) == 0
     assert not (tmp_path / "x.tar").exists() and not (tmp_path / "tree").exists()
 

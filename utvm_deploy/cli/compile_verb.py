@@ -67,8 +67,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         compiled = compile_step(
             args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
         )
-    _warn_of_refusal(args.model, custom_of(args, board))
     if not args.dry_run:
+        _warn_of_refusal(args.model, custom_of(args, board))
         write_library(compiled, args.output)
         for stage, text in dumped.items():
             if args.dump in (stage, ALL_STAGES):
