@@ -72,6 +72,15 @@ def test_what_differs_is_named(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.tools
+def test_a_report_without_a_digest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = read_report(folder / "digits.html")
+    del report[DIGEST]
+    (folder / "other.json").write_text(json.dumps(report))
+    assert main(["reproduce", "other.json", "--dry-run"]) == 0
+    assert "has no digest: an older version made it, or it was edited" in capsys.readouterr().err
+
+
+@pytest.mark.tools
 def test_every_number_of_a_report_is_compared(folder: Path) -> None:
     report = read_report(folder / "digits.html")
     # As on a board that counts cycles, on which no figure varies.

@@ -23,7 +23,7 @@ from utvm_deploy.cli.compile_options import (
 )
 from utvm_deploy.cli.output import Output
 from utvm_deploy.client.session_server import SCHEME
-from utvm_deploy.pages.report_digest import is_as_written
+from utvm_deploy.pages.report_digest import DIGEST, is_as_written
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.reporting.differences import compared
@@ -77,10 +77,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     compared(then, then)  # a damaged one is refused before the work
     is_edited = not is_as_written(then)
     if is_edited:
-        out.note(
-            f"{args.report} was edited after it was made: its digest is not that of what it holds; "
-            "the exit status will be 1"
+        why = (
+            "was edited after it was made: its digest is not that of what it holds"
+            if DIGEST in then
+            else "has no digest: an older version made it, or it was edited"
         )
+        out.note(f"{args.report} {why}; make the report again; the exit status will be 1")
     if args.board is None and then["board"]["given"].startswith(SCHEME):
         raise UsageError(
             "the report was made on a server's board, and only you can name a server; give --board"
