@@ -167,8 +167,8 @@ def _programs_of(board: Board) -> Sequence[str]:
 def _optional_programs(board: Board) -> list[str]:
     """What work on the board can do without.
 
-    Without the compiler of the cycle model's plugin, instructions are counted instead. A build
-    imports west without the program; that one fetches Zephyr and flashes.
+    The compiler of the cycle model's plugin is needed only by verbs that count modelled cycles. A
+    build imports west without the program; that one fetches Zephyr and flashes.
     """
     return [
         *_probe_programs(board),

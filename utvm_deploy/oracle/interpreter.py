@@ -97,7 +97,7 @@ class _Split:
         self._made = [number for node in others for number in node.outputs]
         self._rest = without_operators(known, {node.position for node in others}, self._made)
         self._alone = [_alone(data, program, node, truth) for node, truth in others.items()]
-        Program(self._rest)
+        Program(self._rest)  # refused here, or not at all
 
     def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
         """As ``Program.run``."""
@@ -108,10 +108,7 @@ class _Split:
         while True:
             given = [[*sample, *arrays] for sample, arrays in zip(samples, found, strict=True)]
             tensors = Program(self._rest, only=only).run(given, apart=apart)
-            before, found = (
-                found,
-                [[made for one in self._alone for made in one(t)] for t in tensors],
-            )
+            before, found = found, [self._computed(one) for one in tensors]
             if all(map(_are_equal, before, found)):
                 return tensors
 
