@@ -78,15 +78,6 @@ class Groups:
             for root, (start, end) in ((i, self._bounds[i]) for i in roots)
         }
 
-    def handovers(
-        self, sequence: Iterable[Step | View], roots: Sequence[int]
-    ) -> tuple[Handover, ...]:
-        """Which blocks may replace which, by position among ``roots``."""
-        places = {root: place for place, root in enumerate(roots)}
-        steps = (item for item in sequence if isinstance(item, Step))
-        made = (self.handover(position, step, places) for position, step in enumerate(steps))
-        return tuple(one for one in made if one is not None)
-
     def handover(self, position: int, step: Step, places: Mapping[int, int]) -> Handover | None:
         """Which block may replace which in a step; ``places`` are those of the roots."""
         overlap = overlap_of(self._graph, step.call)
