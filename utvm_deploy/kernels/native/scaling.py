@@ -12,7 +12,6 @@ s >= 1. Nothing overflows while |a| < 2**30 and s <= 22.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -103,17 +102,26 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
     offset = (1 << (shift - 1)) + (zero_point << shift)
     numerator, denominator = scale.as_integer_ratio()
 
-    def reference(value: int) -> int:
-        magnitude = (2 * abs(value) * numerator + denominator) // (2 * denominator)
-        return (magnitude if value >= 0 else -magnitude) + zero_point
+    def reference(output: int) -> int:
+        """The first sum of which the reference makes ``output`` or more."""
+        steps = output - zero_point
+        if steps > 0:
+            return _ceiling((2 * steps - 1) * denominator, 2 * numerator)
+        return 1 - _ceiling((1 - 2 * steps) * denominator, 2 * numerator)
 
-    def ours(value: int) -> int:
-        return (value * multiplier + offset) >> shift
+    def ours(output: int) -> int:
+        return _ceiling((output << shift) - offset, multiplier)
 
-    sums = range(lowest, highest + 1)
     for output in range(INT8_MIN + 1, INT8_MAX + 1):
-        first = bisect_left(sums, output, key=reference)
-        if first != bisect_left(sums, output, key=ours):
-            return f"output {output} would begin at another sum than {lowest + first}"
+        first, own = (
+            min(max(sum_, lowest), highest + 1) for sum_ in (reference(output), ours(output))
+        )
+        if first != own:
+            return f"output {output} would begin at another sum than {first}"
     words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
     return np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
+
+
+def _ceiling(dividend: int, divisor: int) -> int:
+    """The quotient of integers, rounded up."""
+    return -(-dividend // divisor)
