@@ -139,6 +139,21 @@ def test_what_does_not_fit_is_refused_and_fits_later(store: Store) -> None:
         assert store.files.path(store.files.add(os.urandom(8 * MIB))).exists()
 
 
+def test_what_others_write_meanwhile_is_no_reason_to_refuse(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = store.model()
+    for _ in range(3):
+        store.job(model, MIB)
+    with store.kept() as kept:
+        # Somebody begins to write as soon as there is room.
+        used = [LIMIT + MIB, LIMIT + MIB, LIMIT, LIMIT + MIB]
+        monkeypatch.setattr(kept, "used_bytes", lambda: used.pop(0))
+        kept.make_room()
+        monkeypatch.undo()
+    assert len(store.job_keys()) == 2
+
+
 def test_what_is_old_goes(store: Store) -> None:
     model, used = store.model(age_s=9 * DAY_S), store.model(age_s=9 * DAY_S)
     old = store.job(used, 100, age_s=8 * DAY_S)

@@ -72,8 +72,7 @@ class Retention:
         if self.used_bytes() <= self._most_bytes:
             return
         with self._lock:
-            self._remove_oldest()
-            if self.used_bytes() <= self._most_bytes:
+            if self._remove_oldest():
                 return
         raise NoRoom(
             f"the server may keep {self._most_bytes / 2**20:,.0f} MiB, and none of its data can be "
@@ -94,7 +93,8 @@ class Retention:
         """Remove files that the database does not name: their writer was killed, or failed."""
         self._files.remove(self._files.digests(), self._database.is_file_used)
 
-    def _remove_oldest(self) -> None:
+    def _remove_oldest(self) -> bool:
+        """Whether that was enough, for what is there now; others may be writing more."""
         now = time.time()
         while (excess := self.used_bytes() - self._most_bytes) > 0:
             if jobs := self._database.ended_jobs(now - FETCH_S, _STEP):
@@ -105,8 +105,9 @@ class Retention:
                 for model in models[: _enough([model.size for model in models], excess)]:
                     remove_model(self._database, self._files, model.sha256)
             else:
-                return
+                return False
             self._database.compact()
+        return True
 
     def _work(self) -> None:
         swept = time.monotonic()
