@@ -113,6 +113,7 @@ def test_compile_says_what_the_verb_says(
     shown(found, "digits for host", "layers")
 
 
+@pytest.mark.tools
 def test_evaluate_says_what_the_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
     data = DIGITS.with_name("digits_labelled.npz")
     model = DIGITS.with_name("digits_int8.tflite")
@@ -128,6 +129,7 @@ def without_times(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.tools
 def test_quantize_says_what_the_verb_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.tools
 def test_installed_plugins_are_listed_and_not_loaded(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ def test_sums_beyond_32_bits_need_two_roundings() -> None:
     assert single_scaling(scaling, weights, 0, (0, 127), factor_bits=2) is None
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("method", ["", "method=pixels", "method=winograd", "compact=1"])
 def test_odd_shapes_in_plain_c(method: str, tmp_path: Path) -> None:
     model = write_cut(tmp_path / "model.tflite")

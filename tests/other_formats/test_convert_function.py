@@ -13,6 +13,7 @@ from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.main import main
 
 
+@pytest.mark.tools
 def test_convert_says_what_the_verb_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

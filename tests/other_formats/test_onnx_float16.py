@@ -116,6 +116,7 @@ def test_bfloat16_is_refused(where: str, tmp_path: Path) -> None:
         checked_model(path.read_bytes())
 
 
+@pytest.mark.tools
 def test_other_types_stay(tmp_path: Path) -> None:
     """Casts of integers, and the types that attributes name."""
     nodes = [

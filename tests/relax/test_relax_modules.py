@@ -80,6 +80,7 @@ def test_a_module_on_the_host() -> None:
     assert made.tobytes() == (np.maximum(x, np.float32(0)) + np.float32(1)).tobytes()
 
 
+@pytest.mark.tools
 def test_a_file_with_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.relax"
     path.write_text(tvm.ir.save_json(symbolic()))

@@ -35,6 +35,7 @@ def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "measure_batch", serial_double.measure_batch)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("workers", "faster", "trials"),
     [(5, 20, 100), pytest.param(50, 1, 2000, marks=pytest.mark.soak)],
@@ -62,6 +63,7 @@ def test_all_workers_measure(
     assert len(Counter(one.code for one in records)) == workers
 
 
+@pytest.mark.tools
 def test_a_killed_scheduler_ends_the_tuning_and_keeps_the_records(
     doubles: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
