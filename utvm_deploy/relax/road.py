@@ -11,13 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.base.without_torch import without_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.relax.facts import RelaxModel
 
 
 def load_tvm() -> Any:
     """Load what the other functions here need."""
-    from utvm_deploy.relax import passes, to_graph
+    with without_torch():
+        from utvm_deploy.relax import passes, to_graph
 
     return passes, to_graph
 
@@ -60,6 +62,7 @@ def module_of_text(text: str) -> Any:
 
 def relax_graph(model: RelaxModel, name: str) -> Graph:
     """The graph of a model; its digest is that of the module as it was given."""
+    load_tvm()
     import tvm
 
     from utvm_deploy.relax.to_graph import graph_of

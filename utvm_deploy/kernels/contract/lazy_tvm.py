@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from utvm_deploy.base.process import interrupts_held
+from utvm_deploy.base.without_torch import without_torch
 
 __all__ = ["ir_builder", "meta_schedule", "s_tir", "script", "te", "tirx", "tvm"]
 
@@ -22,7 +23,7 @@ class _LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        with interrupts_held():
+        with interrupts_held(), without_torch():
             found = getattr(import_module(self._name), attribute)
         # Found without this method from now on.
         setattr(self, attribute, found)
