@@ -31,7 +31,6 @@ from utvm_deploy.frontend import formats
 def convert(path):
     {work}
 formats.CONVERTERS[".onnx"] = formats.Converter(lambda path: None, convert)
-formats.IMPORT_SECONDS = 1
 sys.exit(formats.main(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 
@@ -50,6 +49,7 @@ def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelErro
         return run([argv[0], "-c", CHILD_CODE.format(work=work), *argv[3:]], **options)
 
     monkeypatch.setattr(process, "run", instead)
+    monkeypatch.setenv("UTVM_IMPORT_SECONDS", "1")
     path.write_bytes(b"model")
     with pytest.raises(ModelError, match=re.escape(str(path))) as caught:
         formats.converted(path)
@@ -61,7 +61,7 @@ def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelErro
     "work,said",
     [
         ("return bytes(2**31)", "takes more than 1,024 MiB of memory"),
-        ("while True: pass", "takes more than 10 s"),
+        ("while True: pass", "import takes more than 1 s of processor time; set UTVM_IMPORT_SECONDS"),
         ("import os; os.abort()", "crashed with SIGABRT"),
         ("import os; os._exit(3)", "status 3 (no reason given)"),
         ("return 1 // 0", "is a bug of utvm_deploy or the file is damaged"),
@@ -74,6 +74,17 @@ def test_a_reader_out_of_hand(
     error = said_of(work, tmp_path / "model.onnx", monkeypatch)
     assert said in str(error)
     assert isinstance(error, UnsupportedOperator) == str(error).endswith(": no")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "ten", "1e9", "86401"])
+def test_a_limit_that_is_no_number_of_seconds(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTVM_IMPORT_SECONDS", given)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"model")
+    with pytest.raises(ModelError, match=f"UTVM_IMPORT_SECONDS is '{given}'; give it a whole"):
+        formats.converted(path)
 
 
 def test_a_file_too_large_is_not_opened(tmp_path: Path) -> None:

@@ -38,7 +38,12 @@ from utvm_deploy.frontend.kept_conversions import (
     keep_conversion,
     kept_conversion,
 )
-from utvm_deploy.frontend.limits import IMPORT_BYTES, IMPORT_SECONDS, MAX_FILE_BYTES
+from utvm_deploy.frontend.limits import (
+    IMPORT_BYTES,
+    MAX_FILE_BYTES,
+    SECONDS_VARIABLE,
+    import_seconds,
+)
 from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.other_files import other_framework
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
@@ -218,7 +223,7 @@ def _convert(path: Path, chosen: str) -> bytes | ModelError:
         done = contextvars.Context().run(
             process.run,
             [sys.executable, "-m", __name__, str(path), str(folder)],
-            timeout_s=_START_TIMEOUT_S + IMPORT_SECONDS,
+            timeout_s=_START_TIMEOUT_S + import_seconds(),
             env=process.child_environment(),
         )
         if done.is_ok:
@@ -268,7 +273,10 @@ def unreadable(path: Path, error: OSError) -> ModelError:
 def explanation(done: process.Completed) -> str:
     """Why a child that reads a file ended without a result."""
     if done.timed_out or done.returncode == -signal.SIGPROF:
-        return f"it takes more than {IMPORT_SECONDS} s; choose a model for microcontrollers"
+        return (
+            f"its import takes more than {import_seconds()} s of processor time; set "
+            f"{SECONDS_VARIABLE} to a larger number, or choose a smaller model"
+        )
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         return f"its reader crashed with {name}; the file is damaged or asks for too much memory"
@@ -321,7 +329,7 @@ def limit_import() -> None:
     """In a child, from here on: so much more memory, and so much time of the processor."""
     import resource
 
-    signal.setitimer(signal.ITIMER_PROF, IMPORT_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, import_seconds())
     sizes = Path("/proc/self/statm")
     if not sizes.exists():  # only Linux reports it
         return

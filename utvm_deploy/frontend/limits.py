@@ -1,18 +1,22 @@
 """How large a model file may be. A file is untrusted, so everything is bounded before it is used.
 
 Real models for microcontrollers stay far below. The import of a file within these limits takes less
-than 1 GiB of memory and ten seconds. docs/reference/operators.md lists the limits.
+than 1 GiB of memory and thirty seconds. docs/reference/operators.md lists the limits.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import ModelError
 
 #: What the import of one file may take, of memory and of the processor's time.
 IMPORT_BYTES = 1024 * 1024 * 1024
-IMPORT_SECONDS = 10
+IMPORT_SECONDS = 30
+#: Names another number of seconds: large models of PyTorch take long.
+SECONDS_VARIABLE = "UTVM_IMPORT_SECONDS"
+_MOST_SECONDS = 24 * 3600
 #: A .tflite file, or one that is converted into it.
 MAX_FILE_BYTES = 128 * 1024 * 1024
 MAX_OPERATORS = 4_096
@@ -43,6 +47,18 @@ LIMITS: tuple[tuple[str, int], ...] = (
     ("elements of a tensor", MAX_TENSOR_ELEMENTS),
     ("extents of all operators' inputs and outputs, added up", MAX_EXTENTS),
 )
+
+
+def import_seconds() -> int:
+    """What the import of a file may take of the processor's time, by the user or by default."""
+    given = os.environ.get(SECONDS_VARIABLE) or str(IMPORT_SECONDS)
+    seconds = int(given) if given.isascii() and given.isdigit() else 0
+    if not 1 <= seconds <= _MOST_SECONDS:
+        raise ModelError(
+            f"{SECONDS_VARIABLE} is {given!r}; give it a whole number of seconds from 1 to "
+            f"{_MOST_SECONDS}"
+        )
+    return seconds
 
 
 @dataclass

@@ -50,12 +50,15 @@ FILLED: Mapping[str, float] = {
 #: Letters of PyTorch's words that a message keeps.
 _MOST_SAID = 200
 _INSTALL = "pip install 'utvm-deploy[torch]'"
+#: The names of PT2E's operators in a file.
+_QUANTIZERS = (b"quantized_decomposed", b"torchao")
 
 
 def load_torch(path: Path | None = None) -> Any:
-    """The package ``torch``, with PT2E's operators; ModelError if it is missing.
+    """The package ``torch``; ModelError if it is missing.
 
-    ``path`` is the file that needs it, if one does.
+    ``path`` is the file that needs it, if one does. PT2E's operators come with it, unless the file
+    names none: their package takes as long as PyTorch itself.
     """
     try:
         import torch
@@ -63,8 +66,18 @@ def load_torch(path: Path | None = None) -> Any:
     except ImportError as exc:
         needs = f"{path}: reading .pt2 files needs PyTorch" if path else "this needs PyTorch"
         raise ModelError(f"{needs}: {_INSTALL}") from exc
-    register_quantizers()
+    if path is None or _names_quantizers(path):
+        register_quantizers()
     return torch
+
+
+def _names_quantizers(path: Path) -> bool:
+    """Whether a file has operators of PT2E, as far as its bytes tell."""
+    try:
+        content = path.read_bytes()
+    except OSError:  # whoever reads the model says so
+        return False
+    return any(name in content for name in _QUANTIZERS)
 
 
 def torch_to_model(path: Path) -> bytes:
@@ -77,7 +90,7 @@ def torch_to_model(path: Path) -> bytes:
     try:
         check_types(program)
         notes = batch_notes(program)
-        program = with_batch_of_one(load_torch(), program)
+        program = with_batch_of_one(load_torch(path), program)
         if not is_quantized(program):
             # The import changes the program.
             kinds = operator_kinds(program)

@@ -17,6 +17,7 @@ from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.relax.check import check_computed, check_lowered
+from utvm_deploy.relax.folding import FoldByNumPy
 from utvm_deploy.relax.operators import with_our_operators
 from utvm_deploy.relax.rewrites import with_rewrites
 from utvm_deploy.relax.shared_products import with_shared_products
@@ -59,6 +60,7 @@ _PREPARE = (
     t.CanonicalizeBindings(),
     t.DecomposeOpsForInference(),
     t.ConvertToDataflow(1),
+    FoldByNumPy(),
     t.FoldConstant(),
     t.EliminateCommonSubexpr(),
     t.DeadCodeElimination([MAIN]),
@@ -66,6 +68,7 @@ _PREPARE = (
 _LAYOUT = (
     t.ConvertLayout(LAYOUTS),
     t.CanonicalizeBindings(),
+    FoldByNumPy(),
     t.FoldConstant(),
     t.DeadCodeElimination([MAIN]),
 )
