@@ -61,7 +61,10 @@ def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelErro
     "work,said",
     [
         ("return bytes(2**31)", "takes more than 1,024 MiB of memory"),
-        ("while True: pass", "import takes more than 1 s of processor time; set UTVM_IMPORT_SECONDS"),
+        (
+            "while True: pass",
+            "import takes more than 1 s of processor time; set UTVM_IMPORT_SECONDS",
+        ),
         ("import os; os.abort()", "crashed with SIGABRT"),
         ("import os; os._exit(3)", "status 3 (no reason given)"),
         ("return 1 // 0", "is a bug of utvm_deploy or the file is damaged"),

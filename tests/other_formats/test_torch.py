@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend import torch_export
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.frontend.torch_export import torch_to_model
 from utvm_deploy.oracle.origin import difference
@@ -167,6 +169,21 @@ def test_other_bytes_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense")
     with pytest.raises(ModelError, match=r"not a file that torch\.export\.save wrote"):
         load_model(path)
+
+
+def test_only_files_that_may_be_quantized_load_pt2e(tmp_path: Path) -> None:
+    torch = _import("torch")
+    plain, packed, zipped = (tmp_path / name for name in ("a.pt2", "b.pt2", "c.pt2"))
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(1, 4),)), plain)
+    packed.write_bytes(plain.read_bytes() + b"quantized_decomposed")
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as to:
+        for name in source.namelist():
+            to.writestr(name, source.read(name))
+    asked = [torch_export._names_quantizers(path) for path in (plain, packed, zipped)]
+    assert asked == [False, True, True]
+    (tmp_path / "bad.pt2").write_bytes(b"no archive")
+    assert not torch_export._names_quantizers(tmp_path / "bad.pt2")
+    assert not torch_export._names_quantizers(tmp_path / "absent.pt2")
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import operator
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,12 +73,14 @@ def load_torch(path: Path | None = None) -> Any:
 
 
 def _names_quantizers(path: Path) -> bool:
-    """Whether a file has operators of PT2E, as far as its bytes tell."""
+    """Whether a file has operators of PT2E, or is compressed, so that its bytes do not tell."""
     try:
         content = path.read_bytes()
-    except OSError:  # whoever reads the model says so
+        with zipfile.ZipFile(path) as archive:
+            is_compressed = any(one.compress_type for one in archive.infolist())
+    except (OSError, ValueError, zipfile.BadZipFile):  # whoever reads the model says so
         return False
-    return any(name in content for name in _QUANTIZERS)
+    return is_compressed or any(name in content for name in _QUANTIZERS)
 
 
 def torch_to_model(path: Path) -> bytes:
