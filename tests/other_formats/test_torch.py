@@ -167,7 +167,9 @@ def test_other_bytes_are_refused(tmp_path: Path) -> None:
     _import("torch")
     path = tmp_path / "model.pt2"
     path.write_bytes(b"nonsense")
-    with pytest.raises(ModelError, match=r"not a file that torch\.export\.save wrote"):
+    with pytest.raises(
+        ModelError, match=r"cannot be read as a file that torch\.export\.save wrote"
+    ):
         load_model(path)
 
 
