@@ -24,7 +24,7 @@ _Fold = Callable[[Any, Sequence[Array]], Array]
 
 
 def _by_position(function: Callable[..., Any]) -> _Fold:
-    return lambda call, values: function(*values)
+    return lambda call, values: np.asarray(function(*values))
 
 
 def _to_shape(call: Any, values: Sequence[Array]) -> Array:
