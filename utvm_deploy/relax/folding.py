@@ -34,7 +34,7 @@ def _to_shape(call: Any, values: Sequence[Array]) -> Array:
 
 def _permuted(call: Any, values: Sequence[Array]) -> Array:
     axes = call.attrs.axes
-    return values[0].transpose(None if axes is None else [int(axis) for axis in axes])
+    return np.transpose(values[0], None if axes is None else [int(axis) for axis in axes])
 
 
 def _slice(call: Any, values: Sequence[Array]) -> Array:
