@@ -78,7 +78,7 @@ def _names_quantizers(path: Path) -> bool:
         content = path.read_bytes()
         with zipfile.ZipFile(path) as archive:
             is_compressed = any(one.compress_type for one in archive.infolist())
-    except (OSError, ValueError, zipfile.BadZipFile):  # whoever reads the model says so
+    except (OSError, ValueError, zipfile.BadZipFile):  # the reader of the model says so
         return False
     return is_compressed or any(name in content for name in _QUANTIZERS)
 

@@ -47,7 +47,7 @@ def _slice(call: Any, values: Sequence[Array]) -> Array:
     return part
 
 
-#: Operators whose result is the same whoever computes it.
+#: Operators for which NumPy and TVM give the same bytes.
 FOLDS: Mapping[str, _Fold] = {
     "relax.add": _by_position(np.add),
     "relax.divide": _by_position(np.divide),
@@ -70,7 +70,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         """The constant that a call gives; the call, if it gives none."""
         call = self.visit_expr_post_order(call)
         fold = FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        # Shapes, and the numbers of a slice, are no tensors.
+        # Shapes, and the numbers of a slice, are operands that hold no tensor.
         operands = [one for one in call.args if not isinstance(one, relax.ShapeExpr | relax.Tuple)]
         values = [self._constant(one) for one in operands]
         if fold is None or any(value is None or value.dtype != "float32" for value in values):
