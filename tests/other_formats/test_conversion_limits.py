@@ -86,7 +86,7 @@ def test_a_limit_that_is_no_number_of_seconds(
     monkeypatch.setenv("UTVM_IMPORT_SECONDS", given)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"model")
-    with pytest.raises(ModelError, match=f"UTVM_IMPORT_SECONDS is '{given}'; give it a whole"):
+    with pytest.raises(ModelError, match=f"UTVM_IMPORT_SECONDS is '{given}'; give it an integer"):
         formats.converted(path)
 
 
