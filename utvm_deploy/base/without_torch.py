@@ -24,7 +24,7 @@ class _NoTorch(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """ModuleNotFoundError for PyTorch; None, which asks the next finder, for everything else."""
+        """ModuleNotFoundError for PyTorch; None for other names, so the next finder is asked."""
         if name == "torch" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError("TVM is loaded without PyTorch", name=name)
         return None

@@ -55,8 +55,7 @@ def import_seconds() -> int:
     seconds = int(given) if given.isascii() and given.isdigit() else 0
     if not 1 <= seconds <= _MOST_SECONDS:
         raise ModelError(
-            f"{SECONDS_VARIABLE} is {given!r}; give it an integer from 1 to "
-            f"{_MOST_SECONDS}"
+            f"{SECONDS_VARIABLE} is {given!r}; give it an integer from 1 to {_MOST_SECONDS}"
         )
     return seconds
 

@@ -73,7 +73,7 @@ def load_torch(path: Path | None = None) -> Any:
 
 
 def _names_quantizers(path: Path) -> bool:
-    """Whether a file has operators of PT2E, or is compressed, so that its bytes do not show them."""
+    """Whether a file has operators of PT2E, or may have them because it is compressed."""
     try:
         content = path.read_bytes()
         with zipfile.ZipFile(path) as archive:
