@@ -14,7 +14,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import TensorProto, helper
 from onnx_writer import OnnxWriter
-from onnxruntime.quantization import QuantFormat
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
@@ -431,6 +431,15 @@ def test_result_in_real_numbers_is_computed_in_float32(tmp_path: Path) -> None:
     graph = load_model(path)
     assert graph.tensors[graph.outputs[0]].dtype == "float32"
     assert [op.kind for op in graph.operators][-2:] == ["DEQUANTIZE", "FULLY_CONNECTED"]
+
+
+def test_dynamic_quantization_is_named_with_the_way_out(tmp_path: Path) -> None:
+    w = OnnxWriter((1, 2, 6, 6))
+    whole = w.save(tmp_path / "float.onnx", w.add("Relu", w.conv("x", 2, 3, 3, 3)))
+    path = tmp_path / "model.onnx"
+    quantize_dynamic(whole, path, weight_type=QuantType.QUInt8)
+    with pytest.raises(UnsupportedOperator, match=r"\(ConvInteger\), .* by .* quantize_static"):
+        load_model(path)
 
 
 def test_free_dimension_is_refused(tmp_path: Path) -> None:

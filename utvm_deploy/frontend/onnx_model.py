@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.given_shapes import shapes_for
+from utvm_deploy.frontend.onnx_dynamic import refuse_dynamic_quantization
 from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
@@ -78,6 +79,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
         original = proto
         proto = without_qlinear(onnx, proto)
         is_quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
+        refuse_dynamic_quantization(proto)
         if not is_quantized and not is_float_converted:
             notes = (*([NOTE] if has_halves else ()), *_fix_shapes(onnx, proto))
             _check_scales(onnx, proto)
