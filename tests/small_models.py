@@ -164,21 +164,36 @@ def _reduced(m: ModelWriter, rng: np.random.Generator) -> None:
         m.output(out)
 
 
-def svdf(m: ModelWriter, x: int, units: int, memory: int, rank: int, seed: int = 1) -> int:
-    """SVDF of random weights, with a state of its own."""
+def svdf(
+    m: ModelWriter,
+    x: int,
+    units: int,
+    memory: int,
+    rank: int,
+    seed: int = 1,
+    *,
+    of_bytes: bool = False,
+) -> int:
+    """SVDF of random weights, with a state of its own, of bytes as TFLite Micro has it or not."""
     rng = np.random.default_rng(seed)
     batch, inputs = m.tensors[x].shape
     filters = units * rank
     features = rng.integers(-127, 128, (filters, inputs)).astype(np.int8)
-    times = rng.integers(-32767, 32768, (filters, memory)).astype(np.int16)
+    most, state_scale, time_scale, zero_point = 32767, 0.003, 0.00003, 0
+    if of_bytes:
+        most, state_scale, time_scale, zero_point = 127, 0.07, 0.002, 23
+    times = rng.integers(-most, most + 1, (filters, memory)).astype(
+        np.int8 if of_bytes else np.int16
+    )
     bias = rng.integers(-5000, 5000, units).astype(np.int32)
-    state = m.tensor((batch, filters * memory), "int16", 0.003, 0)
+    dtype = "int8" if of_bytes else "int16"
+    state = m.tensor((batch, filters * memory), dtype, state_scale, zero_point)
     m.tensors[state].is_variable = True
     operands = [
         x,
         m.constant(features, 0.01),
-        m.constant(times, 0.00003),
-        m.constant(bias, 0.003 * 0.00003),
+        m.constant(times, time_scale),
+        m.constant(bias, state_scale * time_scale),
         state,
     ]
     options = ("SVDFOptions", {"Rank": rank, "FusedActivationFunction": 1})

@@ -30,6 +30,7 @@ COMPARED_AS_KERNELS = {
         "BITWISE_XOR",
         "BROADCAST_TO",
         "CUMSUM",
+        "ELU",
         "EMBEDDING_LOOKUP",
         "EXP",
         "FLOOR_MOD",

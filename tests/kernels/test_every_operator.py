@@ -195,6 +195,7 @@ def every_other(m: ModelWriter) -> None:
     y = m.node("SPACE_TO_BATCH_ND", [x, *blocks], (6, 3, 2, 3))
     y = m.node("GELU", [y], (6, 3, 2, 3), ("GeluOptions", {"Approximate": True}), scale=0.04)
     y = m.node("BATCH_TO_SPACE_ND", [y, *blocks], (1, 5, 6, 3))
+    y = m.node("ELU", [y], (1, 5, 6, 3), scale=0.03, zero_point=2)
     y = m.node("REVERSE_V2", [y, *ints([1])], (1, 5, 6, 3))
     options = ("ReducerOptions", {"KeepDims": True})
     center = m.node("MEAN", [y, *ints([3])], (1, 5, 6, 1), options, scale=0.03, zero_point=5)
@@ -238,7 +239,8 @@ def every_state(m: ModelWriter) -> None:
     y = lstm(m, m.input((1, 4, 9), 0.05, -7), 6)
     last = [m.constant(np.array(value, np.int32)) for value in ([0, 3, 0], [1, 1, 6])]
     y = m.node("SLICE", [y, *last], (1, 1, 6), ("SliceOptions", {}))
-    m.output(svdf(m, svdf(m, m.reshape(y, (1, 6)), 6, 4, 2), 5, 3, 1))
+    y = svdf(m, svdf(m, m.reshape(y, (1, 6)), 6, 4, 2), 5, 3, 1)
+    m.output(svdf(m, y, 7, 3, 2, of_bytes=True))
 
 
 def every_conversion(m: ModelWriter) -> None:

@@ -23,9 +23,9 @@ ODD = np.array(
     np.float32,
 )
 UNARY = (
-    *("ABS", "COS", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
+    *("ABS", "CEIL", "COS", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
     *("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
-    *("RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
+    *("ROUND", "RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
 )
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 BINARY = ("MAXIMUM", "MINIMUM", "POW", "SQUARED_DIFFERENCE", "PRELU")

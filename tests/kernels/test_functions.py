@@ -33,6 +33,14 @@ def test_gelu(approximates: bool, tmp_path: Path) -> None:
     _check(m, tmp_path)
 
 
+def test_elu(tmp_path: Path) -> None:
+    m = ModelWriter()
+    for scale, zero_point, factor in itertools.product(SCALES, (-128, -3, 127), (0.5, 1.0)):
+        x = m.input((256,), scale, zero_point)
+        m.output(m.node("ELU", [x], (256,), scale=scale * factor, zero_point=-11))
+    _check(m, tmp_path)
+
+
 def test_exp_and_log(tmp_path: Path) -> None:
     m = ModelWriter()
     for scale, zero_point in itertools.product(SCALES, (-128, 0, 127)):
@@ -64,6 +72,7 @@ def test_roots(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "scales", "zero_point", "why"),
     [
+        ("ELU", (1.0, 1e-10), 0, "2\\*\\*31"),
         ("EXP", (1.0, 0.1), 0, "2\\*\\*31"),
         ("SQRT", (0.1, 0.1), -127, "negative"),
         ("RSQRT", (0.1, 0.1), 0, "negative"),

@@ -10,6 +10,8 @@ import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.records.candidate import GENERIC
 
 pytestmark = pytest.mark.tools
@@ -113,6 +115,42 @@ MATRICES = [
     ((2, 1, 3, 4), (1, 3, 4, 2)),
     ((1, 7), (7, 1)),
 ]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_a_matrix_with_a_scale_for_each_column(dtype: str, tmp_path: Path) -> None:
+    """As ai-edge-quantizer writes constants; the oracle is FULLY_CONNECTED."""
+    m, rng = ModelWriter(), np.random.default_rng(7)
+    scale, zero_point = (0.05, 9) if dtype == "int8" else (0.0003, 0)
+    for shape, columns in (((5, 37), 9), ((2, 3, 8), 4), ((1, 2, 3, 20), 1)):
+        x = m.tensor(shape, dtype, scale, zero_point)
+        m.inputs.append(x)
+        ones = (1,) * (len(shape) - 2)
+        scales = list(map(float, rng.uniform(0.002, 0.02, columns)))
+        for turned in (False, True):
+            size = (columns, shape[-1]) if turned else (shape[-1], columns)
+            weights = rng.integers(-127, 128, (*ones, *size)).astype(np.int8)
+            y = m.constant(weights, scales, axis=len(ones) + (not turned))
+            options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned})
+            made = {"scale": 40 * scale, "zero_point": -4 if dtype == "int8" else 0}
+            m.output(m.node("BATCH_MATMUL", [x, y], (*shape[:-1], columns), options, **made))
+    assert check(m, tmp_path) == 6
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "why"),
+    [((4, 3), 0, "only int8 of zero point 0"), ((2, 4, 3), 2, "where it is one matrix")],
+)
+def test_other_matrices_with_several_scales_are_refused(
+    shape: Shape, axis: int, why: str, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    y = m.constant(np.ones(shape, np.int8), [0.1] * shape[axis], axis=axis)
+    options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": False})
+    x = m.input((5, 4), 0.1)
+    m.output(m.node("BATCH_MATMUL", [x, y], (*shape[:-2], 5, 3), options, scale=0.1))
+    with pytest.raises(UnsupportedOperator, match=why):
+        load_model(m.save(tmp_path / "model.tflite"))
 
 
 @pytest.mark.parametrize("turned", list(itertools.product((False, True), repeat=2)))

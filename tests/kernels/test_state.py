@@ -48,6 +48,13 @@ def single_steps(m: ModelWriter) -> None:
         m.output(svdf(m, m.input((batch, inputs), 0.05, 4), units, memory, rank, seed=units))
 
 
+def states_of_bytes(m: ModelWriter) -> None:
+    """As TFLite Micro's keyword_scrambled_8bit has them."""
+    y = svdf(m, m.input((1, 20), 0.05, -3), 8, 5, 1, of_bytes=True)
+    m.output(svdf(m, y, 6, 3, 2, seed=2, of_bytes=True))
+    m.output(svdf(m, m.input((3, 7), 0.05, 4), 5, 1, 3, seed=3, of_bytes=True))
+
+
 def variants(m: ModelWriter) -> None:
     """Coupled gates, peepholes, norms and projections, alone and together."""
     for seed, flags in enumerate(itertools.product((False, True), repeat=3), 20):
@@ -80,7 +87,10 @@ def ring_buffers(m: ModelWriter) -> None:
 
 
 @pytest.mark.spread(1)
-@pytest.mark.parametrize("build", [keyword_model, single_steps, sequences, variants, ring_buffers])
+@pytest.mark.parametrize(
+    "build",
+    [keyword_model, single_steps, states_of_bytes, sequences, variants, ring_buffers],
+)
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
     build(m)

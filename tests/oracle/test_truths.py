@@ -121,6 +121,9 @@ def test_verify_and_compile_of_a_file_that_litert_refuses(
 
 
 def test_float_sums_need_no_other_truth() -> None:
-    assert truths.truth_of("SUM", "float32") is None
-    assert truths.truth_of("SUM", "int8") in truths.TRUTHS
+    def truth(dtype: str) -> truths.Truth | None:
+        return truths.truth_of(truths.Node(0, "SUM", (0, 1), (2,), (dtype, "int32"), (1, 0)))
+
+    assert truth("float32") is None
+    assert truth("int8") in truths.TRUTHS
     assert truths.named(REFERENCE, []) == REFERENCE

@@ -114,8 +114,8 @@ _OF_TWO: Mapping[str, Extremum | SquaredDifference | Prelu | OfTwo | FloorMod] =
     "SQUARED_DIFFERENCE": SquaredDifference(),
 }
 _OF_ONE = (
-    *("ABS", "COS", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
-    *("RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
+    *("ABS", "CEIL", "COS", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LOG", "LOGISTIC", "NEG"),
+    *("ROUND", "RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH"),
 )
 _FLOAT32 = ("float32",)
 _DIVISOR = "broadcasts; no constant divisor 0"

@@ -166,6 +166,13 @@ def import_exponential(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], OfOne())
 
 
+def import_elu(op: SourceOperator) -> Operator:
+    """ELU, which the reference has no kernel for, and LiteRT's default kernels have of bytes."""
+    x, out = _one_input(op)
+    _check_steps(op, out, max(1.0, _largest(x)))
+    return made(op, op.inputs[:1], OfOne())
+
+
 def import_root(op: SourceOperator) -> Operator:
     """SQRT and RSQRT, which the reference gives up on where its input is negative."""
     x, out = _one_input(op)
@@ -317,6 +324,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "ADD": SupportedOperator(
         import_add, _WITH_PLAIN, f"broadcasts; {_BY_SHIFTS}, not broadcast; {FUSED}; {_PLAIN}"
     ),
+    "ELU": SupportedOperator(import_elu, INT8, _STEPS),
     "EXP": SupportedOperator(import_exponential, COMPUTED, _STEPS),
     "GELU": SupportedOperator(import_gelu, COMPUTED, _STEPS),
     "HARD_SWISH": SupportedOperator(import_hard_swish, INT8, _SWISH),

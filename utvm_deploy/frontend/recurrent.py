@@ -16,7 +16,7 @@ from utvm_deploy.frontend.operands import (
     zero_point_of,
 )
 from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.frontend.supported_operator import INT8, MOVED_OR_TRUE, SupportedOperator
+from utvm_deploy.frontend.supported_operator import COMPUTED, INT8, MOVED_OR_TRUE, SupportedOperator
 from utvm_deploy.graph.attributes import QuantizedLstm, Svdf, Variable
 from utvm_deploy.graph.model import Operator, Tensor
 
@@ -31,10 +31,10 @@ _MOST_CELLS = 65535
 
 
 def import_svdf(op: SourceOperator) -> Operator:
-    """SVDF with int8 weights for features, int16 for time, and a state of int16."""
+    """SVDF with int8 weights for features; those for time and the state are both int16 or int8."""
     x, out = quantized(op, op.input(0), 2), quantized(op, op.output(), 2)
-    features, times = _constant(op, 1, "int8"), _constant(op, 2, "int16")
-    state = quantized(op, op.input(4), 2, ("int16",))
+    state = quantized(op, op.input(4), 2, COMPUTED)
+    features, times = _constant(op, 1, "int8"), _constant(op, 2, state.dtype)
     rank = op.positive("Rank")
     check_svdf(op, rank, (x, features, times, state, out))
     # The reference has no other activation for integers.
@@ -155,7 +155,12 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         f"of a VAR_HANDLE; {_ONE_FORM}; CALL_ONCE must have assigned a constant, unless the model "
         "has assigned something before",
     ),
-    "SVDF": SupportedOperator(import_svdf, INT8, "int8 and int16 weights; int16 state; fused RELU"),
+    "SVDF": SupportedOperator(
+        import_svdf,
+        INT8,
+        "int8 weights; state and weights over time both int16 or int8, as in TFLite Micro; fused "
+        "RELU",
+    ),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
         import_lstm,
         INT8,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from utvm_deploy.frontend.source import CUSTOM
 
 _HOST = "cut the model before it and compute it in your own code"
-_TRAIN = "train with RELU, RELU6, LEAKY_RELU or HARD_SWISH instead"
 _CONTROL = "export one function without control flow"
 _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
@@ -18,7 +17,6 @@ _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 #: Kind -> what to do instead, where that is more than computing it elsewhere. Some of these
 #: operators are imported on float32.
 SUGGESTIONS: Mapping[str, str] = {
-    "ELU": _TRAIN,
     "COS": _HOST,
     "SIN": _HOST,
     "DIV": _SHIFTS,

@@ -25,7 +25,7 @@ from utvm_deploy.frontend.operands import (
     weights_of,
     zero_point_of,
 )
-from utvm_deploy.frontend.source import SourceOperator
+from utvm_deploy.frontend.source import Several, SourceOperator
 from utvm_deploy.frontend.supported_operator import COMPUTED, EQUAL, FUSED, SupportedOperator
 from utvm_deploy.graph.attributes import (
     BatchMatmul,
@@ -98,10 +98,12 @@ def import_transpose_conv(op: SourceOperator) -> Operator:
     return made(op, (op.inputs[2], op.inputs[1], bias), attributes)
 
 
-def import_batch_matmul(op: SourceOperator) -> Operator:
+def import_batch_matmul(op: SourceOperator) -> Operator | Several:
     """BATCH_MATMUL; either side may be constant."""
     left, right = op.input(0), op.input(1)
     alike(op, left, op.output())
+    if right.data is not None and right.quantization and right.quantization.axis is not None:
+        return _by_channel(op, left, right)
     if right.dtype == left.dtype:
         alike(op, right)
     elif zero_point_of(quantized(op, right)) != 0:
@@ -111,6 +113,39 @@ def import_batch_matmul(op: SourceOperator) -> Operator:
         )
     turned = (bool(op.option("AdjX")), bool(op.option("AdjY")))
     return made(op, op.inputs[:2], BatchMatmul(*turned))
+
+
+def _by_channel(op: SourceOperator, left: Tensor, right: Tensor) -> Several:
+    """BATCH_MATMUL by a constant that has a scale for each column: that is FULLY_CONNECTED.
+
+    ai-edge-quantizer writes it. LiteRT's kernels of BATCH_MATMUL read one scale, which it lacks.
+    """
+    assert right.data is not None and right.quantization is not None
+    quantization, turned = right.quantization, bool(op.option("AdjY"))
+    columns = len(right.shape) - (2 if turned else 1)
+    if right.dtype != "int8" or any(quantization.zero_points) or quantization.axis != columns:
+        raise op.unsupported(
+            f"constant '{right.name}' is {right.dtype} with scales along dimension "
+            f"{quantization.axis}; only int8 of zero point 0 is supported, with one scale or with "
+            f"scales along dimension {columns}, the columns"
+        )
+    out, made_columns = op.output(), right.shape[columns]
+    if op.option("AdjX") or out.shape != (*left.shape[:-1], made_columns):
+        raise op.unsupported(
+            f"constant '{right.name}' of {right.shape} has a scale for each column, which is "
+            f"supported where it is one matrix and makes (..., {made_columns}) of each row"
+        )
+    matrix = right.data.reshape(right.shape[-2:])
+    rows = np.ascontiguousarray(matrix if turned else matrix.T)
+    rows.flags.writeable = False
+    weights = replace(
+        right, shape=rows.shape, data=rows, quantization=replace(quantization, axis=0), source=None
+    )
+    _check_reach(op, left, weights, None, out)
+    inputs = (op.inputs[0], len(op.tensors), None)
+    attributes = FullyConnected(clamp_of(op, out, 0))
+    dense = Operator("FULLY_CONNECTED", inputs, op.outputs, attributes, (op.index,))
+    return Several((dense,), (weights,))
 
 
 def import_resize_bilinear(op: SourceOperator) -> Operator:
@@ -173,7 +208,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         import_batch_matmul,
         COMPUTED,
         "either side computed or constant; batches broadcast; int16 by int16 or by int8 of zero "
-        "point 0",
+        "point 0; a constant matrix of int8 may have a scale for each column",
     ),
     "CONV_2D": SupportedOperator(
         import_convolution, COMPUTED, f"NHWC; grouped or not; {_OR_SHORT}"

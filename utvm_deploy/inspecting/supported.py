@@ -44,12 +44,12 @@ _TRUTHS = """\
 
 # Table of truth
 
-LiteRT's reference kernels compute these operators wrongly. Other kernels of LiteRT say which bytes
-are right. The emitted C computes those bytes, and `verify`, `evaluate` and the samples of a bundle
-expect them. The other kernels get what the reference computed before, and it continues with
+LiteRT's reference kernels lack these operators, or compute them wrongly. Others say which bytes are
+right. The emitted C computes those bytes, and `verify`, `evaluate` and the samples of a bundle
+expect them. The others get what the reference computed before, and it continues with
 their result. Every report names them.
 
-| operator | element types | right are the | why |
+| operator | element types | right are | why |
 |---|---|---|---|
 """
 _SHADOW = f"""\

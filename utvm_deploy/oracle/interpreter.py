@@ -8,16 +8,26 @@ kernels compute this of what the reference made before, round after round, until
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.program import Node, Program, Tensors, built
+from utvm_deploy.oracle.equivalents import as_dense
+from utvm_deploy.oracle.micro_svdf import MicroSvdf
+from utvm_deploy.oracle.program import Program, Tensors, built
 from utvm_deploy.oracle.shadow import Shadow, shadow_of
-from utvm_deploy.oracle.truths import DEFAULT_KERNELS, REFERENCE_KERNELS, Truth, truth_of
+from utvm_deploy.oracle.truths import (
+    AS_DENSE,
+    DEFAULT_KERNELS,
+    OF_MICRO,
+    REFERENCE_KERNELS,
+    Node,
+    Truth,
+    truth_of,
+)
 from utvm_deploy.oracle.versions import LACKED, with_known_versions
 
 #: How LiteRT's errors name an operator.
@@ -57,7 +67,7 @@ def interpret(
         # Without a kernel of some operators, the reference cannot even list them.
         resolver = DEFAULT_KERNELS if lacking else REFERENCE_KERNELS
         program = Program(data if lacking else known, resolver, keeps_all=not outputs_only)
-        others = {node: t for node in program.nodes if (t := truth_of(node.kind, node.dtype))}
+        others = {node: t for node in program.nodes if (t := truth_of(node))}
         for node in program.nodes:
             if node.kind in lacking and node not in others:
                 raise RuntimeError(f"Node number {node.position} ({node.kind}) is unknown")
@@ -96,7 +106,7 @@ class _Split:
         self._program, self._others = program, others
         self._made = [number for node in others for number in node.outputs]
         self._rest = without_operators(known, {node.position for node in others}, self._made)
-        self._alone = [_alone(data, program, node, truth) for node, truth in others.items()]
+        self._alone = [_Alone(data, program, node, truth) for node, truth in others.items()]
         Program(self._rest)  # refused here, or not at all
 
     def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
@@ -108,28 +118,60 @@ class _Split:
         while True:
             given = [[*sample, *arrays] for sample, arrays in zip(samples, found, strict=True)]
             tensors = Program(self._rest, only=only).run(given, apart=apart)
-            before, found = found, [self._computed(one) for one in tensors]
+            before, found = found, self._computed(tensors, apart=apart)
             if all(map(_are_equal, before, found)):
                 return tensors
 
-    def _computed(self, tensors: Tensors) -> list[Array]:
-        return [made for one in self._alone for made in one(tensors)]
+    def _computed(self, tensors: Sequence[Tensors], *, apart: bool) -> list[list[Array]]:
+        """The outputs of the others for each sample."""
+        made = []
+        for position, sample in enumerate(tensors):
+            if apart or position == 0:
+                for one in self._alone:
+                    one.restart()
+            made.append([array for one in self._alone for array in one.run(sample)])
+        return made
 
 
-def _alone(
-    data: bytes, program: Program, node: Node, truth: Truth
-) -> Callable[[Tensors], list[Array]]:
+class _Alone:
     """An operator by the kernels that are right."""
-    rest = {one.position for one in program.nodes} - {node.position}
-    further = [n for n in node.inputs if n in program.computed and n not in program.inputs]
-    cut = without_operators(data, rest, further)
-    single = Program(cut, truth.resolver, only=node.outputs)
 
-    def run(tensors: Tensors) -> list[Array]:
-        made = single.one([tensors[number] for number in single.inputs])
-        return [made[number] for number in node.outputs]
+    def __init__(self, data: bytes, program: Program, node: Node, truth: Truth) -> None:
+        self._node = node
+        self._svdf = _svdf(program, node) if truth.resolver == OF_MICRO else None
+        if self._svdf is not None:
+            return
+        rest = {one.position for one in program.nodes} - {node.position}
+        further = [n for n in node.inputs if n in program.computed and n not in program.inputs]
+        cut, resolver = without_operators(data, rest, further), truth.resolver
+        if resolver == AS_DENSE:
+            cut, resolver = as_dense(cut), REFERENCE_KERNELS
+        self._single = Program(cut, resolver, only=node.outputs)
 
-    return run
+    def restart(self) -> None:
+        """Begin with an empty state."""
+        if self._svdf is not None:
+            self._svdf.restart()
+
+    def run(self, tensors: Tensors) -> list[Array]:
+        """Its outputs, given what the reference computed."""
+        if self._svdf is not None:
+            return [self._svdf.step(tensors[self._node.inputs[0]])]
+        made = self._single.one([tensors[number] for number in self._single.inputs])
+        return [made[number] for number in self._node.outputs]
+
+
+def _svdf(program: Program, node: Node) -> MicroSvdf:
+    x, features, times, bias, state = node.inputs
+    known = program.quantized
+    return MicroSvdf(
+        x=known(x),
+        features=known(features),
+        times=known(times),
+        bias=program.value(bias) if bias >= 0 else None,
+        state=known(state),
+        output=known(node.outputs[0]),
+    )
 
 
 def _are_equal(left: Sequence[Array], right: Sequence[Array]) -> bool:

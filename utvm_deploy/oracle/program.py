@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.truths import REFERENCE_KERNELS
+from utvm_deploy.oracle.micro_svdf import Quantized
+from utvm_deploy.oracle.truths import REFERENCE_KERNELS, Node
 
 #: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
 _KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
 
 #: Of one sample, the tensors by their numbers.
 Tensors: TypeAlias = Mapping[int, Array]
-
-
-@dataclass(frozen=True)
-class Node:
-    """An operator of a model, by the numbers of its tensors."""
-
-    position: int
-    kind: str
-    dtype: str  # of its first input
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
 
 
 class Program:
@@ -82,6 +71,17 @@ class Program:
         details = self._details(number)
         return np.zeros(details["shape"], details["dtype"])
 
+    def quantized(self, number: int) -> Quantized:
+        """A tensor's quantization and, of a constant, its value."""
+        found = self._details(number)["quantization_parameters"]
+        scale, zero_point = float(found["scales"][0]), int(found["zero_points"][0])
+        return Quantized(scale, zero_point, self.value(number))
+
+    def value(self, number: int) -> Array:
+        """What a tensor holds, such as a constant."""
+        array: Array = self._interpreter.get_tensor(number)
+        return array
+
     def _restart(self) -> None:
         if any(node.kind in _KEEPING for node in self.nodes):
             self._interpreter = self._started()
@@ -94,8 +94,15 @@ class Program:
 
     def _node(self, details: Mapping[str, Any]) -> Node:
         inputs, outputs = (tuple(int(n) for n in details[key]) for key in ("inputs", "outputs"))
-        dtype = np.dtype(self._details(inputs[0])["dtype"]).name if inputs else ""
-        return Node(int(details["index"]), str(details["op_name"]), dtype, inputs, outputs)
+        tensors = [self._details(n) if n >= 0 else None for n in inputs]
+        return Node(
+            int(details["index"]),
+            str(details["op_name"]),
+            inputs,
+            outputs,
+            tuple(np.dtype(one["dtype"]).name if one else "" for one in tensors),
+            tuple(len(one["quantization_parameters"]["scales"]) if one else 0 for one in tensors),
+        )
 
     def _details(self, number: int) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._interpreter._get_tensor_details(number, 0)

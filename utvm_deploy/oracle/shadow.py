@@ -20,9 +20,9 @@ from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.oracle.allowances import allowed_steps, no_shadow
-from utvm_deploy.oracle.program import Node, Program, Tensors
+from utvm_deploy.oracle.program import Program, Tensors
 from utvm_deploy.oracle.single_operators import STEPPED, SingleOperator, scaled, single_operator
-from utvm_deploy.oracle.truths import DEFAULT_KERNELS
+from utvm_deploy.oracle.truths import DEFAULT_KERNELS, Node
 
 
 @dataclass(frozen=True)

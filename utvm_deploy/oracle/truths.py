@@ -6,25 +6,59 @@ other kernels get what the reference computed before, and the reference continue
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 #: LiteRT's resolvers of operators, as ``OpResolverType`` calls them, and their names for people.
 REFERENCE_KERNELS, DEFAULT_KERNELS = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-NAMES = {REFERENCE_KERNELS: "reference kernels", DEFAULT_KERNELS: "default kernels"}
+#: What is right where no kernel of LiteRT's takes the operator as it is.
+AS_DENSE, OF_MICRO = "FULLY_CONNECTED", "TFLite Micro"
+NAMES = {
+    REFERENCE_KERNELS: "its reference kernels",
+    DEFAULT_KERNELS: "its default kernels",
+    AS_DENSE: "its reference kernels of FULLY_CONNECTED",
+    OF_MICRO: "the formula of TFLite Micro",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator of a model, by the numbers of its tensors."""
+
+    position: int
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    dtypes: tuple[str, ...]  # of the inputs; empty of one that is absent
+    scales: tuple[int, ...]  # how many each input has
+
+    @property
+    def dtype(self) -> str:
+        """The type of the first input; empty if there is none."""
+        return self.dtypes[0] if self.dtypes else ""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """An operator on some types, and the resolver whose kernel is right."""
+    """An operator on some types, and whose kernel is right."""
 
     kind: str
     dtypes: tuple[str, ...]  # of its first input
-    resolver: str
+    resolver: str  # a resolver of LiteRT's, ``AS_DENSE`` or ``OF_MICRO``
     reason: str
+    # Of these operators, those that it is about.
+    applies: Callable[[Node], bool] = lambda node: True
 
 
 TRUTHS = (
+    Truth(
+        "BATCH_MATMUL",
+        ("int8", "int16"),
+        AS_DENSE,
+        "of a constant matrix with a scale for each column: the kernels of BATCH_MATMUL read one "
+        "scale, which is not there, and make zeros",
+        lambda node: node.scales[1] > 1,
+    ),
     *(
         Truth(kind, dtypes, DEFAULT_KERNELS, "there is no reference kernel of it")
         for kind, dtypes in (
@@ -40,17 +74,28 @@ TRUTHS = (
         "the reference kernel reads and writes int8 as unsigned bytes; the default kernels, "
         "XNNPACK and TFLite Micro add up what the bytes mean",
     ),
+    Truth(
+        "SVDF",
+        ("int8",),
+        OF_MICRO,
+        "of a state of int8: LiteRT's kernels take its bytes for int16, and write beyond its end",
+        lambda node: node.dtypes[4] == "int8",
+    ),
 )
 
 
-def truth_of(kind: str, dtype: str) -> Truth | None:
-    """The row of an operator whose first input has this type; None if the reference is right."""
-    return next((one for one in TRUTHS if kind == one.kind and dtype in one.dtypes), None)
+def truth_of(node: Node) -> Truth | None:
+    """The row of an operator; None if the reference is right."""
+    return next((one for one in TRUTHS if _is_about(one, node)), None)
+
+
+def _is_about(truth: Truth, node: Node) -> bool:
+    return truth.kind == node.kind and node.dtype in truth.dtypes and truth.applies(node)
 
 
 def named(reference: str, truths: Sequence[Truth]) -> str:
     """A reference's name for reports, with the operators that other kernels computed."""
     for resolver in dict.fromkeys(one.resolver for one in truths):
         kinds = dict.fromkeys(one.kind for one in truths if one.resolver == resolver)
-        reference += f", and its {NAMES[resolver]} for {', '.join(kinds)}"
+        reference += f", and {NAMES[resolver]} for {', '.join(kinds)}"
     return reference

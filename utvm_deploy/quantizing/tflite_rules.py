@@ -51,6 +51,7 @@ _CALIBRATED = (
         "ABS",
         "ADD",
         "BATCH_MATMUL",
+        "ELU",
         "EXP",
         "GELU",
         "HARD_SWISH",

@@ -216,6 +216,7 @@ _UNARY: dict[str, Options | None] = {
 }
 #: Functions of real numbers: the size of what they make of a scale and a zero point.
 _FUNCTIONS: dict[str, tuple[Options | None, Callable[[float, int], float]]] = {
+    "ELU": (None, lambda scale, zero: scale),
     "EXP": (("ExpOptions", {}), lambda scale, zero: math.exp(scale * (127 - zero)) / 127),
     "GELU": (("GeluOptions", {"Approximate": True}), lambda scale, zero: scale),
     "LOG": (None, lambda scale, zero: (abs(math.log(scale)) + 5) / 127),

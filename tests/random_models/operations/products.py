@@ -70,6 +70,13 @@ def _matmul(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...
         raise ValueError(f"{left} times {right}")
     shape = (*np.broadcast_shapes(left[:-2], right[:-2]), left[-2], right[-1])
     out = m.tensor(shape, "int8", real(step, "scale"), number(step, "zero_point"))
+    if step.attributes.get("by_column"):
+        # In place of the constant, one with a scale for each of its columns.
+        axis = len(b.shape) - (2 if adjoint[1] else 1)
+        rng = np.random.default_rng(step.seed)
+        scales = b.scales[0] * 2 ** rng.uniform(-2, 2, b.shape[axis])
+        data = np.frombuffer(b.data or b"", np.int8).reshape(b.shape)
+        inputs = (inputs[0], m.constant(data, list(map(float, scales)), axis=axis))
     options = {"AdjX": adjoint[0], "AdjY": adjoint[1]}
     m.operator("BATCH_MATMUL", inputs, [out], ("BatchMatMulOptions", options))
     return (out,)
@@ -86,7 +93,10 @@ def _propose_matmul(scope: Scope, x: Ref) -> Step | None:
     if draw.chance(0.3):
         batch = [1 if draw.chance(0.5) else extent for extent in batch]
     make = scope.constant if draw.chance(0.4) else scope.input
-    if spec.dtype == "int16" and draw.chance(0.5):
+    by_column = not adjoint[0] and not scope.of_float and draw.chance(0.2)
+    if by_column:
+        y = scope.constant((*(1 for _ in batch), *other), "int8", zero_point=0)
+    elif spec.dtype == "int16" and draw.chance(0.5):
         y = make((*batch, *other), "int8", zero_point=0)
     else:
         y = make((*batch, *other), spec.dtype)
@@ -98,7 +108,9 @@ def _propose_matmul(scope: Scope, x: Ref) -> Step | None:
         "adj_y": adjoint[1],
         **output_quantization(draw, natural),
     }
-    return Step("BATCH_MATMUL", (x, y), attributes)
+    if by_column:
+        attributes["by_column"] = True
+    return Step("BATCH_MATMUL", (x, y), attributes, draw.seed())
 
 
 OPERATIONS = {

@@ -38,14 +38,16 @@ def _svdf(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
     feature_scale, time_scale = real(step, "feature_scale"), real(step, "time_scale")
     state_scale = real(step, "state_scale")
     features = np.maximum(values(rng, word(step, "fill"), (filters, depth), "int8"), -127)
-    times = np.maximum(values(rng, word(step, "fill"), (filters, memory), "int16"), -32767)
+    dtype = "int8" if step.attributes.get("of_bytes") else "int16"
+    times = values(rng, word(step, "fill"), (filters, memory), dtype)
+    times = np.maximum(times, -np.iinfo(dtype).max)
     bias = rng.integers(-5000, 5000, units).astype(np.int32)
     operands = [
         inputs[0],
         m.constant(features, feature_scale),
         m.constant(times, time_scale),
         m.constant(bias, state_scale * time_scale),
-        _state(m, (batch, filters * memory), "int16", state_scale, 0),
+        _state(m, (batch, filters * memory), dtype, state_scale, number(step, "state_zero_point")),
     ]
     options = ("SVDFOptions", {"Rank": rank, "FusedActivationFunction": 1})
     return (m.node("SVDF", operands, (batch, units), options, **quantized(step)),)
@@ -57,8 +59,11 @@ def _propose_svdf(scope: Scope, x: Ref) -> Step:
     feature_scale = float(np.float32(10 ** draw.rng.uniform(-4, -1)))
     time_scale = float(np.float32(10 ** draw.rng.uniform(-6, -3)))
     summed = spec.scales[0] * feature_scale * 74 * 74 * math.sqrt(spec.shape[1])
-    state_scale = float(np.float32(summed / 2**13 * 2 ** draw.rng.uniform(-2, 2)))
-    natural = summed * time_scale * 18_000 * math.sqrt(memory * rank) / 60
+    of_bytes = draw.chance(0.3)
+    steps = 256 if of_bytes else 1  # of an int16 in one of an int8
+    time_scale = float(np.float32(time_scale * steps))
+    state_scale = float(np.float32(summed / 2**13 * steps * 2 ** draw.rng.uniform(-2, 2)))
+    natural = summed * time_scale * 18_000 / steps * math.sqrt(memory * rank) / 60
     attributes = {
         "units": draw.between(1, 20),
         "memory": memory,
@@ -66,6 +71,8 @@ def _propose_svdf(scope: Scope, x: Ref) -> Step:
         "feature_scale": feature_scale,
         "time_scale": time_scale,
         "state_scale": state_scale,
+        "state_zero_point": draw.zero_point() if of_bytes else 0,
+        "of_bytes": of_bytes,
         "fill": draw.fill(),
         **output_quantization(draw, natural),
     }

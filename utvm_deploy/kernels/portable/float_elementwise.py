@@ -64,10 +64,19 @@ def _sign(x: Any) -> Any:
     return tirx.Select(x > zero, number(1), whole)
 
 
+def _round(x: Any) -> Any:
+    """Halves become even numbers, and what is below 0 does not become -0."""
+    found = tirx.Var("found", "float32")
+    vanishes = tirx.all(found.equal(number(0)), x < number(0))
+    return tirx.Let(found, call("nearbyintf", x), tirx.Select(vanishes, number(0), found))
+
+
 #: Name -> the function of one element.
 _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
     "abs": lambda x: call("fabsf", x),
+    "ceil": lambda x: call("ceilf", x),
     "cos": lambda x: call("cosf", x),
+    "elu": lambda x: tirx.Select(x < number(0), call("expm1f", x), x),
     "exp": lambda x: call("expf", x),
     "floor": lambda x: call("floorf", x),
     "gelu": _gelu,
@@ -76,6 +85,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
     "log": lambda x: call("logf", x),
     "logistic": _logistic,
     "neg": lambda x: number(-1) * x,
+    "round": _round,
     "rsqrt": lambda x: number(1) / call("sqrtf", x),
     "sign": _sign,
     "sin": lambda x: call("sinf", x),

@@ -158,6 +158,7 @@ def through_float(op: Operation) -> Function:
 
 
 _REAL: dict[str, Callable[[Operation], Callable[[Any], Any]]] = {
+    "ELU": lambda op: lambda x: single("expm1")(x) if x < 0 else x,
     "EXP": lambda op: single("exp"),
     "GELU": _gelu,
     "LOG": _log,

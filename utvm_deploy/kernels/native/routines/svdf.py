@@ -30,26 +30,33 @@ def lower_svdf(op: Operation) -> KernelCall:
     feature = quantize_multiplier(float(x * by_features / state))
     result = quantize_multiplier(float(state * by_times / made))
     zero_point = quantization_of(op.source).zero_point
+    bias, is_of_bytes = op.bias(filters // rank, 3), times.dtype == np.int8
+    state_zero_point = quantization_of(op.input(4)).zero_point
+    if is_of_bytes:  # the weights are for what is above the zero point
+        weights = times.astype(np.int64).reshape(filters // rank, -1).sum(axis=1)
+        bias = (bias - state_zero_point * weights).astype(np.int32)
     given: Parameters = {
         "features": features,
         "offsets": fold_input_offset(np.zeros(filters, np.int32), features, zero_point),
         "times": times,
-        "bias": op.bias(filters // rank, 3),
+        "bias": bias,
         "state": TensorArgument(before),
         "feature_multiplier": feature[0],
         "feature_shift": feature[1],
+        **({"state_zero_point": state_zero_point} if is_of_bytes else {}),
         "output_multiplier": result[0],
         "output_shift": result[1],
         "output_zero_point": quantization_of(op.graph.tensors[output]).zero_point,
     }
+    routine = "utvm_svdf_bytes" if is_of_bytes else "utvm_svdf"
     kernel = CRoutine(
-        "utvm_svdf",
+        routine,
         parameters_of(op, given, ("output", "state_after")),
         (batch, depth, filters, memory, rank),
         (Operand("sums", (filters,), "int32"),),
-        name=f"svdf_{batch}x{depth}_f{filters}_m{memory}_r{rank}",
+        name=f"svdf{'_bytes' * is_of_bytes}_{batch}x{depth}_f{filters}_m{memory}_r{rank}",
         why=f"C, {ROWS} filters' products at a time",
-        c_texts=(shared_text("utvm_svdf"),),
+        c_texts=(shared_text(routine),),
         assembly=dot_texts,
     )
     call = op.call(kernel, given, macs=batch * filters * (depth + memory))
