@@ -33,6 +33,7 @@ COMPARED_AS_KERNELS = {
         "ELU",
         "EMBEDDING_LOOKUP",
         "EXP",
+        "FILL",
         "FLOOR_MOD",
         "GATHER_ND",
         "GELU",

@@ -112,6 +112,26 @@ def test_a_filled_tensor_is_a_constant(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_graph(graph, inputs)[graph.outputs[0]], expected)
 
 
+def test_zeros_and_filled_tensors_of_float32_are_constants(tmp_path: Path) -> None:
+    """The first states of a recurrent layer in a float model."""
+    m = ModelWriter()
+    x = m.float_input((2, 3))
+    zeros = m.node("ZEROS_LIKE", [x], (2, 3), ("ZerosLikeOptions", {}))
+    value = m.tensor((), "float32", data=np.array(0.5))
+    filled = m.tensor((2, 3), "float32")
+    m.operator("FILL", [*_ints(m, [2, 3]), value], [filled], ("FillOptions", {}))
+    fused = ("AddOptions", {"FusedActivationFunction": 0})
+    m.output(m.node("ADD", [m.node("ADD", [x, zeros], (2, 3), fused), filled], (2, 3), fused))
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    assert [operator.kind for operator in graph.operators] == ["ADD", "ADD"]
+    sample = np.array([[1.5, -2, 0], [7, 0.25, -0.5]], np.float32)
+    expected = run_reference(path, [[sample]]).outputs[0][0]
+    np.testing.assert_array_equal(expected, sample + np.float32(0.5))
+    second = graph.tensors[graph.operators[1].inputs[1] or 0]
+    assert second.data is not None and (second.data == np.float32(0.5)).all()
+
+
 def test_numbers_that_are_known(tmp_path: Path) -> None:
     """RANK, RANGE and ZEROS_LIKE: the axes of a transposition, and where a slice begins."""
     m = ModelWriter()

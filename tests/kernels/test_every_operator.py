@@ -123,6 +123,13 @@ def every_product(m: ModelWriter) -> None:
     kept = ("ReducerOptions", {"KeepDims": False})
     most = m.node("REDUCE_MAX", [z, *ints([1])], (1, 7, 7), kept)
     least = m.node("REDUCE_MIN", [z, *ints([1])], (1, 7, 7), kept)
+    masks = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis")}
+    options = ("StridedSliceOptions", {**masks, "ShrinkAxisMask": 15})
+    one = m.node("STRIDED_SLICE", [z, *ints([0] * 4, [1] * 4, [1] * 4)], (), options)
+    filled = m.tensor((1, 7, 7), "int8", 300.0, 0)
+    m.operator("FILL", [*ints([1, 7, 7]), one], [filled], ("FillOptions", {}))
+    fused = ("AddOptions", {"FusedActivationFunction": 0})
+    most = m.node("ADD", [most, filled], (1, 7, 7), fused, scale=300.0, zero_point=0)
     options = ("ConcatenationOptions", {"Axis": 0})
     both = m.node("CONCATENATION", [most, least], (2, 7, 7), options)
     first = m.tensor((2, 7), "int32")

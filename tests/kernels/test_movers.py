@@ -30,6 +30,13 @@ def source(m: ModelWriter, shape: Shape, dtype: str = "int8") -> int:
     return number
 
 
+def _fill(m: ModelWriter, value: int, shape: Shape) -> int:
+    spec = m.tensors[value]
+    made = m.tensor(shape, spec.dtype, spec.scales or None, spec.zero_points or 0)
+    m.operator("FILL", [*ints(m, list(shape)), value], [made], ("FillOptions", {}))
+    return made
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "int32", "int64"])
 def test_repeated_and_reversed(dtype: str, tmp_path: Path) -> None:
     m = ModelWriter()
@@ -39,6 +46,8 @@ def test_repeated_and_reversed(dtype: str, tmp_path: Path) -> None:
     for shape, made in (((3,), (4, 3)), ((2, 1, 3), (2, 5, 3)), ((1,), (2, 3)), ((2, 3), (2, 3))):
         x = source(m, shape, dtype)
         m.output(m.node("BROADCAST_TO", [x, *ints(m, list(made))], made))
+    for made in ((4,), (2, 3, 1, 5)):
+        m.output(_fill(m, source(m, (), dtype), made))
     for shape, axes in (((5,), [0]), ((2, 3, 4), [1]), ((2, 3, 4), [-1, 1]), ((4, 5), [0, 1])):
         m.output(m.node("REVERSE_V2", [source(m, shape, dtype), *ints(m, axes)], shape))
     assert check(m, tmp_path) == len(m.inputs)

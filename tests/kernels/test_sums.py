@@ -50,6 +50,24 @@ def test_sum(keep: bool, tmp_path: Path) -> None:
     assert check(m, tmp_path) == len(m.inputs)
 
 
+def test_sum_of_int16(tmp_path: Path) -> None:
+    m = ModelWriter()
+    for (shape, axes), factor in itertools.product(SUMS, (1.0, 3.3, 0.2, 1000.0)):
+        x = m.tensor(shape, "int16", 0.0005, 0)
+        m.inputs.append(x)
+        m.output(_sum(m, x, axes, True, 0.0005 * factor, 0))
+    assert check(m, tmp_path) == len(m.inputs)
+
+
+def test_sums_of_int16_that_may_overflow_are_refused(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.tensor((2, 32768), "int16", 0.1, 0)
+    m.inputs.append(x)
+    m.output(_sum(m, x, (0, 1), True, 0.1, 0))
+    with pytest.raises(UnsupportedOperator, match="more than 65,535 elements"):
+        load_model(m.save(tmp_path / "model.tflite"))
+
+
 def test_sum_adds_what_the_bytes_mean(tmp_path: Path) -> None:
     """LiteRT's reference kernel reads unsigned bytes: it makes 3 of the first column."""
     m = ModelWriter()

@@ -236,6 +236,19 @@ def import_broadcast_to(op: SourceOperator) -> Operator:
     return made(op, op.inputs[:1], Rearrange(view, indices, tuple(range(len(view))), shape))
 
 
+def import_fill(op: SourceOperator) -> Operator:
+    """FILL a constant shape with one value; with a constant one, a small result is a constant."""
+    value, out = movable(op, op.input(1)), movable(op, op.output())
+    _same_type(op, value, out)
+    if value.shape or value.quantization != out.quantization:
+        raise op.damaged(f"its value '{value.name}' is none of '{out.name}'")
+    shape = tuple(parameter(op, 0, "dimensions").reshape(-1).tolist())
+    check_positions(op, shape)
+    indices = tuple((0,) * extent for extent in shape)
+    a = Rearrange((1,) * len(shape), indices, tuple(range(len(shape))), shape)
+    return made(op, op.inputs[1:2], a)
+
+
 def check_positions(op: SourceOperator, shape: Sequence[int]) -> None:
     """Before a number is made for every position: a damaged file may ask for any number."""
     if tuple(shape) != op.output().shape:
@@ -401,6 +414,7 @@ def _parts(
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "BROADCAST_TO": SupportedOperator(import_broadcast_to, MOVED_OR_TRUE, "constant shape"),
+    "FILL": SupportedOperator(import_fill, MOVED_OR_TRUE, "constant dimensions"),
     "CONCATENATION": SupportedOperator(
         import_concatenation, MOVED_OR_TRUE, f"{EQUALS}; fused NONE"
     ),

@@ -20,7 +20,8 @@ COMPUTED = ("int8", "int16")
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64", "float32")
 #: Operators that move booleans, too.
 MOVING_BOOLEANS = (
-    *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "READ_VARIABLE"),
+    *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "FILL", "GATHER"),
+    "READ_VARIABLE",
     *("RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"),
 )
 #: The largest stride, dilation and padding of a convolution in the reference.

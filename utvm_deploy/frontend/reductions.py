@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -49,6 +50,8 @@ _MOST_EXPONENTIALS = 2**12 - 1
 _LEAST_LOG_SOFTMAX_SCALE = 2.0**-25
 # The reference's multiplications of 64 bits shift left by less than 8 bits.
 _FACTOR_LIMIT = 128
+# The sum of this many int16 fits an int32.
+_MOST_INT16 = 2**16 - 1
 _CUMULATED = ("int32", "int64", "float32")
 # The sum of this many squares of 255 fits an int32.
 _MOST_SQUARES = 2**31 // 255**2
@@ -64,9 +67,13 @@ def import_mean(op: SourceOperator) -> Operator:
 def import_sum(op: SourceOperator) -> Operator:
     """SUM over constant axes."""
     x = op.input(0)
-    quantized(op, x)
     alike(op, x, op.output())
-    return made(op, op.inputs[:1], Sum(axes_of(op, x)))
+    axes = axes_of(op, x)
+    if x.dtype == "int16" and math.prod(x.shape[axis] for axis in axes) > _MOST_INT16:
+        raise op.unsupported(
+            f"its sums of more than {_MOST_INT16:,} elements of int16 may overflow 32 bits"
+        )
+    return made(op, op.inputs[:1], Sum(axes))
 
 
 def import_reduce_extremum(op: SourceOperator) -> Operator:
@@ -230,5 +237,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         "output scale 1/256 and zero point -128, or 1/65536 and -32768 where it makes int16 of "
         "int8; of int16 1/32768 and 0",
     ),
-    "SUM": SupportedOperator(import_sum, INT8, "constant axes"),
+    "SUM": SupportedOperator(
+        import_sum, COMPUTED, "constant axes; sums of at most 65,535 elements of int16"
+    ),
 }

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from utvm_deploy.frontend.operands import MOVABLE
 from utvm_deploy.frontend.operators import importer_of
 from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
 from utvm_deploy.graph.constant_folding import evaluate
@@ -21,7 +22,11 @@ from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import shapes_of
 
 _INTEGERS = ("int32", "int64")
-_FILLED = (*_INTEGERS, "int8", "int16")
+#: Which types of outputs are made here, where not only integers.
+_TYPES: Mapping[str, tuple[str, ...]] = {
+    "FILL": (*MOVABLE, "bool"),
+    "ZEROS_LIKE": (*_INTEGERS, "float32"),
+}
 # Shapes are short; longer tensors are data, and stay in the model.
 _MOST_ELEMENTS = 4096
 
@@ -51,7 +56,7 @@ def fold_shapes(source: ModelFile) -> ModelFile:
 def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     """The values of an operator's outputs, None where they are not known or not ours to know."""
     outputs = [op.tensors[number] for number in op.outputs]
-    types = _FILLED if op.kind == "FILL" else _INTEGERS
+    types = _TYPES.get(op.kind, _INTEGERS)
     if not outputs or any(
         out.dtype not in types or out.data is not None or math.prod(out.shape) > _MOST_ELEMENTS
         for out in outputs
@@ -63,7 +68,7 @@ def _made(op: SourceOperator) -> Mapping[int, Array] | None:
     constants = [array for array in arrays if array is not None]
     if len(constants) != len(op.inputs) or not constants:
         return None
-    if any(array.dtype.kind != "i" for array in constants):
+    if op.kind != "FILL" and any(array.dtype.kind != "i" for array in constants):
         return None
     if op.kind in _ARITHMETIC:
         return {op.outputs[0]: _fitting(op, outputs[0], _ARITHMETIC[op.kind](op, constants))}
@@ -133,7 +138,10 @@ def _product(op: SourceOperator, arrays: Sequence[Array]) -> Array:
 
 
 def _fill(op: SourceOperator, arrays: Sequence[Array]) -> Array:
-    shape, out = tuple(int(extent) for extent in arrays[0].reshape(-1)), op.output()
+    out = op.output()
+    if arrays[0].dtype.kind != "i":
+        raise op.damaged(f"its dimensions are of {arrays[0].dtype}")
+    shape = tuple(int(extent) for extent in arrays[0].reshape(-1))
     value = op.input(1)
     alike = out.dtype in _INTEGERS or value.quantization == out.quantization
     if arrays[1].size != 1 or value.dtype != out.dtype or not alike:

@@ -29,7 +29,6 @@ SUGGESTIONS: Mapping[str, str] = {
     "IF": _CONTROL,
     "WHILE": _CONTROL,
     "SHAPE": _STATIC,
-    "FILL": _STATIC,
     "RANGE": _STATIC,
     "RANK": _STATIC,
     "ZEROS_LIKE": _STATIC,

@@ -324,6 +324,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "EMBEDDING_LOOKUP": _gather,
     "EQUAL": _broadcast,
     "EXPAND_DIMS": _reshape,
+    "FILL": _rearrange,
     "FLOOR_DIV": _broadcast,
     "FLOOR_MOD": _broadcast,
     "FULLY_CONNECTED": _fully_connected,

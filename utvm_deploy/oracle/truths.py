@@ -69,10 +69,10 @@ TRUTHS = (
     ),
     Truth(
         "SUM",
-        ("int8",),
+        ("int8", "int16"),
         DEFAULT_KERNELS,
-        "the reference kernel reads and writes int8 as unsigned bytes; the default kernels, "
-        "XNNPACK and TFLite Micro add up what the bytes mean",
+        "the reference kernel reads and writes unsigned bytes; the default kernels, XNNPACK and "
+        "TFLite Micro add up what the elements mean",
     ),
     Truth(
         "SVDF",

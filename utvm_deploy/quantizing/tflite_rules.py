@@ -93,9 +93,12 @@ RULES: Mapping[str, Rule] = {
 FIXED_INT16_SCALE = 1 / 32768
 
 
-# Kernels of LiteRT that refuse a type. That of SUM reads int8 as unsigned bytes.
+# Kernels of LiteRT that refuse a type. That of SUM reads unsigned bytes.
 _NOT_IN_LITERT = frozenset(
-    {("DEPTH_TO_SPACE", "int16"), ("SPACE_TO_DEPTH", "int16"), ("SUM", "int8")}
+    {
+        *(("DEPTH_TO_SPACE", "int16"), ("SPACE_TO_DEPTH", "int16")),
+        *(("SUM", "int8"), ("SUM", "int16")),
+    }
 )
 # ai-edge-quantizer fails on constants of another rank than the output has. It gives a constant of
 # BATCH_MATMUL a scale for each channel, which no integer kernel takes.

@@ -42,6 +42,19 @@ def _broadcast(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, 
     return (like(m, "BROADCAST_TO", [inputs[0], *constants], made, options),)
 
 
+def _fill(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    if m.tensors[inputs[0]].shape:
+        raise ValueError("the value of FILL is a scalar")
+    x, made = m.tensors[inputs[0]], numbers(step, "shape")
+    out = m.tensor(made, x.dtype, x.scales or None, x.zero_points or 0)
+    m.operator("FILL", [*_constants(m, made), inputs[0]], [out], ("FillOptions", {}))
+    return (out,)
+
+
+def _propose_fill(scope: Scope, x: Ref) -> Step:
+    return Step("FILL", (x,), {"shape": scope.draw.shape()})
+
+
 def _propose_broadcast(scope: Scope, x: Ref) -> Step:
     draw, shape = scope.draw, scope.spec(x).shape
     made = [draw.between(1, 4) if d == 1 else d for d in shape]
@@ -222,6 +235,7 @@ OPERATIONS = {
         lambda spec: 1 in spec.shape,
         lambda draw: (*draw.shape(draw.between(1, 3)), 1),
     ),
+    "FILL": Operation(_fill, _propose_fill, lambda spec: not spec.shape, lambda draw: ()),
     "REVERSE_V2": Operation(_reverse, _propose_reverse),
     "EMBEDDING_LOOKUP": Operation(
         _embedding,

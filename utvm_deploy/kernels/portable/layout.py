@@ -178,7 +178,7 @@ def _step(offsets: NDArray[np.int64]) -> int | None:
 
 _KINDS = (
     *("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH"),
-    *("BROADCAST_TO", "GATHER_ND", "MIRROR_PAD", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2"),
+    *("BROADCAST_TO", "FILL", "GATHER_ND", "MIRROR_PAD", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2"),
     *("SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
 )
 LOWERINGS = dict.fromkeys(_KINDS, lower_rearrange)

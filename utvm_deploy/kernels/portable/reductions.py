@@ -87,7 +87,7 @@ class Mean(Reduction):
 
 @dataclass(frozen=True)
 class SumOfBytes(Mean):
-    """SUM of int8: the sum is scaled in float32, as LiteRT's default kernel does."""
+    """SUM of int8 or int16: it is scaled in float32, as LiteRT's default kernel does."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class SumOfBytes(Mean):
         def element(*i: Any) -> Any:
             scaled = sums[i].astype("float32") * ratio[0] + offset[0]
             rounded = tirx.call_pure_extern("int32", "utvm_quantize", scaled)
-            return clamped(rounded + zero_point, INT8_MIN, INT8_MAX, self.dtype)
+            return clamped(rounded + zero_point, *limits_of_type(self.dtype), self.dtype)
 
         output = te.compute(self.kept, element, name="requantize")
         return te.create_prim_func([source, ratio, offset, zero_point, output])
@@ -231,7 +231,7 @@ def lower_sum(op: Operation) -> KernelCall:
     ratio = np.float32(start.scale) / np.float32(end.scale)
     offset = np.float32(-start.zero_point) * ratio * np.float32(count)
     factors = {"ratio": np.array([ratio]), "offset": np.array([offset])}
-    return op.call(SumOfBytes(*merged), factors | {"zero_point": end.zero_point})
+    return op.call(SumOfBytes(*merged, op.source.dtype), factors | {"zero_point": end.zero_point})
 
 
 def _merged(
