@@ -15,14 +15,14 @@ from random_models.runner import Outcome, Rig, Verdict
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.frontend.operators import IMPORTERS
 
-#: Board -> first seed and number of models: of 90, most on the quickest. Seeds follow on each
+#: Board -> first seed and number of models: of 95, most on the quickest. Seeds follow on each
 #: other, so that every operator comes up.
 QUICK = {
-    "host": (0, 62),
-    "mps2_an500": (62, 8),
-    "mps2_an386": (70, 7),
-    "mps2_an385": (77, 7),
-    "mps3_an547": (84, 6),
+    "host": (0, 67),
+    "mps2_an500": (67, 8),
+    "mps2_an386": (75, 7),
+    "mps2_an385": (82, 7),
+    "mps3_an547": (89, 6),
 }
 #: And in the long run, which takes an hour: pytest -m soak tests/random_models.
 LONG = {
@@ -117,7 +117,8 @@ def test_what_is_promised_comes_up() -> None:
     """Odd shapes, ends of ranges, branches, joins, several inputs and outputs."""
     recipes = [generate(seed) for seed in range(400)]
     models = [write(recipe) for recipe in recipes]
-    tensors = [t for m in models for t in m.tensors if t.dtype == "int8" and t.data is None]
+    made = [t for m in models for t in m.tensors if t.dtype == "int8" and t.data is None]
+    tensors = [t for t in made if t.shape]
     assert {len(t.shape) for t in tensors} >= {1, 2, 3, 4, 5}
     assert {t.zero_points[0] for t in tensors} >= {-128, 0, 127}
     assert {t.shape[-1] for t in tensors if len(t.shape) == 4} >= {1, 3, 7, 32}

@@ -17,7 +17,6 @@ def refuse_dynamic_quantization(proto: Any) -> None:
         if node.op_type in _KINDS:
             raise UnsupportedOperator(
                 f"operator {index} ({node.op_type}), which makes '{short_name(node.output[0])}', "
-                "is one of onnxruntime's dynamic quantization, and the model would compute "
-                "scales in each run; quantize the float model by onnxruntime's quantize_static "
-                "(utvm docs other-formats)"
+                "is of dynamic quantization, whose scales each run computes; quantize the float "
+                "model by onnxruntime's quantize_static (utvm docs other-formats)"
             )

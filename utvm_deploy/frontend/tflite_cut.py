@@ -1,8 +1,7 @@
 """A .tflite file without some of its operators, whose outputs become inputs of the model.
 
 The file is changed in place: entries of the operators' list go, and a longer list of inputs is put
-at the end of the file. So everything else of the file stays as it is. But kinds of operators that
-are no longer there become ADD, because an interpreter may not know them.
+at the end of the file. So everything else of the file stays as it is.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from utvm_deploy.base.errors import ModelError
 
 # Fields of the schema's tables, by their number.
 _SUBGRAPHS_OF_MODEL, _INPUTS_OF_SUBGRAPH, _OPERATORS_OF_SUBGRAPH = 2, 1, 3
-_CODES_OF_MODEL, _CODE_OF_OPERATOR = 1, 0
-# Of an operator code: the old number of one byte, the version and the number.
-_OLD_NUMBER, _VERSION, _NUMBER = 0, 2, 3
 
 
 def without_operators(data: bytes, operators: Collection[int], inputs: Sequence[int]) -> bytes:
@@ -38,7 +34,6 @@ def _cut(data: bytearray, operators: Collection[int], inputs: Sequence[int]) -> 
     subgraphs = _vector(data, model, _SUBGRAPHS_OF_MODEL)
     subgraph = subgraphs + 4 + _number(data, subgraphs + 4)
     _remove(data, _vector(data, subgraph, _OPERATORS_OF_SUBGRAPH), operators)
-    _forget_codes(data, model)
     field = _field(data, subgraph, _INPUTS_OF_SUBGRAPH)
     old = field + _number(data, field)
     count = _number(data, old)
@@ -59,41 +54,6 @@ def _remove(data: bytearray, vector: int, positions: Collection[int]) -> None:
     struct.pack_into("<I", data, vector, len(kept))
     for place, target in zip(places, kept, strict=False):
         struct.pack_into("<I", data, place, target - place)
-
-
-def _forget_codes(data: bytearray, model: int) -> None:
-    """Make ADD of the operator codes that no operator uses."""
-    used = set()
-    for subgraph in _tables(data, _vector(data, model, _SUBGRAPHS_OF_MODEL)):
-        if not _has(data, subgraph, _OPERATORS_OF_SUBGRAPH):
-            continue
-        for operator in _tables(data, _vector(data, subgraph, _OPERATORS_OF_SUBGRAPH)):
-            is_written = _has(data, operator, _CODE_OF_OPERATOR)
-            used.add(_number(data, _field(data, operator, _CODE_OF_OPERATOR)) if is_written else 0)
-    codes = _tables(data, _vector(data, model, _CODES_OF_MODEL))
-    for code in set(codes) - {codes[index] for index in used}:
-        for number, form, value in (
-            (_OLD_NUMBER, "<b", 0),
-            (_VERSION, "<i", 1),
-            (_NUMBER, "<i", 0),
-        ):
-            if _has(data, code, number):
-                struct.pack_into(form, data, _field(data, code, number), value)
-
-
-def _tables(data: bytearray, vector: int) -> list[int]:
-    """Where the tables of a list are."""
-    places = range(vector + 4, vector + 4 + 4 * _number(data, vector), 4)
-    return [place + _number(data, place) for place in places]
-
-
-def _has(data: bytearray, table: int, number: int) -> bool:
-    """Whether a table has a field, which is at its default otherwise."""
-    try:
-        _field(data, table, number)
-    except IndexError:
-        return False
-    return True
 
 
 def _vector(data: bytearray, table: int, number: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from utvm_deploy.frontend import tflite_schema as schema
-
 # The first of FULLY_CONNECTED that takes int16 and a scale for each output.
 _DENSE_VERSION = 12
 
 
 def as_dense(data: bytes) -> bytes:
     """The file of one BATCH_MATMUL by a constant matrix, which becomes FULLY_CONNECTED."""
+    from utvm_deploy.frontend import tflite_schema as schema  # only in the child process
+
     model = schema.read_model(data)
     graph = model.subgraphs[0]
     (operator,) = graph.operators
@@ -22,5 +22,8 @@ def as_dense(data: bytes) -> bytes:
     weights.shape, weights.shapeSignature = list(rows.shape), None
     weights.quantization.quantizedDimension = 0
     schema.become(model, operator, "FULLY_CONNECTED", "FullyConnectedOptions", keepNumDims=True)
-    model.operatorCodes[operator.opcodeIndex].version = _DENSE_VERSION
+    code = model.operatorCodes[operator.opcodeIndex]
+    # The reference may lack other operators of the file.
+    model.operatorCodes, operator.opcodeIndex, code.version = [code], 0, _DENSE_VERSION
+    model.subgraphs = [graph]
     return schema.model_bytes(model)

@@ -43,11 +43,16 @@ def _broadcast(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, 
 
 
 def _fill(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
-    if m.tensors[inputs[0]].shape:
-        raise ValueError("the value of FILL is a scalar")
+    """FILL with the first element of its input."""
     x, made = m.tensors[inputs[0]], numbers(step, "shape")
-    out = m.tensor(made, x.dtype, x.scales or None, x.zero_points or 0)
-    m.operator("FILL", [*_constants(m, made), inputs[0]], [out], ("FillOptions", {}))
+    quantization = (x.scales or None, x.zero_points or 0)
+    first, rank = m.tensor((), x.dtype, *quantization), len(x.shape)
+    masks = {f"{name}Mask": 0 for name in ("Begin", "End", "Ellipsis", "NewAxis")}
+    options = ("StridedSliceOptions", {**masks, "ShrinkAxisMask": (1 << rank) - 1})
+    bounds = _constants(m, [0] * rank, [1] * rank, [1] * rank)
+    m.operator("STRIDED_SLICE", [inputs[0], *bounds], [first], options)
+    out = m.tensor(made, x.dtype, *quantization)
+    m.operator("FILL", [*_constants(m, made), first], [out], ("FillOptions", {}))
     return (out,)
 
 
@@ -235,7 +240,7 @@ OPERATIONS = {
         lambda spec: 1 in spec.shape,
         lambda draw: (*draw.shape(draw.between(1, 3)), 1),
     ),
-    "FILL": Operation(_fill, _propose_fill, lambda spec: not spec.shape, lambda draw: ()),
+    "FILL": Operation(_fill, _propose_fill, lambda spec: len(spec.shape) > 0),
     "REVERSE_V2": Operation(_reverse, _propose_reverse),
     "EMBEDDING_LOOKUP": Operation(
         _embedding,
