@@ -81,7 +81,7 @@ def code_of(kind: str) -> int:
 
 def name_of(model: Any, number: int) -> str:
     """A tensor's name."""
-    name: bytes = model.subgraphs[0].tensors[number].name
+    name: bytes = model.subgraphs[0].tensors[number].name or b""  # old writers leave it out
     return name.decode("utf-8", "replace")
 
 

@@ -140,7 +140,7 @@ def _gap(tensor: Any, kind: str, sample: int, truth: Array, shadow: Array) -> Fl
     at = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), apart.shape))
     return FloatGap(
         operator=kind,
-        name=tensor.name.decode("utf-8", "replace"),
+        name=(tensor.name or b"").decode("utf-8", "replace"),
         tensor=-1,
         steps=round(float(apart[at]), 2),
         allowed=round(allowed_steps(kind, truth.dtype.name, truth.shape), 1),
