@@ -128,7 +128,7 @@ DAMAGED: list[tuple[str, Change, str]] = [
     (
         "conv_same",
         _tensor(0, shape=(1, -1, 6, 3)),
-        "has the shape (1, ?, 6, 3), of which the file leaves more",
+        "has the shape (1, ?, 6, 3), which the file leaves open",
     ),
     ("conv_same", _tensor(0, shape=(0, 7, 6, 3)), "the dynamic or empty shape (0, 7, 6, 3)"),
     ("conv_same", _tensor(3, shape=(0,)), "'tensor_3' has the dynamic or empty shape (0,)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from tflite_writer import ModelWriter
 from utvm_deploy.cli.main import main
 from utvm_deploy.oracle.allowances import ALLOWANCES, NO_SHADOW, STEPS, allowed_steps, no_shadow
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
+from utvm_deploy.oracle.shadow import FloatGap, Shadow
+from utvm_deploy.verifying.on_board import Verification
 
 
 def _shadowed(m: ModelWriter, folder: Path) -> ReferenceRun:
@@ -47,6 +50,14 @@ def test_weights_by_channel_and_states(tmp_path: Path) -> None:
     m.output(y)
     shadow = _shadowed(m, tmp_path).shadow
     assert shadow is not None and (shadow.compared, shadow.gaps) == (1, ())
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "-1"), (3, "-1; further gaps: 2")])
+def test_the_worst_gap_is_told(count: int, end: str) -> None:
+    gap = FloatGap("NEG", "x", 2, 9.0, STEPS, 0, (0, 1), 1.0, -1.0)
+    made = SimpleNamespace(shadow=Shadow(count, {}, (gap,) * count))
+    told = Verification.float_gap.fget(made)  # type: ignore[attr-defined]
+    assert told.startswith("FLOAT GAP: NEG 'x' is 9 steps") and told.endswith(end)
 
 
 def test_a_kernel_that_is_wrong_everywhere(tmp_path: Path) -> None:

@@ -239,6 +239,6 @@ def _question(one: _Input, is_alone: bool) -> str:
         example[0] = 1
     name = "" if is_alone else f"{short_name(one.name)}="
     return (
-        f"input '{short_name(one.name)}' has the shape {one.shown}, of which the file leaves more "
-        f"than the batch open; give it, such as --shape {name}{','.join(map(str, example))}"
+        f"input '{short_name(one.name)}' has the shape {one.shown}, which the "
+        f"file leaves open; give it, such as --shape {name}{','.join(map(str, example))}"
     )

@@ -19,7 +19,7 @@ from utvm_deploy.graph.names import short_name
 #: Fields of operators' options that are the number of a subgraph.
 _CALLED = (
     *("initSubgraphIndex", "condSubgraphIndex", "bodySubgraphIndex", "thenSubgraphIndex"),
-    *("elseSubgraphIndex", "subgraph", "bodySubgraphIndex", "comparatorSubgraphIndex"),
+    *("elseSubgraphIndex", "subgraph", "comparatorSubgraphIndex"),
 )
 
 
@@ -83,7 +83,7 @@ def _calls(subgraph: Any) -> list[tuple[Any, str]]:
     return [
         (options, field)
         for options in (operator.builtinOptions for operator in subgraph.operators)
-        for field in dict.fromkeys(_CALLED)
+        for field in _CALLED
         if isinstance(getattr(options, field, None), int)
     ]
 

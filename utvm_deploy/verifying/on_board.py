@@ -102,7 +102,8 @@ class Verification(Shown):
         if not gaps:
             return None
         worst = max(gaps, key=lambda gap: gap.steps)
-        others = f", and so are {len(gaps) - 1} other layers" if len(gaps) > 1 else ""
+        more = len(gaps) - 1
+        others = f"; further gaps: {more}" if more else ""
         return f"FLOAT GAP: {worst.text}{others}"
 
     @property
