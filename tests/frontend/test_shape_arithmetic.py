@@ -63,7 +63,9 @@ def test_products_are_folded(tmp_path: Path) -> None:
     m = ModelWriter()
     x = m.input((2, 5, 3), 0.1, 3)
     shape = m.node("SHAPE", [x], (3,), ("ShapeOptions", {"OutType": 2}), dtype="int32")
-    count = m.node("REDUCE_PROD", [shape, *_ints(m, [-1])], (1,), ("ReducerOptions", {}))
+    count = m.node(
+        "REDUCE_PROD", [shape, *_ints(m, [-1])], (1,), ("ReducerOptions", {"KeepDims": True})
+    )
     out = m.tensor((30,), "int8", 0.1, 3)
     m.operator("RESHAPE", [x, count], [out], ("ReshapeOptions", {}))
     m.output(out)
@@ -168,7 +170,7 @@ def test_ranges_that_are_none(numbers: tuple[int, ...], words: str, tmp_path: Pa
     ends = [m.constant(np.array(number, np.int64)) for number in numbers]
     target = m.node("RANGE", ends, (2,), ("RangeOptions", {}))
     out = m.tensor((1, 4), "int8", 0.1, 3)
-    m.operator("RESHAPE", [x, target], [out], ("ReshapeOptions", {}))
+    m.operator("RESHAPE", [x, target], [out], ("ReshapeOptions", {"NewShape": [1, 4]}))
     m.output(out)
     with pytest.raises(ModelError, match=words):
         load_model(m.save(tmp_path / "model.tflite"))

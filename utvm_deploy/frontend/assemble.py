@@ -10,6 +10,7 @@ from typing import Protocol
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
 from utvm_deploy.frontend.operators import importer_of
+from utvm_deploy.frontend.prepared import check_prepared
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Several, SourceOperator
 from utvm_deploy.frontend.state import with_states
@@ -37,6 +38,7 @@ def assemble(
 
     Raises UnsupportedOperator, with all of them, for operators that cannot be imported.
     """
+    check_prepared(source.operators)
     source = resolve_variables(source)
     check_extents(source)
     source = fold_shapes(widen_constants(source))

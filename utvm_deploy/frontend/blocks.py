@@ -17,11 +17,13 @@ from utvm_deploy.graph.model import Operator, Tensor
 #: Dimensions that the reference takes: a batch, one or two that are cut, and channels.
 _RANKS = (3, 4)
 _PADDED = (*COMPUTED, "float32")
+#: The reference arranges no int16.
+_ARRANGED = tuple(one for one in MOVED if one != "int16")
 
 
 def import_space_to_depth(op: SourceOperator) -> Operator:
     """SPACE_TO_DEPTH of an NHWC image."""
-    x, block = image(op), op.positive("BlockSize")
+    x, block = _arranged_image(op), op.positive("BlockSize")
     n, h, w, c = x.shape
     if h % block or w % block:
         raise op.damaged(f"its blocks of {block} do not divide an image of {h} x {w}")
@@ -32,13 +34,22 @@ def import_space_to_depth(op: SourceOperator) -> Operator:
 
 def import_depth_to_space(op: SourceOperator) -> Operator:
     """DEPTH_TO_SPACE of an NHWC image."""
-    x, block = image(op), op.positive("BlockSize")
+    x, block = _arranged_image(op), op.positive("BlockSize")
     n, h, w, c = x.shape
     if c % (block * block):
         raise op.damaged(f"its blocks of {block} x {block} do not divide {c} channels")
     depth = c // (block * block)
     view = (n, h, w, block, block, depth)
     return arranged(op, view, (0, 1, 3, 2, 4, 5), (n, h * block, w * block, depth))
+
+
+def _arranged_image(op: SourceOperator) -> Tensor:
+    x = image(op)
+    if x.dtype not in _ARRANGED:
+        raise op.unsupported(
+            f"tensor '{x.name}' is {x.dtype}; LiteRT takes {', '.join(_ARRANGED)} only"
+        )
+    return x
 
 
 def import_space_to_batch(op: SourceOperator) -> Operator | Several:
@@ -126,12 +137,12 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         MOVED,
         f"3 or 4 dimensions; constant blocks and crops; {EQUAL}",
     ),
-    "DEPTH_TO_SPACE": SupportedOperator(import_depth_to_space, MOVED, "NHWC"),
+    "DEPTH_TO_SPACE": SupportedOperator(import_depth_to_space, _ARRANGED, "NHWC"),
     "SPACE_TO_BATCH_ND": SupportedOperator(
         import_space_to_batch,
         MOVED,
         f"3 or 4 dimensions; constant blocks and paddings; {EQUAL}; "
         "int8, int16 or float32 where it pads",
     ),
-    "SPACE_TO_DEPTH": SupportedOperator(import_space_to_depth, MOVED, "NHWC"),
+    "SPACE_TO_DEPTH": SupportedOperator(import_space_to_depth, _ARRANGED, "NHWC"),
 }

@@ -68,6 +68,11 @@ def quantization_of(
                 f"tensor '{name}' of shape {shape} has {len(scales)} scales along dimension {axis},"
                 " which does not have that many slices; convert the model again"
             )
+    if not 0 <= table.QuantizedDimension() < max(len(shape), 1):
+        raise ModelError(
+            f"tensor '{name}' has {len(shape)} dimensions and is quantized along dimension "
+            f"{table.QuantizedDimension()}, which LiteRT does not take; convert the model again"
+        )
     # The scale of a bias is never used (it is that of its inputs), so it may underflow to zero.
     if dtype != "int32":
         for scale in scales:

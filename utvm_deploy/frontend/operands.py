@@ -124,6 +124,8 @@ def bias_of(
         raise op.unsupported(f"bias '{bias.name}' must be a constant of {dtype}, not {bias.dtype}")
     if bias.data.size != channels or len(bias.shape) != 1:
         raise op.damaged(f"bias '{bias.name}' has shape {bias.shape} for {channels} channels")
+    if bias.quantization is not None and any(bias.quantization.zero_points):
+        raise op.damaged(f"bias '{bias.name}' has a zero point other than 0")
     return op.inputs[position]
 
 

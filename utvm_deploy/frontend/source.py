@@ -68,6 +68,7 @@ class SourceOperator:
     # Tensors that only say how something inside of the operator is quantized.
     intermediates: tuple[int, ...] = ()
     custom_options: bytes = b""  # of a custom operator, as the file has them
+    lists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # options that are lists
 
     @property
     def place(self) -> str:
@@ -95,6 +96,10 @@ class SourceOperator:
     def integer(self, name: str) -> int:
         """An integer field of the options table."""
         return int(self.option(name))
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """A list of the options table, empty where the file has none."""
+        return self.lists.get(name, ())
 
     def text(self, name: str) -> str:
         """A field of the options table that is a name, empty where the file has none."""

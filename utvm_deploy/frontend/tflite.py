@@ -38,9 +38,10 @@ from utvm_deploy.frontend.limits import (
 )
 from utvm_deploy.frontend.odd_weights import warn_of_weights
 from utvm_deploy.frontend.operators import IMPORTED
+from utvm_deploy.frontend.prepared import OPERANDS, check_variables, check_version
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
-from utvm_deploy.frontend.variables import RESOLVED, called_once
+from utvm_deploy.frontend.variables import called_once
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name, with_short_names
@@ -53,6 +54,8 @@ _log = logging.getLogger(__name__)
 # OperatorCode.builtin_code.
 _EXTERNAL_BUFFER_SLOT = 24
 _BUILTIN_CODE_SLOT = 10
+# The options tables with a list of dimensions, and its name.
+_LISTS = {"ReshapeOptions": "NewShape", "SqueezeOptions": "SqueezeDims"}
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
 _BEYOND = (struct.error, IndexError)
 _READER_ERRORS = (
@@ -118,6 +121,17 @@ def load_bytes(
         check_graph(graph)
     except ModelError as exc:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
+    if any(
+        operator.kind == "CONV_2D"
+        and operator.inputs[2] is None
+        and graph.tensors[operator.outputs[0]].dtype != "float32"
+        for operator in graph.operators
+    ):
+        _log.warning(
+            "%s: LiteRT refuses a CONV_2D of integers without a bias, so there is no reference to "
+            "verify with; convert the model with a bias of 0",
+            path,
+        )
     _log.info("imported %s: %d operators", path, len(graph.operators))
     return graph
 
@@ -176,6 +190,9 @@ def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
     count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
     codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
+    if faults is None:
+        for i, kind in enumerate(codes):
+            check_version(kind, model.OperatorCodes(i).Version())
     main = _subgraph(data, model.Subgraphs(0), buffers, codes, budget, faults)
     once: dict[int, tuple[SourceOperator, ...]] = {}
     tensors = len(main.tensors)
@@ -219,6 +236,8 @@ def _subgraph(
             ends, ("the list of model inputs", "the list of model outputs"), strict=True
         )
     )
+    if faults is None:
+        check_variables(operators, inputs, lambda number: subgraph.Tensors(number).IsVariable())
     _check_shapes(tensors, operators, inputs + outputs, faults)
     return ModelFile(tensors, operators, inputs, outputs)
 
@@ -299,6 +318,16 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             f"but there are {len(buffers)}"
         )
     raw = buffers[number]
+    if raw is not None and tensor.IsVariable():
+        raise ModelError(
+            f"tensor '{shown}' is a variable and has data, which LiteRT does not take; convert the "
+            "model again"
+        )
+    if tensor.IsVariable() and dtype not in _DTYPES:
+        raise ModelError(
+            f"tensor '{shown}' is a variable of {dtype}, which LiteRT does not take; convert the "
+            "model again"
+        )
     data = None
     if raw is not None and min(shape, default=1) < 0:
         raise _dynamic_or_empty(name, shape)
@@ -394,7 +423,7 @@ def _operator(
     outputs = _tensor_numbers(made, len(tensors), where)
     options: Mapping[str, Option] = {}
     if (
-        codes[code] in IMPORTED or codes[code] in RESOLVED
+        codes[code] in IMPORTED or codes[code] in OPERANDS
     ):  # others may have tables that our schema does not know
         options = _options(operator)
     inside = vector_of(operator.IntermediatesAsNumpy(), budget, where)
@@ -403,7 +432,15 @@ def _operator(
     if codes[code].startswith(CUSTOM):
         custom_options = array_of(operator.CustomOptionsAsNumpy()).tobytes()
     return SourceOperator(
-        index, codes[code], inputs, outputs, options, tensors, intermediates, custom_options
+        index,
+        codes[code],
+        inputs,
+        outputs,
+        options,
+        tensors,
+        intermediates,
+        custom_options,
+        _lists(operator),
     )
 
 
@@ -420,6 +457,19 @@ def _options(operator: Any) -> Mapping[str, Option]:
         field: value if isinstance(value, int | float) else text_of(value, f"the option {field}")
         for field, value in fields.items()
     }
+
+
+def _lists(operator: Any) -> Mapping[str, tuple[int, ...]]:
+    """The fields of an operator's options table that are lists of dimensions."""
+    table = operator.BuiltinOptions()
+    name = _OPTIONS_NAMES.get(operator.BuiltinOptionsType(), "NONE")
+    if table is None or name not in _LISTS:
+        return {}
+    options = getattr(tflite, name)()
+    options.Init(table.Bytes, table.Pos)
+    field = _LISTS[name]
+    numbers = array_of(getattr(options, f"{field}AsNumpy")())[: MAX_RANK + 1]
+    return {field: tuple(map(int, numbers))}
 
 
 @functools.cache
