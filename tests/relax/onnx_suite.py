@@ -18,6 +18,7 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.relax.facts import is_relax, loaded
 from utvm_deploy.relax.road import relax_graph
 
@@ -44,7 +45,16 @@ _FOUR_DIGITS = frozenset(
 #: TVM's floor_mod computes x - floor(x / y) * y, which is no number if ``y`` is infinite.
 _OTHER_BY_TVM = frozenset({"test_mod_float_edge_cases_fmod_0_float32"})
 #: How a case may end. ``OTHER``: the file has a free batch, which is one here and more in onnx.
-OK, REFUSED, QUANTIZED, OTHER = ENDS = ("ok", "refused", "quantized", "another shape")
+OK, REFUSED, OTHER = ENDS = ("ok", "refused", "another shape")
+#: Operators whose first input is a number of elements.
+_BY_COUNT = (
+    "BlackmanWindow",
+    "ConstantOfShape",
+    "HammingWindow",
+    "HannWindow",
+    "MelWeightMatrix",
+    "Range",
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,32 @@ class SuiteCase:
     model: onnx.ModelProto
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
+
+    @property
+    def operator(self) -> str:
+        """The operator of a model of one; the first operator of others."""
+        node = self.model.graph.node[0]
+        return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the model states all extents of its inputs and outputs, none of them 0."""
+        ends = (*self.model.graph.input, *self.model.graph.output)
+        extents = (extent for one in ends for extent in one.type.tensor_type.shape.dim)
+        return all(extent.dim_value > 0 for extent in extents)
+
+    @property
+    def has_float(self) -> bool:
+        """Whether an input or output is of float32."""
+        return any(array.dtype == np.float32 for array in (*self.inputs, *self.outputs))
+
+
+@dataclass(frozen=True)
+class End:
+    """How a case ended, and the message of a refusal or what is wrong."""
+
+    kind: str
+    said: str = ""
 
 
 def _parts(folder: Path, kind: str) -> tuple[Array, ...]:
@@ -106,14 +142,34 @@ def _is_supported(model: onnx.ModelProto) -> bool:
 
 
 def with_constants(case: SuiteCase) -> SuiteCase:
-    """The case with all inputs but the first as constants, as exporters write axes and shapes."""
+    """The case with all inputs but the first as constants, as exporters write axes and shapes.
+
+    If the first is a number of elements, it is a constant, too. The model has an unread input then.
+    """
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    names = [one.name for one in model.graph.input]
-    for name, value in zip(names[1:], case.inputs[1:], strict=False):
-        model.graph.initializer.append(numpy_helper.from_array(value, name))
-    del model.graph.input[1:]
-    return SuiteCase(case.name, model, case.inputs[:1], case.outputs)
+    model.ir_version = max(model.ir_version, 4)  # before, constants had to be inputs, too
+    inputs = model.graph.input
+    is_open = [number not in _constants_of(case) for number in range(len(inputs))]
+    arrays = tuple(data for data, is_kept in zip(case.inputs, is_open, strict=True) if is_kept)
+    for value, data, is_kept in zip(inputs, case.inputs, is_open, strict=True):
+        if not is_kept:
+            model.graph.initializer.append(numpy_helper.from_array(data, value.name))
+    kept = [value for value, is_kept in zip(inputs, is_open, strict=True) if is_kept]
+    del inputs[:]
+    inputs.extend(kept)
+    if not kept:
+        inputs.append(onnx.helper.make_tensor_value_info("unread", TensorProto.FLOAT, [1]))
+        arrays = (np.zeros(1, np.float32),)
+    return SuiteCase(case.name, model, arrays, case.outputs)
+
+
+def _constants_of(case: SuiteCase) -> range:
+    """The positions of the inputs that become constants."""
+    if case.operator in _BY_COUNT:
+        return range(len(case.inputs))
+    # The number of a loop's steps, and its first condition.
+    return range(2) if case.operator == "Loop" else range(1, len(case.inputs))
 
 
 def problems(cases: Sequence[SuiteCase], folder: Path) -> tuple[dict[str, int], list[str]]:
@@ -123,52 +179,56 @@ def problems(cases: Sequence[SuiteCase], folder: Path) -> tuple[dict[str, int], 
     for number, case in enumerate(cases):
         work = folder / str(number)
         work.mkdir()
-        end = _end(case, work)
-        ends[end] = ends.get(end, 0) + 1
-        if end not in ENDS:
-            wrong.append(f"{case.name}: {end}")
+        end = last_end(case, work)
+        ends[end.kind] = ends.get(end.kind, 0) + 1
+        if end.kind not in ENDS:
+            wrong.append(f"{case.name}: {end.said}")
     return ends, wrong
 
 
-def _end(case: SuiteCase, folder: Path) -> str:
+def last_end(case: SuiteCase, folder: Path) -> End:
     """How a case ends; if it is refused, how it ends with constants."""
-    for index, variant in enumerate(_variants(case)):
-        end = _one_end(variant, folder / str(index))
-        if end != REFUSED:
+    for index, variant in enumerate(variants(case)):
+        end = end_of(variant, folder / str(index))
+        if end.kind != REFUSED:
             return end
-    return REFUSED
+    return end
 
 
-def _variants(case: SuiteCase) -> Iterator[SuiteCase]:
+def variants(case: SuiteCase) -> Iterator[SuiteCase]:
+    """The case as it is; with constants, where it has inputs that may become constants."""
     yield case
-    if len(case.inputs) > 1:
+    if len(case.inputs) > 1 or case.operator in _BY_COUNT:
         yield with_constants(case)
 
 
-def _one_end(case: SuiteCase, folder: Path) -> str:
+def end_of(case: SuiteCase, folder: Path) -> End:
+    """How one case ends; the files of its build are left in a new folder."""
     folder.mkdir()
     path = folder / "model.onnx"
     onnx.save(case.model, path)
     try:
         data = onnx_to_model(path)
-        if not is_relax(data):
-            return QUANTIZED
-        graph = relax_graph(loaded(data), "suite")
+        is_float = is_relax(data)
+        graph = relax_graph(loaded(data), "suite") if is_float else load_bytes(data, "suite")
         compiled = compile_model(graph, load_board("host"))
     except UtvmError as exc:
-        return REFUSED if str(exc) and "\n" not in str(exc) else f"refused with {str(exc)!r}"
+        said = str(exc).removeprefix(f"{path}: ")
+        return End(REFUSED if said and "\n" not in said else "bad message", said)
     except Exception as exc:
-        return f"{type(exc).__name__}: {exc}"
+        return End("bug", f"{type(exc).__name__}: {exc}")
     shapes = [graph.tensors[i].shape for i in graph.inputs]
     if any(one.size != np.prod(shape) for one, shape in zip(case.inputs, shapes, strict=True)):
-        return OTHER
+        return End(OTHER)
     outputs = HostModel(compiled, folder).run(case.inputs)
-    return _difference(case, outputs)
+    said = _difference(case, outputs, steps=0 if is_float else 1)
+    return End("wrong", said) if said else End(OK)
 
 
-def _difference(case: SuiteCase, made: Sequence[Array]) -> str:
+def _difference(case: SuiteCase, made: Sequence[Array], steps: int) -> str:
+    """What is wrong; empty if nothing is. Integers may differ by so many steps."""
     for number, (ours, theirs) in enumerate(zip(made, case.outputs, strict=True)):
-        if ours.size != theirs.size or ours.dtype != theirs.dtype:
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"output {number} is {ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
         if theirs.dtype.kind == "f":
             close = 1e-3 if case.name in _FOUR_DIGITS else 1e-4
@@ -176,7 +236,7 @@ def _difference(case: SuiteCase, made: Sequence[Array]) -> str:
             slack = 1e-5 * max(1.0, float(finite.max(initial=0)))
             same = np.allclose(ours.ravel(), theirs.ravel(), close, slack, equal_nan=True)
         else:
-            same = bool((ours.ravel() == theirs.ravel()).all())
+            same = np.allclose(ours.astype(np.float64), theirs.astype(np.float64), 0, steps)
         if not same:
             return f"output {number} is {ours.ravel()[:4]}, not {theirs.ravel()[:4]}"
-    return OK
+    return ""

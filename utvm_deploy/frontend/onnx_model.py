@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.given_shapes import shapes_for
 from utvm_deploy.frontend.onnx_dynamic import refuse_dynamic_quantization
 from utvm_deploy.frontend.onnx_halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx_prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx_qlinear import without_qlinear
+from utvm_deploy.frontend.onnx_rewrites.pipeline import rewritten
 from utvm_deploy.frontend.onnx_values import (
     array_of,
     check_self_contained,
@@ -35,8 +35,6 @@ _log = logging.getLogger(__name__)
 
 #: The domains whose operators have ONNX's names and meanings.
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
-#: How far a float32 scale may be from the fraction that it stands for.
-_WHOLE = 1e-6
 _INSTALL = "pip install 'utvm-deploy[onnx]'"
 
 
@@ -45,6 +43,7 @@ def load_onnx(path: Path) -> Any:
     try:
         import onnx
         import onnx.checker
+        import onnx.defs
         import onnx.reference
         import onnx.shape_inference
         import onnx.version_converter
@@ -82,13 +81,11 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
         refuse_dynamic_quantization(proto)
         if not is_quantized and not is_float_converted:
             notes = (*([NOTE] if has_halves else ()), *_fix_shapes(onnx, proto))
-            _check_scales(onnx, proto)
-            proto = with_known_values(onnx, with_places_of_resizes(onnx, proto))
+            proto = with_places_of_resizes(onnx, proto)
             # The import changes the model.
-            kinds = tuple(n.op_type for n in proto.graph.node if n.op_type != "Constant")
-            if has_recurrent(proto):
-                proto = with_known_values(onnx, unrolled(onnx, proto))
-            return replace(relax_of_onnx(proto, notes), kinds=kinds).dumped()
+            kinds = _kinds(onnx, proto)
+            proto = unrolled(onnx, proto) if has_recurrent(proto) else proto
+            return replace(relax_of_onnx(rewritten(onnx, proto), notes), kinds=kinds).dumped()
         model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")
     except ModelError as exc:
@@ -118,38 +115,10 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _check_scales(onnx: Any, proto: Any) -> None:
-    """Raise UnsupportedOperator for resizes to a part of an element.
-
-    TVM computes the scale from the shapes, where that part is lost. So it reads other places.
-    """
-    resizes = [
-        (index, node)
-        for index, node in enumerate(proto.graph.node)
-        if node.op_type in ("Resize", "Upsample") and len(node.input) > 1
-    ]
-    if not resizes:
-        return
-    inferred = onnx.shape_inference.infer_shapes(proto).graph
-    values = (*inferred.input, *inferred.value_info, *inferred.output)
-    shapes = {value.name: shape_of(value) for value in values}
-    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
-    for node in proto.graph.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
-    for index, node in resizes:
-        # Before version 11, the scales were the second input.
-        tensor = constants.get(node.input[min(2, len(node.input) - 1)])
-        shape = shapes.get(node.input[0])
-        if tensor is None or shape is None:
-            continue
-        for extent, scale in zip(shape, array_of(onnx, tensor).ravel(), strict=False):
-            made = extent * float(scale)
-            if made - math.floor(made) > _WHOLE * extent:
-                raise UnsupportedOperator(
-                    f"operator {index} ({node.op_type}) scales {extent} elements by {scale:g}, "
-                    f"which makes {made:g}; give it sizes instead of scales"
-                )
+def _kinds(onnx: Any, proto: Any) -> tuple[str, ...]:
+    """The operators of a model, but for those that compute shapes."""
+    nodes = with_known_values(onnx, proto).graph.node
+    return tuple(node.op_type for node in nodes if node.op_type != "Constant")
 
 
 def give_shapes(inputs: Mapping[str, Any]) -> None:

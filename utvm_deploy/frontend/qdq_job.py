@@ -94,19 +94,27 @@ def constant(node: Node, value: Value, what: str) -> Constant:
 
 
 def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple[Array, Array]:
-    """Weights of int8 with zero points of zero, and their scales: one, or one along ``axis``."""
-    if weights.scales is None or weights.zero_points is None or weights.data.dtype != np.int8:
-        raise node.unsupported(f"its {what} are not quantized to int8; quantize them so")
-    if np.any(weights.zero_points):
-        raise node.unsupported(
-            f"its {what} have a zero point other than 0; quantize them symmetrically to int8"
-        )
+    """Weights of int8 with zero points of zero, and their scales: one, or one along ``axis``.
+
+    Weights that have zero points are moved by them. What is too large for int8 then is rounded,
+    with a larger scale for its channel.
+    """
+    known = weights.data.dtype in (np.int8, np.uint8)
+    if weights.scales is None or weights.zero_points is None or not known:
+        raise node.unsupported(f"its {what} are not quantized to 8 bits; quantize them to int8")
     if weights.axis is not None and weights.axis != axis and weights.scales.size > 1:
         raise node.unsupported(
             f"its {what} have scales along dimension {weights.axis}; "
             f"only dimension {axis}, the output channels, is supported"
         )
-    return weights.data, weights.scales.reshape(-1)
+    scales = weights.scales.reshape(-1)
+    along = [-1 if place == axis else 1 for place in range(weights.data.ndim)]
+    moved = weights.data.astype(np.int32) - weights.zero_points.astype(np.int32).reshape(along)
+    if moved.min(initial=0) >= -128 and moved.max(initial=0) <= 127:
+        return moved.astype(np.int8), scales
+    others = tuple(place for place in range(moved.ndim) if place != axis)
+    factors = np.maximum(np.abs(moved).max(axis=others) / 127, 1)
+    return np.rint(moved / factors.reshape(along)).astype(np.int8), scales * factors
 
 
 def real_bias(job: Job, position: int, outputs: int) -> Array:
