@@ -116,7 +116,7 @@ def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:
 
 
 def _kinds(onnx: Any, proto: Any) -> tuple[str, ...]:
-    """The operators of a model, but for those that compute shapes."""
+    """The operators of a model, except for those that compute shapes."""
     nodes = with_known_values(onnx, proto).graph.node
     return tuple(node.op_type for node in nodes if node.op_type != "Constant")
 

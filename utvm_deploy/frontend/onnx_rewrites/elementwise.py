@@ -278,7 +278,7 @@ def binarizer(r: Rewriting) -> bool:
 
 
 def upper_bound(count: int) -> int:
-    """The largest magnitude of a sum of so many products of bytes."""
+    """The largest magnitude of a sum of that many products of bytes."""
     return count * 255 * 255
 
 

@@ -215,7 +215,11 @@ def _ruled(state: State, node: Any, place: str, _is_made: bool) -> Made:
     if rule is None:
         return None
     rewriting = Rewriting(state, node, place)
-    return rewriting.made if rule(rewriting) else None
+    try:
+        return rewriting.made if rule(rewriting) else None
+    except (ArithmeticError, LookupError, TypeError, ValueError) as exc:  # of a damaged file
+        said = f"{type(exc).__name__}: {exc}"
+        raise ModelError(f"{place} has attributes or inputs that do not fit ({said})") from exc
 
 
 Step: TypeAlias = Callable[[State, Any, str, bool], Made]
