@@ -31,7 +31,7 @@ LAYERS = (
     ("backends",),
     ("intrinsics",),
     ("kernels", "frontend", "emulator"),
-    ("relax",),
+    ("relax", "onnx_rewrites"),
     ("datasets",),
     ("graph",),
     ("records",),

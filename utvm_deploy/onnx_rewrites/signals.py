@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
-from utvm_deploy.frontend.qdq import Array
+from utvm_deploy.onnx_rewrites.arrays import Array
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 #: Elements of a matrix that a transform may become.
 _MOST = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.qdq import Array
+from utvm_deploy.onnx_rewrites.arrays import Array
 
 #: Elements of constants that are computed at import, such as shapes.
 MOST_KNOWN = 256

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
-from utvm_deploy.frontend.qdq import Array
+from utvm_deploy.onnx_rewrites.arrays import Array
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 #: How far a float32 scale may be from the fraction that it stands for.
 _WHOLE = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 
 class _Step:

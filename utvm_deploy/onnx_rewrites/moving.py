@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 
 def split(r: Rewriting) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utvm_deploy.frontend.onnx_rewrites.state import State
+from utvm_deploy.onnx_rewrites.state import State
 
 #: Operators that are expanded; TVM imports others with a function right, and in one piece.
 EXPANDED = frozenset(

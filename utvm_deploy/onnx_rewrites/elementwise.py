@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites.bodies import body_of
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
+from utvm_deploy.onnx_rewrites.bodies import body_of
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 #: The first version of ONNX whose operators broadcast by the last dimensions.
 _BROADCASTING = 7

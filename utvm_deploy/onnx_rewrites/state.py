@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.qdq import Array
+from utvm_deploy.onnx_rewrites.arrays import Array
 
 #: Elements of a constant that shape inference may look at.
 _MOST_LOOKED_AT = 1024

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites import (
+from utvm_deploy.onnx_rewrites import (
     control,
     elementwise,
     moving,
@@ -17,7 +17,7 @@ from utvm_deploy.frontend.onnx_rewrites import (
     signals,
     training,
 )
-from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
+from utvm_deploy.onnx_rewrites.state import Rewriting
 
 Rule: TypeAlias = Callable[[Rewriting], bool]
 _ML, _TRAINING = "ai.onnx.ml", "ai.onnx.preview.training"

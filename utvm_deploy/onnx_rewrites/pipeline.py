@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.onnx_rewrites.bodies import with_body
-from utvm_deploy.frontend.onnx_rewrites.rules import RULES
-from utvm_deploy.frontend.onnx_rewrites.state import STANDARD, Rewriting, State
-from utvm_deploy.frontend.onnx_values import (
+from utvm_deploy.onnx_rewrites.bodies import with_body
+from utvm_deploy.onnx_rewrites.rules import RULES
+from utvm_deploy.onnx_rewrites.state import STANDARD, Rewriting, State
+from utvm_deploy.onnx_rewrites.values import (
     MOST_KNOWN,
     array_of,
     constant_of,
