@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compiled(model: Path, budget: Budget, level: str = "time") -> CompiledModel:
-    return compile_model(model, load_board(BOARD), budget=budget, level=level)
+    """With scratch in the arena, so that it counts there."""
+    return compile_model(model, load_board(BOARD), budget=budget, level=level, scratch="arena")
 
 
 def test_a_smaller_arena_takes_more_cycles_and_every_plan_is_within_its_budget(
@@ -97,15 +99,15 @@ def test_level_ram_is_at_most_a_fifth_slower_by_the_records() -> None:
 
 def test_behind_a_cache_level_time_takes_a_small_arena() -> None:
     """Scratch that the cache cannot hold is no faster than a kernel with less."""
-    assert utvm_deploy.compile(CIFAR, BOARD).arena_bytes <= 34_000
+    assert utvm_deploy.compile(CIFAR, BOARD, scratch="arena").arena_bytes <= 34_000
 
 
 def test_a_budget_that_nothing_native_meets_takes_plain_c() -> None:
     """The dense layer's assembly has the widened input in scratch."""
     model = data_dir("models") / "digits.tflite"
-    free = utvm_deploy.compile(model, BOARD, ram_budget=10**6)
+    free = utvm_deploy.compile(model, BOARD, ram_budget=10**6, scratch="arena")
     assert free.tradeoff is not None
-    found = utvm_deploy.compile(model, BOARD, ram_budget=free.tradeoff.least_bytes)
+    found = utvm_deploy.compile(model, BOARD, ram_budget=free.tradeoff.least_bytes, scratch="arena")
     assert found.arena_bytes <= free.tradeoff.least_bytes
 
 
@@ -120,7 +122,7 @@ def options_of(model: Path, board: str, monkeypatch: pytest.MonkeyPatch) -> list
 
     with monkeypatch.context() as patch:
         patch.setattr(KernelCosts, "options", watched)
-        compile_model(model, load_board(board), budget=Budget(ram=10**6))
+        compile_model(model, load_board(board), budget=Budget(ram=10**6), scratch="arena")
     return seen
 
 
@@ -183,3 +185,30 @@ def test_bad_budgets_are_usage_errors(
     argv = ["compile", str(CIFAR), "--board", BOARD, "-o", "m.tar", option, value]
     assert main(argv) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_ram_budget_counts_fast_scratch(wide_model: Path) -> None:
+    board = load_board(BOARD)
+    free = compile_model(wide_model, board)
+    (pool,) = free.pools
+    room = free.arena_bytes + pool.size_bytes
+    within = compile_model(wide_model, board, budget=Budget(ram=room + 16))
+    assert within.sources == free.sources and not within.hint
+    less = compile_model(wide_model, board, budget=Budget(ram=room - 64))
+    assert less.arena_bytes + less.pool_bytes <= room - 64
+    assert 0 < less.pool_bytes < pool.size_bytes
+    literal = compile_model(wide_model, board, scratch="arena", budget=Budget(ram=room))
+    assert not literal.pools and literal.arena_bytes <= room
+    assert re.search(r"^faster: scratch in dtcm, [\d,]+ bytes of it", literal.hint)
+    assert within.tradeoff is not None and less.tradeoff is not None
+
+
+@pytest.fixture(scope="module")
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A convolution whose fast kernel has more scratch than a cache of 4 KB holds."""
+    rng = np.random.default_rng(5)
+    m = ModelWriter()
+    x = m.input((1, 16, 16, 32), scale=0.05)
+    weights = rng.integers(-99, 99, (32, 3, 3, 32), dtype=np.int8)
+    m.output(m.conv2d(x, weights, rng.integers(-99, 99, 32), padding="SAME", scale=0.5))
+    return m.save(tmp_path_factory.mktemp("budgets") / "wide.tflite")

@@ -56,7 +56,7 @@ def test_strips_of_other_types_run(name: str, capsys: pytest.CaptureFixture[str]
 
 def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> None:
     board = load_board(BOARD)
-    free = compile_model(wide, board, budget=Budget(ram=10**6))
+    free = compile_model(wide, board, budget=Budget(ram=10**6), scratch="arena")
     tight = compile_model(wide, board, budget=Budget(ram=8 * 1024))
     assert free.tradeoff is not None and tight.tradeoff is not None
     assert free.tradeoff.streamed == 0 and free.arena_bytes > 16 * 1024

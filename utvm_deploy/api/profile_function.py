@@ -42,6 +42,7 @@ class ProfileResult(Result):
     bounds: Bounds | None  # of each layer, in cycles; None on boards that count otherwise
     hotspots: tuple[Hotspot, ...]
     live_bytes: tuple[int, ...] = ()  # of the arena, in use in each call
+    hint: str = ""  # what would be much faster, in one sentence
 
     @property
     def headline(self) -> str:
@@ -82,6 +83,7 @@ class ProfileResult(Result):
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm profile --json``."""
         result = profile_summary(self.found, self.bounds)
+        result |= {"hint": self.hint}
         if self.hotspots:
             result |= {"hot": list(map(asdict, self.hotspots))}
         return plain_object(SCHEMA, result)
@@ -138,7 +140,7 @@ def profile(
         is_bounded = found.tick_unit == "cycles"
         bounds = layer_bounds(compiled, simplify(graph), target) if is_bounded else None
     live = tuple(live_at(compiled.memory, layer.index) for layer in compiled.layers)
-    return ProfileResult(found, bounds, hotspots, live)
+    return ProfileResult(found, bounds, hotspots, live, compiled.hint)
 
 
 def check_hot(hot: int | None, board: Board) -> None:

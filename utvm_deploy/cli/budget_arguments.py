@@ -18,7 +18,7 @@ def add_budgets(parser: Any) -> None:
         "--ram-budget",
         metavar="BYTES",
         type=positive_size,
-        help="the fastest plan whose arena, scratch included, has at most that many bytes (32K is "
+        help="the fastest plan whose arena and scratch have at most that many bytes (32K is "
         "32,768)",
     )
     parser.add_argument(

@@ -107,6 +107,8 @@ def _report(found: MemoryReport, out: Output) -> None:
         out.line(f"  {sentence}")
     if compiled.tradeoff is not None:
         out.line(compiled.tradeoff.text)
+    if compiled.hint:
+        out.line(compiled.hint)
     _report_totals(found, out)
     if found.code is not None:
         _report_code(found, found.code, out)

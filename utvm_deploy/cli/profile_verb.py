@@ -36,10 +36,10 @@ from utvm_deploy.profiling.page import profile_html
 from utvm_deploy.profiling.summary import Bounds, latency_line, memory_line, profile_summary
 
 _MIX = "mix_"
+#: Layers that are named for their waiting.
+_MOST_WAITING = 3
 #: Beyond what the plain table shows of each layer.
 _FURTHER = (
-    "dcache_misses_flash",
-    "dcache_misses_ram",
     "dcache_store_misses",
     "linefill_waits",
     "icache_misses",
@@ -101,6 +101,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             **compile_options(args, board),
         )
     _report(found.found, found.bounds, args.wide, out)
+    if found.hint:
+        out.line(found.hint)
     for block in found.hotspots:
         _report_block(block, out)
     result = found.to_dict()
@@ -128,6 +130,7 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
             f"core alone {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
             f"richer memory model {figures['rich']:,}; instructions {figures['instructions']:,}"
         )
+        out.line(waiting_line(found))
     summary = profile_summary(found)
     if found.seconds is not None:
         out.line(latency_line(summary))
@@ -135,6 +138,20 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     out.line(f"placement: {found.placement}")
     for line in (*strip_lines(found), *engine_lines(found)):
         out.line(line)
+
+
+def waiting_line(found: Profile) -> str:
+    """What the memories cost, and which layers wait most."""
+    waits = {item.layer.index: item.ticks - item.figures["core"] for item in found.layers}
+    total, figures = sum(waits.values()), found.figures
+    most = sorted(waits, key=lambda index: (-waits[index], index))[:_MOST_WAITING]
+    named = ", ".join(f"{index} ({waits[index]:,})" for index in most if waits[index] > 0)
+    return (
+        f"waiting for memory: {total:,} cycles, {100 * total / max(found.ticks, 1):.0f} %; the "
+        f"data cache misses {figures['dcache_misses_flash']:,} lines of flash and "
+        f"{figures['dcache_misses_ram']:,} of RAM (columns flash and RAM)"
+        + (f"; most in the layers {named}" if named else "")
+    )
 
 
 def engine_lines(found: Profile) -> list[str]:
@@ -186,7 +203,7 @@ def _plain_table(found: Profile, out: Output) -> None:
 def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
     columns = ["layer", "operator", ">cycles", ">%", ">core", ">pessim.", ">rich", ">instr."]
-    columns += [">/MAC", ">misses", ">x bound", "engine"]
+    columns += [">/MAC", ">flash", ">RAM", ">x bound", "engine"]
     if is_wide:
         columns += [">MACs", ">bound", ">bound, memory", "bound by"]
         columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]
@@ -202,7 +219,8 @@ def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: O
             100 * item.ticks / total,
             *(figures[name] for name in ("core", "pessimistic", "rich", "instructions")),
             item.ticks_per_mac,
-            figures["dcache_misses_flash"] + figures["dcache_misses_ram"],
+            figures["dcache_misses_flash"],
+            figures["dcache_misses_ram"],
             _over_bound(item, bound),
             item.layer.engine,
         ]

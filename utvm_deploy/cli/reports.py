@@ -16,4 +16,5 @@ def memory_line(compiled: CompiledModel) -> str:
         + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
         + "".join(f"\n{line}" for line in pool_lines(compiled))
         + (f"\n{compiled.tradeoff.text}" if compiled.tradeoff else "")
+        + (f"\n{compiled.hint}" if compiled.hint else "")
     )

@@ -224,6 +224,16 @@ class KernelCosts:
 
         return (option(step), *measured, *map(option, self._ladder(step, scratch)))
 
+    def of_kernel(self, step: Step) -> tuple[float, bool]:
+        """What the step's own kernel takes with scratch in tightly coupled RAM, and whether its
+        record says so. Else it is by that of the layer's fastest kernel, or an estimate.
+        """
+        known = {one.step.call.kernel: one.cycles for one in self._measured(step)}
+        fastest = min(known.values(), default=None)
+        if step.call.kernel in known:
+            return known[step.call.kernel], True
+        return self._unknown(step) if fastest is None else fastest, False
+
     def of_layers(self, steps: Sequence[Step]) -> WholeLayers:
         """What each layer costs with its fastest kernel."""
         found = {}

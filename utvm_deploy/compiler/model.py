@@ -200,6 +200,8 @@ class CompiledModel(Result):
     float_math: str = EXACT
     # What a budget, or level "ram", cost; None without, and if read from an archive.
     tradeoff: Tradeoff | None = field(default=None, compare=False)
+    # What would be much faster, in one sentence; "" if nothing is known, or read from an archive.
+    hint: str = field(default="", compare=False)
     # Memories besides the arena's that it uses; ``NAME_load_pools`` fills them once.
     pools: tuple[MemoryPool, ...] = ()
     # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.

@@ -65,9 +65,11 @@ from utvm_deploy.compiler.options import (
 )
 from utvm_deploy.compiler.plan import Step, View, plan_arena
 from utvm_deploy.compiler.planning import Planned, Planner, lowered_steps
+from utvm_deploy.compiler.pool_budget import faster_with_pool, within_pool
 from utvm_deploy.compiler.pool_planning import Memories, with_pools
 from utvm_deploy.compiler.pools import (
     NO_POOLS,
+    ScratchMemory,
     pool_limits,
     scratch_memory,
     with_arena_limit,
@@ -125,7 +127,8 @@ def compile_model(
     ``picks`` replace the choices of records, and ``decided`` gets the choices. ``check_needs``
     gets the memory that the model needs as soon as it is known, first before kernels are made, and
     may refuse it. Without ``allow_float``, a model that computes in float32 is a ModelError.
-    ``budget`` limits the arena or the cycles; scratch is in the arena then, as at level "ram".
+    ``budget`` limits RAM or cycles. Scratch is in the arena then, as at level "ram", unless a RAM
+    budget has room for the arena and for fast scratch in a pool.
     With ``input_rows``, the model takes its input row by row (``CompiledModel.input_rows``).
     ``pools`` maps other regions of the board's RAM to the bytes that the model may use there.
     With ``keep_channels``, layers compute all channels of the file, also those that are constant.
@@ -147,8 +150,9 @@ def compile_model(
     check_option("scratch place", scratch, SCRATCH_PLACES)
     is_asked = limits.is_set
     held = scratch_memory(board, others, _scratch_within(limits, scratch))
-    if held.pool is not None:
-        others = tuple(dict.fromkeys((*others, held.pool)))
+    # Scratch in a pool, where a RAM budget has room for it, or to be named as the faster way.
+    fast = None if held.pool is not None or pools or input_rows else scratch_memory(board, (), AUTO)
+    is_budget = scratch == AUTO and not limits.cycles
     # Records of the user, and choices for a trial, are followed as they are.
     is_free = not is_asked and (records, picks, decided) == (None, None, None)
     if is_free and level == TIME and held.place == ARENA and cache_of_arena(board):
@@ -194,13 +198,24 @@ def compile_model(
         all_codes=decided is not None,
     )
 
-    def planned() -> Planned:
+    def planned() -> tuple[Planned, ScratchMemory]:
+        if is_budget and fast is not None and fast.pool is not None and limits.ram is not None:
+            found = within_pool(graph, limits.ram, planner, fast)
+            if found is not None:
+                return found
         if may_stream:
-            return in_strips_if_smaller(graph, limits, planner, progress)
-        return planner.plan(graph, limits)
+            return in_strips_if_smaller(graph, limits, planner, progress), held
+        return planner.plan(graph, limits), held
 
-    made = stage.run("choose", planned, lambda made: picks_text(made.chosen.decision.picks))
+    made, held = stage.run(
+        "choose", planned, lambda found: picks_text(found[0].chosen.decision.picks)
+    )
+    hint = None
+    if held.place == ARENA and fast is not None and fast.pool is not None and made.tradeoff:
+        hint = faster_with_pool(graph, planner, fast, made.tradeoff.cycles)
     graph, chosen = made.graph, made.chosen
+    if held.pool is not None:
+        others = tuple(dict.fromkeys((*others, held.pool)))
     stage.told("lower", lambda: calls_text(graph, chosen.wanted))
     stage.told("memory", lambda: calls_text(graph, chosen.sequence))
     stage.told("schedule", lambda: kernels_text(chosen.layers))
@@ -226,7 +241,7 @@ def compile_model(
         check_needs(planned_needs(prefix, graph, sequence, program.plan))
     compiled = stage.run("emit", lambda: emit(program), sources_text)
     compiled = replace(compiled, seconds=stage.seconds, optimize=level, float_math=float_math)
-    return replace(compiled, tradeoff=made.tradeoff if is_asked else None)
+    return replace(compiled, tradeoff=made.tradeoff if is_asked else None, hint=hint or "")
 
 
 def least_activation_bytes(graph: Graph) -> int:

@@ -104,6 +104,14 @@ class Planner:
         }
         return WholeGraph(needed, self._costs(graph, self.known, NO_LAYERS).of_layers(steps))
 
+    def cycles(self, made: Planned) -> tuple[float, float]:
+        """What a plan with scratch in tightly coupled RAM takes, about; the share by records."""
+        costs = self._costs(made.graph, self.known, NO_LAYERS)
+        steps = (item for item in made.chosen.sequence if isinstance(item, Step))
+        known = [costs.of_kernel(step) for step in steps]
+        total = sum(cycles for cycles, _ in known)
+        return total, sum(cycles for cycles, is_known in known if is_known) / max(total, 1.0)
+
     def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
         flag = OPTIMIZATION_FLAGS[self.level]
         return KernelCosts(

@@ -52,6 +52,7 @@ def compiled_summary(compiled: CompiledModel) -> dict[str, Any]:
             }
             for use in compiled.memory
         ],
+        "hint": compiled.hint,
         "tradeoff": None if compiled.tradeoff is None else asdict(compiled.tradeoff),
         "seconds": dict(compiled.seconds),
     }
