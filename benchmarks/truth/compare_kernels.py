@@ -96,7 +96,7 @@ def rows_of(seed: int, of_float: bool, micro: Micro | None) -> Iterator[dict[str
 
     from utvm_deploy.frontend import tflite_schema as schema
     from utvm_deploy.oracle.program import Program
-    from utvm_deploy.oracle.shadow import Layer, distance
+    from utvm_deploy.oracle.shadowing import Layer, distance
     from utvm_deploy.oracle.single_operators import scaled, single_operator
 
     data = write(generate(seed, of_float=of_float)).to_bytes()

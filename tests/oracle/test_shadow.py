@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +14,9 @@ from tflite_writer import ModelWriter
 from utvm_deploy.cli.main import main
 from utvm_deploy.oracle.allowances import ALLOWANCES, NO_SHADOW, STEPS, allowed_steps, no_shadow
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
-from utvm_deploy.oracle.shadow import FloatGap, Shadow
+from utvm_deploy.oracle.shadow import FloatGap, Shadow, loaded, saved
 from utvm_deploy.verifying.on_board import Verification
+from utvm_deploy.verifying.summary import verification_summary
 
 
 def _shadowed(m: ModelWriter, folder: Path) -> ReferenceRun:
@@ -93,19 +94,23 @@ def test_allowances() -> None:
     assert all(one.reason for one in ALLOWANCES)
 
 
-def _verified(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
-    status = main(["verify", *argv, "--board", "host", "--samples", "2"])
-    return status, capsys.readouterr().out
-
-
 def test_verify_puts_a_gap_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(_negated(20).save(tmp_path / "model.tflite"))
-    status, said = _verified(capsys, path)
-    first, second = said.splitlines()[:2]
-    assert status == 1
+    argv = ["verify", path, "--board", "host", "--samples", "2", "--allow-float-gap"]
+    assert main(argv) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith("FLOAT GAP: NEG 'tensor_2' is ") and "rounding explains 2" in first
     assert "all equal to" in second
-    status, said = _verified(capsys, path, "--allow-float-gap", "--json")
-    found = json.loads(said)
-    assert (status, found["ok"]) == (0, True)
-    assert [gap["operator"] for gap in found["shadow"]["gaps"]] == ["NEG"]
+
+
+def test_a_gap_is_not_ok_unless_it_is_allowed() -> None:
+    gap = FloatGap("NEG", "n", 2, 40.0, STEPS, 0, (0, 1), 3.0, -1.0)
+    shadow = Shadow(2, {"CAST: why": 1}, (gap, replace(gap, name="m", steps=3.0)))
+    found = Verification("host", "m", "r", "random", 1, 6, 6, (), False, (), shadow=shadow)
+    assert found.is_right and not found.ok
+    assert replace(found, allows_float_gap=True).ok
+    assert found.float_gap is not None and "'n' is 40 steps" in found.float_gap
+    assert found.float_gap.endswith("; further gaps: 1")
+    assert found.headline.startswith("FLOAT GAP: NEG 'n'")
+    assert verification_summary(found)["shadow"] == asdict(shadow)
+    assert loaded(saved(shadow)) == shadow

@@ -114,9 +114,10 @@ def verify(
             random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)
         )
         compiled = compile_fitting(path, target, told, name=name, **options)
+        told("running the reference interpreter", 0, 1)
+        reference = run_oracle(path, taken.inputs, custom, with_shadow=True)
         told(f"building the image and starting {target.name}", 0, 1)
         loaded = device.load(compiled)
-        reference = run_oracle(path, taken.inputs, custom, with_shadow=True)
         found = on_board.verify(
             loaded,
             path,

@@ -18,7 +18,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.equivalents import as_dense
 from utvm_deploy.oracle.micro_svdf import MicroSvdf
 from utvm_deploy.oracle.program import Program, Tensors, built
-from utvm_deploy.oracle.shadow import Shadow, shadow_of
+from utvm_deploy.oracle.shadow import Shadow
 from utvm_deploy.oracle.truths import (
     AS_DENSE,
     DEFAULT_KERNELS,
@@ -74,7 +74,11 @@ def interpret(
         split = _Split(data, known, program, others) if others else None
     run = program.run if split is None else split.run
     tensors = run(samples, apart=outputs_only)
-    shadow = shadow_of(data, program.nodes, tensors) if with_shadow else None
+    shadow = None
+    if with_shadow:
+        from utvm_deploy.oracle.shadowing import shadow_of
+
+        shadow = shadow_of(data, program.nodes, tensors)
     return Interpreted(program.outputs, tensors, list(dict.fromkeys(others.values())), shadow)
 
 
