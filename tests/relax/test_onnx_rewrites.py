@@ -31,7 +31,6 @@ REWRITTEN = (
     "test_center_crop_pad_crop_and_pad",
     "test_col2im_pads",
     "test_compress_0",
-    "test_convinteger_with_padding",
     "test_convtranspose_output_shape",
     "test_cumprod_1d_int32_exclusive",
     "test_det_nd",

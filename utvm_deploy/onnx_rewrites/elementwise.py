@@ -275,37 +275,3 @@ def binarizer(r: Rewriting) -> bool:
     threshold = r.constant(r.given.get("threshold", 0.0), r.dtype(0))
     r.finish(r.cast(r.add("Greater", r.input(0), threshold), r.dtype(0)))
     return True
-
-
-def upper_bound(count: int) -> int:
-    """The largest magnitude of a sum of that many products of bytes."""
-    return count * 255 * 255
-
-
-def convolve_integers(r: Rewriting) -> bool:
-    """Float convolutions of integers, each so small that its sums are exact."""
-    w_shape = r.shape(1)
-    x, w = (r.cast(r.input(i), np.float32) for i in (0, 1))
-    if r.has(2):
-        x = r.add("Sub", x, r.cast(r.input(2), np.float32))
-    if r.has(3):
-        zero = r.cast(r.input(3), np.float32)
-        if math.prod(r.shape(3)) > 1:
-            zero = r.reshaped(zero, (w_shape[0], *(1,) * (len(w_shape) - 1)))
-        w = r.add("Sub", w, zero)
-    window, inner = math.prod(w_shape[2:]), w_shape[1]
-    most = max(1, (1 << 24) // upper_bound(window))
-    if upper_bound(window) > 1 << 24 or (inner > most and int(r.given.get("group", 1)) > 1):
-        raise UnsupportedOperator(
-            f"{r.place} sums {window * inner} products; quantize with quantize_static, in QDQ form"
-        )
-    total = ""
-    for first in range(0, inner, most):
-        last = min(first + most, inner)
-        is_whole = last - first == inner
-        some = x if is_whole else r.part(x, first, last, 1)
-        weights = w if is_whole else r.part(w, first, last, 1)
-        made = r.cast(r.add("Conv", some, weights, **r.given), np.int32)
-        total = r.add("Add", total, made) if total else made
-    r.finish(total)
-    return True

@@ -37,7 +37,6 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Col2Im"): moving.column_to_image,
     ("", "Compress"): moving.compress,
     ("", "Concat"): moving.concat,
-    ("", "ConvInteger"): elementwise.convolve_integers,
     ("", "ConvTranspose"): resizing.transposed_convolution,
     ("", "CumProd"): elementwise.cumulative_product,
     ("", "DFT"): signals.fourier,
