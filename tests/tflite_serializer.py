@@ -33,6 +33,7 @@ class TensorSpec:
     axis: int = 0
     data: bytes | None = None
     is_variable: bool = False
+    signature: tuple[int, ...] = ()  # the shape with -1 for what is only known at runtime
 
 
 @dataclass
@@ -78,7 +79,10 @@ class _AnythingGoes(Serializer):
         return [self.model, *self.others]
 
     def tensor_fields(self, spec: TensorSpec, buffer: int) -> dict[str, Any]:
-        return {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}
+        fields = {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}
+        if spec.signature:
+            fields["ShapeSignature"] = self.numbers(spec.signature, np.int32)
+        return fields
 
     def operator_fields(self, spec: OperatorSpec) -> dict[str, Any]:
         fields = super().operator_fields(spec)

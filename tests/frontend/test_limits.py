@@ -295,7 +295,7 @@ def test_only_so_many_problems_are_told(tmp_path: Path) -> None:
     ("kind", "advice"),
     [
         ("HASHTABLE", "look up in your own code"),
-        ("WHILE", "without control flow"),
+        ("WHILE", "export a constant number of steps"),
         ("no_such_operator", "custom operators are not part of the format"),
         ("STABLEHLO_ADD", "TFLite's own operators"),
         ("COMPLEX_ABS", "compute it in your own code"),

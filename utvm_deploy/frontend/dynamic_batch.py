@@ -50,3 +50,11 @@ def with_known_batches(
         if batch.denominator == 1 and batch <= _MOST_BATCH:
             made[number] = replace(tensors[number], shape=(int(batch), *shape[1:]))
     return tuple(made)
+
+
+def with_open_extents(tensor: Tensor, signature: Sequence[int]) -> Tensor:
+    """The tensor with -1 for the extents that its signature leaves open."""
+    if tensor.data is not None or len(signature) != len(tensor.shape):
+        return tensor
+    pairs = zip(tensor.shape, signature, strict=True)
+    return replace(tensor, shape=tuple(-1 if open_ == -1 else extent for extent, open_ in pairs))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from utvm_deploy.frontend.source import CUSTOM
 
 _HOST = "cut the model before it and compute it in your own code"
-_CONTROL = "export one function without control flow"
+_LOOP = "export a constant number of steps, or one step whose state is an input and an output"
+_BRANCH = "compute both branches and select (tf.where)"
 _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
 _MULTIPLY = "multiply by the inverse instead"
@@ -26,8 +27,8 @@ SUGGESTIONS: Mapping[str, str] = {
     "POW": _MULTIPLY,
     "NON_MAX_SUPPRESSION_V4": _HOST,
     "NON_MAX_SUPPRESSION_V5": _HOST,
-    "IF": _CONTROL,
-    "WHILE": _CONTROL,
+    "IF": _BRANCH,
+    "WHILE": _LOOP,
     "SHAPE": _STATIC,
     "RANGE": _STATIC,
     "RANK": _STATIC,

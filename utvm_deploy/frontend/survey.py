@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import check_extents, imported
+from utvm_deploy.frontend.control_flow import CALLED
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.frontend.stored_weights import widen_constants
@@ -90,7 +91,7 @@ def _problem(op: SourceOperator, faults: Mapping[int, str]) -> str:
     found = [faults[i] for i in (*op.inputs, *op.outputs) if i is not None and i in faults]
     if found:
         return found[0]
-    if op.kind in RESOLVED:
+    if op.kind in RESOLVED or op.kind in CALLED:
         return ""  # gone before operators are imported
     try:
         imported(op)

@@ -16,17 +16,18 @@ import inspect
 import logging
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tflite
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import CustomImporter, assemble, refuse_custom_operators
-from utvm_deploy.frontend.dynamic_batch import with_known_batches
+from utvm_deploy.frontend.control_flow import CALLED, subgraphs_called, unrolled
+from utvm_deploy.frontend.dynamic_batch import with_known_batches, with_open_extents
 from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
 from utvm_deploy.frontend.limits import (
@@ -41,7 +42,8 @@ from utvm_deploy.frontend.operators import IMPORTED
 from utvm_deploy.frontend.prepared import OPERANDS, check_variables, check_version
 from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.survey import Survey, survey
-from utvm_deploy.frontend.variables import called_once
+from utvm_deploy.frontend.tflite_flat import with_main
+from utvm_deploy.frontend.variables import ONCE, called_once
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name, with_short_names
@@ -49,6 +51,7 @@ from utvm_deploy.relax.facts import is_relax, loaded
 from utvm_deploy.relax.road import relax_graph
 
 _log = logging.getLogger(__name__)
+_Read = TypeVar("_Read")
 
 # Places in the schema's tables, as flatbuffers count: Tensor.external_buffer and
 # OperatorCode.builtin_code.
@@ -90,7 +93,7 @@ def load_model(
     cannot be imported, and names all of them.
     """
     path = Path(path)
-    data = converted(path) or _file_bytes(path)
+    data = tflite_bytes(path)
     if is_relax(data):
         model = loaded(data)
         for note in model.notes:
@@ -144,10 +147,55 @@ def survey_model(path: str | Path, refusal: ModelError) -> Survey:
     path = Path(path)
     faults: dict[int, str] = {}
     try:
-        source = _read(converted(path) or _file_bytes(path), faults)
+        source = _read(_surveyed_bytes(path), faults)
         return survey(source, faults, str(refusal).removeprefix(f"{path}: "))
     except ModelError:
         raise refusal from None
+
+
+def tflite_bytes(path: Path) -> bytes:
+    """What LiteRT, or TVM for a Relax model, runs layer by layer: the model without control flow.
+
+    What it costs to unroll loops is logged. Raises ModelError for a file that cannot be used.
+    """
+    data = given_bytes(path)
+    if is_relax(data):
+        return data
+    try:
+        made, notes = _unrolled(data)
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
+    for note in notes:
+        _log.warning("%s: %s", path, note)
+    return made
+
+
+def given_bytes(path: Path) -> bytes:
+    """The .tflite file or the Relax model that a file is, or becomes; it may have control flow."""
+    return converted(path) or _file_bytes(path)
+
+
+def _surveyed_bytes(path: Path) -> bytes:
+    """The file as it is given, where its control flow is why it was refused."""
+    try:
+        return tflite_bytes(path)
+    except ModelError:
+        return given_bytes(path)
+
+
+@functools.lru_cache(maxsize=2)
+def _unrolled(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The file without control flow, and what is said of its loops; the file itself without any."""
+    subgraphs = _guarded(_called_subgraphs, data)
+    if len(subgraphs) < 2:
+        return data, ()
+    made = unrolled(subgraphs)
+    once = {
+        op.index: op.integer("InitSubgraphIndex")
+        for op in subgraphs[0].operators
+        if op.kind == ONCE
+    }
+    return with_main(data, made.model, once), made.notes
 
 
 def _file_bytes(path: Path) -> bytes:
@@ -166,8 +214,13 @@ def _read(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
     With ``faults``, a tensor that cannot be used is not an error; the reason is kept there, by its
     number.
     """
+    return _guarded(functools.partial(_read_model, faults=faults), data)
+
+
+def _guarded(read: Callable[[bytes], _Read], data: bytes) -> _Read:
+    """What a function reads from the file, or ModelError where the file is damaged."""
     try:
-        return _read_model(data, faults)
+        return read(data)
     except _BEYOND as exc:
         raise ModelError(
             f"the file is damaged or cut short: something in it is said to lie beyond its "
@@ -186,10 +239,7 @@ def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     if subgraphs == 0:
         raise ModelError("the model has no subgraph; convert the model again")
     budget = Budget()
-    count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
-    buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
-    count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
-    codes = [_operator_name(model.OperatorCodes(i)) for i in range(count)]
+    buffers, codes = _of_all_subgraphs(data, model)
     if faults is None:
         for i, kind in enumerate(codes):
             check_version(kind, model.OperatorCodes(i).Version())
@@ -206,6 +256,38 @@ def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     return replace(main, once=once, subgraphs=subgraphs)
 
 
+def _called_subgraphs(data: bytes) -> Mapping[int, ModelFile]:
+    """The main subgraph with those that WHILE and IF call, by number; nothing without these.
+
+    Extents that the file leaves open are -1 in what they call.
+    """
+    model = tflite.Model.GetRootAs(data, 0)
+    subgraphs = _count(data, model.SubgraphsLength(), "subgraphs", MAX_OPERATORS)
+    if subgraphs < 2:
+        return {}
+    budget = Budget()
+    buffers, codes = _of_all_subgraphs(data, model)
+    found: dict[int, ModelFile] = {}
+    waiting, tensors = [0], 0
+    while waiting:
+        number = waiting.pop()
+        if number not in found and 0 <= number < subgraphs:
+            one = _subgraph(data, model.Subgraphs(number), buffers, codes, budget, {}, number > 0)
+            found[number] = one
+            tensors += len(one.tensors)
+            _count(data, tensors, "tensors", MAX_TENSORS)
+            waiting += subgraphs_called(one.operators)
+    return found
+
+
+def _of_all_subgraphs(data: bytes, model: Any) -> tuple[list[Array | None], list[str]]:
+    """The buffers, and the names of operators."""
+    count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
+    buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
+    count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
+    return buffers, [_operator_name(model.OperatorCodes(i)) for i in range(count)]
+
+
 def _subgraph(
     data: bytes,
     subgraph: Any,
@@ -213,8 +295,9 @@ def _subgraph(
     codes: Sequence[str],
     budget: Budget,
     faults: dict[int, str] | None,
+    is_inner: bool = False,
 ) -> ModelFile:
-    """One subgraph, as if the file had no other."""
+    """One subgraph, as if the file had no other; ``is_inner`` leaves open extents open."""
     count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
     tensors = tuple(
         _tensor_or_fault(subgraph.Tensors(i), i, buffers, budget, faults) for i in range(count)
@@ -227,7 +310,10 @@ def _subgraph(
     operators = tuple(
         _operator(subgraph.Operators(i), i, codes, tensors, budget) for i in range(count)
     )
-    tensors = with_known_batches(tensors, operators, signatures)
+    if is_inner:
+        tensors = tuple(map(with_open_extents, tensors, signatures))
+    else:
+        tensors = with_known_batches(tensors, operators, signatures)
     operators = tuple(replace(op, tensors=tensors) for op in operators)
     ends = (subgraph.InputsAsNumpy(), subgraph.OutputsAsNumpy())
     inputs, outputs = (
@@ -423,7 +509,7 @@ def _operator(
     outputs = _tensor_numbers(made, len(tensors), where)
     options: Mapping[str, Option] = {}
     if (
-        codes[code] in IMPORTED or codes[code] in OPERANDS
+        codes[code] in IMPORTED or codes[code] in OPERANDS or codes[code] in CALLED
     ):  # others may have tables that our schema does not know
         options = _options(operator)
     inside = vector_of(operator.IntermediatesAsNumpy(), budget, where)

@@ -110,15 +110,15 @@ def _infer(model: Any, data: bytes, shapes: Mapping[int, Sequence[int]]) -> None
             blank = np.zeros(shapes[int(detail["index"])], detail["dtype"])
             interpreter.set_tensor(detail["index"], blank)
         interpreter.invoke()
-    for place, subgraph in enumerate(model.subgraphs):
-        for number, tensor in enumerate(subgraph.tensors):
-            if not tensor.isVariable and _is_computed(model, tensor):
-                found = interpreter._get_tensor_details(number, place)["shape"]
-                if min(found, default=1) < 1 <= min(map(abs, tensor.shape), default=1):
-                    name = short_name((tensor.name or b"").decode("utf-8", "replace"))
-                    raise _refused(shapes, f"'{name}' becomes empty, {tuple(map(int, found))}")
-                tensor.shape = np.array(found, np.int32)
-                tensor.shapeSignature = None
+    # A loop's own tensors may have another shape in each step: control_flow.py infers these.
+    for number, tensor in enumerate(model.subgraphs[0].tensors):
+        if not tensor.isVariable and _is_computed(model, tensor):
+            found = interpreter._get_tensor_details(number, 0)["shape"]
+            if min(found, default=1) < 1 <= min(map(abs, tensor.shape), default=1):
+                name = short_name((tensor.name or b"").decode("utf-8", "replace"))
+                raise _refused(shapes, f"'{name}' becomes empty, {tuple(map(int, found))}")
+            tensor.shape = np.array(found, np.int32)
+            tensor.shapeSignature = None
 
 
 def _refused(shapes: Mapping[int, Sequence[int]], why: str) -> ModelError:

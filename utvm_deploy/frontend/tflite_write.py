@@ -50,8 +50,8 @@ _VERSIONS: Mapping[str, int] = {
     "TRANSPOSE": 2,
     "TRANSPOSE_CONV": 3,
 }
-# The schema forces this alignment on buffers.
-_BUFFER_ALIGNMENT = 16
+#: The schema forces this alignment on buffers.
+BUFFER_ALIGNMENT = 16
 
 #: The schema's name of an options table, and its fields.
 Options: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -195,7 +195,7 @@ class Serializer:
         return self._filled(array.tobytes())
 
     def _raw(self, data: bytes) -> int:
-        self.builder.StartVector(1, len(data), _BUFFER_ALIGNMENT)
+        self.builder.StartVector(1, len(data), BUFFER_ALIGNMENT)
         return self._filled(data)
 
     def _filled(self, data: bytes) -> int:
@@ -232,10 +232,16 @@ class Serializer:
             "Outputs": self.numbers(spec.outputs, np.int32),
         }
         if spec.options is not None:
-            name, options = spec.options
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
-            fields["BuiltinOptions"] = self._table(name, options)
+            fields |= self.options_fields(spec.options)
         return fields
+
+    def options_fields(self, options: Options) -> dict[str, Any]:
+        """An operator's options."""
+        name, fields = options
+        return {
+            "BuiltinOptionsType": getattr(tflite.BuiltinOptions, name),
+            "BuiltinOptions": self._table(name, fields),
+        }
 
     def code_fields(self, kind: str) -> dict[str, Any]:
         """An operator's name, as the schema's number for it."""

@@ -15,9 +15,11 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.graph.model import Tensor
 
-_HANDLE, _ONCE, _READ, _ASSIGN = "VAR_HANDLE", "CALL_ONCE", "READ_VARIABLE", "ASSIGN_VARIABLE"
+_HANDLE, _READ, _ASSIGN = "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"
+#: Calls a subgraph on the first run alone.
+ONCE = "CALL_ONCE"
 #: Operators that the import removes.
-RESOLVED = (_ONCE, _HANDLE)
+RESOLVED = (ONCE, _HANDLE)
 _KINDS = (*RESOLVED, _READ, _ASSIGN)
 _RESOURCE = "resource"
 
@@ -79,7 +81,7 @@ def resolve_variables(source: ModelFile) -> ModelFile:
     for op in source.operators:
         if op.kind == _HANDLE:
             handles.name(op)
-        elif op.kind == _ONCE:
+        elif op.kind == ONCE:
             if any(v.found is not None or v.assigned for v in variables.values()):
                 raise op.unsupported("variables are read or assigned before it; it must come first")
             called = op.integer("InitSubgraphIndex")
@@ -124,7 +126,7 @@ def resolve_variables(source: ModelFile) -> ModelFile:
 
 def called_once(main: ModelFile, subgraphs: int) -> list[int]:
     """The subgraphs behind the main one that a CALL_ONCE calls, each once, in order."""
-    numbers = {op.integer("InitSubgraphIndex") for op in main.operators if op.kind == _ONCE}
+    numbers = {op.integer("InitSubgraphIndex") for op in main.operators if op.kind == ONCE}
     return sorted(number for number in numbers if 0 < number < subgraphs)
 
 

@@ -40,6 +40,14 @@ Variables become state, which the arena keeps between runs. `NAME_reset()` sets 
 again. VAR_HANDLE is removed, and so is each CALL_ONCE with the subgraph that it calls. Such a
 subgraph may only assign constants.
 """
+_LOOPS = """\
+
+WHILE is unrolled where the number of its steps depends only on constants and shapes. IF becomes one
+of its branches where its condition does. Weights are in flash once, but code and time grow with the
+steps: a message says how many operators a loop becomes. `verify` compares the outputs with those of
+the file itself, and the layers with those of the unrolled file. More than 4,096 operators are
+refused, and so is a loop that passes an input on as a later one: LiteRT overwrites that.
+"""
 _TRUTHS = """\
 
 # Table of truth
@@ -151,7 +159,7 @@ def operators_page() -> str:
     )
     limits = "".join(f"| {most:,} | {what} |\n" for what, most in LIMITS)
     kinds = textwrap.fill(", ".join(FOLDED), 98)
-    folded = f"{_FOLDED}```text\n{kinds}\n```\n{_VARIABLES}"
+    folded = f"{_FOLDED}```text\n{kinds}\n```\n{_VARIABLES}{_LOOPS}"
     truths = "".join(
         f"| {one.kind} | {', '.join(one.dtypes)} | {NAMES[one.resolver]} | {one.reason} |\n"
         for one in TRUTHS

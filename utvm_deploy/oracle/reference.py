@@ -3,6 +3,9 @@
     run_reference ──inputs.npz──▶ python -m utvm_deploy.oracle.reference
                  ──results.npz──▶ ReferenceRun
 
+A file with control flow is run twice: unrolled, for its layers, and as it is. The outputs must be
+equal.
+
 A Relax model has TVM's builds for this computer as its reference (``relax_reference.py``). Where
 the reference kernels are wrong, others serve (``truths.py``).
 
@@ -22,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import FileRefused, UtvmError, VerifyError
+from utvm_deploy.base.errors import FileRefused, ModelError, UtvmError, VerifyError
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.tflite import given_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.interpreter import Interpreted, Refused, interpret
@@ -54,6 +57,8 @@ MEMORY_BYTES = 8 * 1024**3
 _INPUTS, _RESULTS, _REFUSAL = "inputs.npz", "results.npz", "refusal.txt"
 #: Where a file is refused before any run: the operator, or nothing.
 _FILE_REFUSED = "file_refused.txt"
+#: The model with its control flow, if the file for LiteRT is without it.
+_WHOLE = "whole.tflite"
 #: A file of this name in the folder asks for the outputs alone.
 _OUTPUTS_ONLY = "outputs_only"
 #: This one asks for the shadow, which is left in the other one.
@@ -135,8 +140,15 @@ def save_samples(directory: Path, samples: Sequence[Sequence[Array]]) -> None:
 
 
 def _readable(path: Path, directory: Path) -> Path:
-    """The file for LiteRT: a model of another format as what it is converted to."""
+    """The file for LiteRT or TVM: what the model is converted to, without control flow."""
     data = converted(path)
+    try:
+        whole, made = given_bytes(path), tflite_bytes(path)
+        if made != whole:
+            (directory / _WHOLE).write_bytes(whole)
+            data = made
+    except ModelError:
+        pass  # LiteRT also runs files that we refuse
     if data is None:
         return path
     file = directory / "model.tflite"
@@ -227,6 +239,10 @@ def interpret_or_explain(model: str, directory: Path) -> int:
         outputs_only = (directory / _OUTPUTS_ONLY).exists()
         with_shadow = (directory / _WITH_SHADOW).exists()
         found, reference = _interpret(file, samples, outputs_only, with_shadow)
+        if (directory / _WHOLE).exists() and not found.truths:
+            # Only the reference kernels can compute in what control flow calls.
+            whole = interpret(directory / _WHOLE, samples, outputs_only=outputs_only)
+            _check_unrolled(whole, found)
         kept = found.outputs if outputs_only else found.tensors[0] if found.tensors else ()
         results = {str(n): np.array([tensors[n] for tensors in found.tensors]) for n in kept}
         results[_NUMBERS] = np.array(found.outputs, np.int64)
@@ -266,6 +282,17 @@ def _interpret(
         return relax_reference.interpret(file, samples), relax_reference.REFERENCE
     found = interpret(file, samples, outputs_only=outputs_only, with_shadow=with_shadow)
     return found, named(REFERENCE, found.truths)
+
+
+def _check_unrolled(whole: Interpreted, made: Interpreted) -> None:
+    """Raise ValueError unless the file with its control flow makes the same outputs."""
+    for expected, found in zip(whole.tensors, made.tensors, strict=True):
+        for one, other in zip(whole.outputs, made.outputs, strict=True):
+            if expected[one].tobytes() != found[other].tobytes():
+                raise ValueError(
+                    "unrolled, it makes other outputs than with its control flow, which is a bug "
+                    "of utvm_deploy; report it"
+                )
 
 
 def _samples(file: Mapping[str, Array]) -> list[list[Array]]:

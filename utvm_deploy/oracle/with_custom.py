@@ -14,8 +14,8 @@ import numpy as np
 
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.formats import converted, model_bytes
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
@@ -51,7 +51,7 @@ def run_oracle(
         for _ in samples
     ]
     positions = {operator.sources[0] for operator in operators}
-    data = converted(path) or model_bytes(path)
+    data = tflite_bytes(path)
     with TemporaryFolder("utvm-oracle") as directory:
         file = directory / path.with_suffix(".tflite").name
         file.write_bytes(without_operators(data, positions, [_source(tensors[n]) for n in made]))

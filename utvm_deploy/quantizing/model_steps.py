@@ -12,9 +12,9 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.datasets import ModelInput
-from utvm_deploy.frontend.formats import check_known, check_shapes_apply, converted, model_bytes
+from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.given_shapes import given_shapes
-from utvm_deploy.frontend.tflite import load_bytes, load_model
+from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
@@ -160,7 +160,7 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     if is_converted:
         check_installed(TFLITE)
     if form == TFLITE:
-        return _opened_tflite(path, converted(path) or model_bytes(path))
+        return _opened_tflite(path, tflite_bytes(path))
     file = model_bytes(path)
     try:
         made = prepare(form, file, is_converted=is_converted, progress=progress)
