@@ -1,4 +1,4 @@
-"""What becomes of the files that ``make.py`` wrote: a page with a row for each.
+"""The results for the files that ``make.py`` wrote: a page with a row for each.
 
     python benchmarks/converters/table.py FOLDER > docs/reference/converters.md
 
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 TIMEOUT_S = 900
@@ -37,13 +38,14 @@ WRITERS: Mapping[str, str] = {
 _HEAD = """\
 # Files of converters
 
-The table says what becomes of small model files that the tools of others wrote. Each was verified
-on the board `host` with two random samples. *Exact* means that every output byte equals the
+The table has the results for small model files that other tools wrote. Each was verified on the
+board `host` with two random samples. *Exact* means that every output byte equals the
 reference. *Within bound* means that outputs of float32 have the errors of
 [Floating point](float.md). A refused file has the message.
 
 The scripts of `benchmarks/converters` write the files and this page. They run where the packages
-are installed: {versions}.
+are installed. Here, these were:
+{versions}.
 
 | file | written by | result | layers | why |
 |---|---|---|---|---|
@@ -100,7 +102,7 @@ def page(rows: Sequence[Row], versions: str) -> str:
     counts = Counter(row.result for row in rows)
     total = ", ".join(f"{counts[one]} {one}" for one in (EXACT, BOUND, REFUSED, WRONG, NONE))
     lines = "\n".join(row.line for row in rows)
-    return f"{_HEAD.format(versions=versions)}{lines}\n\nOf {len(rows)} files: {total}.\n"
+    return f"{_HEAD.format(versions=fill(versions, 98))}{lines}\n\nOf {len(rows)} files: {total}.\n"
 
 
 def main() -> int:
