@@ -40,8 +40,8 @@ _HEAD = """\
 
 The table has the results for small model files that other tools wrote. Each was verified on the
 board `host` with two random samples. *Exact* means that every output byte equals the
-reference. *Within bound* means that outputs of float32 have the errors of
-[Floating point](float.md). A refused file has the message.
+reference. *Within bound* means that float32 functions in the model have
+the errors of [Floating point](float.md). A refused file has the message.
 
 The scripts of `benchmarks/converters` write the files and this page. They run where the packages
 are installed. Here, these were:
