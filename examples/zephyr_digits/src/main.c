@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <zephyr/kernel.h>
+#include <zephyr/linker/section_tags.h>
 #include <zephyr/sys/printk.h>
 
 #include "digits.h"
@@ -12,9 +13,18 @@
 
 static uint8_t arena[DIGITS_ARENA_BYTES] __aligned(DIGITS_ARENA_ALIGNMENT);
 
+// Boards with tightly coupled RAM have scratch there.
+#ifdef DIGITS_POOL_DTCM_BYTES
+static __dtcm_noinit_section
+    uint8_t pool[DIGITS_POOL_DTCM_BYTES] __aligned(DIGITS_POOL_DTCM_ALIGNMENT);
+#define RUN() digits_run(arena, pool)
+#else
+#define RUN() digits_run(arena)
+#endif
+
 static uint32_t recognize(const int8_t *image) {
     memcpy(digits_input_0(arena), image, DIGITS_INPUT_0_BYTES);
-    digits_run(arena);
+    RUN();
     const int8_t *scores = digits_output_0(arena);
     uint32_t best = 0;
     for (uint32_t i = 1; i < DIGITS_OUTPUT_0_ELEMENTS; i++) {
