@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler import plan
+from utvm_deploy.compiler import shared_bytes
 from utvm_deploy.compiler.model import CompiledModel, Layer
 from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel, connect
 from utvm_deploy.device.tensor import Tensor as DeviceTensor
@@ -122,7 +122,7 @@ def hides_accesses(compiled: CompiledModel) -> bool:
 
 def planned_apart() -> contextlib.AbstractContextManager[object]:
     """No output lies on what its kernel has read of its input by then."""
-    return mock.patch.object(plan, "overlap_of", return_value=None)
+    return mock.patch.object(shared_bytes, "overlap_of", return_value=None)
 
 
 def crossings_of(fence: Fence, loaded: DeviceModel, inputs: Sequence[Array]) -> list[str]:

@@ -102,7 +102,7 @@ def _check_known(proto: Any) -> None:
         more = f" and {len(places) - _MOST_TOLD} more" if len(places) > _MOST_TOLD else ""
         told = " ".join(places[:_MOST_TOLD])
         raise UnsupportedOperator(
-            f"{told}{more} cannot be imported; docs/reference/onnx-operators.md lists what can"
+            f"{told}{more} cannot be imported; `utvm docs onnx-operators` lists what can"
         )
 
 
