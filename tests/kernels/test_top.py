@@ -90,7 +90,7 @@ def test_other_variants_are_refused(changes: dict[str, object], why: str, tmp_pa
 def test_a_count_of_another_type_is_refused(tmp_path: Path) -> None:
     m = ModelWriter()
     m.output(*top(m, m.input((2, 5)), 3, k=np.array(3, np.int16)))
-    with pytest.raises(ModelError, match="'tensor_3' is int16; LiteRT 2.3.0 takes int32 there"):
+    with pytest.raises(ModelError, match=r"'tensor_3' is int16; LiteRT .* takes int32"):
         load_model(m.save(tmp_path / "top.tflite"))
 
 

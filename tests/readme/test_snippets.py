@@ -211,9 +211,9 @@ _ZEPHYR = {
 }
 
 
-def bundled(folder: Path, **options: Any) -> str:
+def bundled(folder: Path, board: str = "mps2_an500", **options: Any) -> str:
     utvm_deploy.bundle(
-        models.find("digits").files[0], "mps2_an500", folder / "bundle", latency=False, **options
+        models.find("digits").files[0], board, folder / "bundle", latency=False, **options
     )
     return '#include "bundle/include/digits.h"\n'
 
@@ -232,7 +232,7 @@ def of_tvm(folder: Path) -> tuple[str, str]:
 
 def zephyr_application(folder: Path) -> tuple[str, str]:
     """Without Zephyr; `tests/zephyr` builds it where Zephyr is."""
-    bundled(folder)
+    bundled(folder, "mps2_an385")
     copy(folder / "bundle" / "include" / "digits.h", folder)
     for name, text in _ZEPHYR.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
