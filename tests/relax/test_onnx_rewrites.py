@@ -22,7 +22,7 @@ from utvm_deploy.relax.road import relax_graph
 # TVM's importer warns. Users do not see it, because a child process reads their models.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.tools]
 
-#: Tests of the ``onnx`` package: at least one for each rewrite.
+#: Tests of the ``onnx`` package, of rewrites, and of what they leave as it is.
 REWRITTEN = (
     "test_attention_4d_gqa_causal",
     "test_attention_23_boolmask_fullymasked_row_nan_robustness",
@@ -36,6 +36,7 @@ REWRITTEN = (
     "test_det_nd",
     "test_dft_irfft",
     "test_dropout_default_mask",
+    "test_group_normalization_epsilon",
     "test_if",
     "test_isinf_negative",
     "test_layer_normalization_4d_axis1",
@@ -50,6 +51,7 @@ REWRITTEN = (
     "test_rotary_embedding",
     "test_scan9_sum",
     "test_sce_mean_weight_ii",
+    "test_size",
     "test_spacetodepth_crd_mode_example",
     "test_stft_with_window",
     "test_swish",

@@ -15,6 +15,8 @@ from utvm_deploy.onnx_rewrites.arrays import Array
 _MOST_LOOKED_AT = 1024
 #: The domains of operators whose meaning ONNX defines.
 STANDARD = ("", "ai.onnx")
+#: Operators that ONNX infers nothing of; their outputs are like their first inputs.
+_LIKE_FIRST = ("GroupNormalization", "MeanVarianceNormalization")
 
 
 @dataclass
@@ -99,6 +101,8 @@ class State:
             said = str(exc).replace("[ShapeInferenceError]", "").replace("[TypeInferenceError]", "")
             raise ModelError(f"{place} contradicts itself: {' '.join(said.split())}") from exc
         self.types.update(made)
+        if node.op_type in _LIKE_FIRST and node.domain in STANDARD:
+            self.types[node.output[0]] = self.types[node.input[0]]
 
     def schema(self, node: Any) -> Any:
         """ONNX's definition of a node's operator; None if it has none."""

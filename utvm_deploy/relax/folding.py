@@ -79,7 +79,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         if dtype != "float32" or math.prod(int(one) for one in call.ty.shape) > MOST_ELEMENTS:
             return call
         with np.errstate(all="ignore"):  # infinities and NaN are values, too
-            return relax.const(np.ascontiguousarray(fold(call, values)), dtype)
+            return relax.const(np.asarray(fold(call, values), order="C"), dtype)
 
     def _constant(self, operand: Any) -> Any:
         if isinstance(operand, relax.Var):

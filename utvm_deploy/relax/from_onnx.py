@@ -102,7 +102,7 @@ def _check_known(proto: Any) -> None:
         more = f" and {len(places) - _MOST_TOLD} more" if len(places) > _MOST_TOLD else ""
         told = " ".join(places[:_MOST_TOLD])
         raise UnsupportedOperator(
-            f"{told}{more} cannot be imported; `utvm docs onnx-operators` lists what can"
+            f"{told}{more} cannot be imported; utvm docs onnx-operators lists what is refused"
         )
 
 
@@ -172,7 +172,9 @@ def _alone(proto: Any) -> Iterator[tuple[Any, Any]]:
 def _reason(error: ModelError) -> str:
     """Why a node is refused, without the words of TVM."""
     said = str(error)
-    for known in ("shape depends on values", "needs more memory", "float64", "float16"):
-        if known in said:
-            return said
+    for dtype in ("float64", "float16"):
+        if dtype in said:
+            return f"it computes in {dtype}, which has no kernels; convert the model to float32"
+    if "needs more memory" in said:
+        return said
     return "TVM cannot compile it with these types and shapes; export it as simpler operators"

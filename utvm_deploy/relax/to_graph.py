@@ -125,7 +125,8 @@ class _Maker:
             return number
         if not isinstance(expression, ir.GenericConst):
             raise UnsupportedOperator(f"an operand is a {type(expression).__name__}, not a tensor")
-        data: Array = np.ascontiguousarray(expression.value.numpy())
+        # ascontiguousarray would give a scalar one dimension.
+        data: Array = np.asarray(expression.value.numpy(), order="C")
         name = f"constant_{len(self.tensors)}"
         check_tensor(name, expression.ty)
         if data.dtype == np.bool_:
