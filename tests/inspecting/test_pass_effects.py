@@ -47,5 +47,5 @@ def test_dead_channels_of_joined_layers(tmp_path: Path) -> None:
     writer.output(writer.conv2d(joined, int8(rng, 4, 1, 1, 16), np.zeros(4, np.int32)))
     found = pass_effects(load_model(writer.save(tmp_path / "m.tflite")))
     dead = found.removed["drop_dead_channels"]
-    # Half the channels of both parts, and half the weights of the layer behind them.
-    assert dead == GraphSizes(0, 16 * (2 * 4 * 3 + 4 * 8), 2 * 4 * (3 + 4) + 4 * 8, 16 * 16)
+    # Half the channels of both parts, whose biases are equal, and half the weights behind them.
+    assert dead == GraphSizes(0, 16 * (2 * 4 * 3 + 4 * 8), 2 * 4 * 3 + 4 * 4 + 4 * 8, 16 * 16)

@@ -230,6 +230,8 @@ def test_convert_refuses_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    digits = Path(__file__).parents[2] / "models" / "digits.tflite"
+    Path("digits.tflite").write_bytes(digits.read_bytes())
     writer = OnnxWriter((1, 4))
     real = writer.save(tmp_path / "float.onnx", writer.add("Relu", "x"))
     onnx.save(onnx.shape_inference.infer_shapes(onnx.load(real)), real)

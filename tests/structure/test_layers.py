@@ -54,8 +54,17 @@ DOORS = {
         "intrinsics",
         "oracle.relax_reference",
     },
-    "tflite": {"frontend.tflite", "frontend.tflite_choice", "frontend.tflite_write"},
-    "flatbuffers": {"frontend.tflite_write", "frontend.tflite_schema"},
+    "tflite": {
+        "frontend.tflite",
+        "frontend.tflite_choice",
+        "frontend.tflite_flat",
+        "frontend.tflite_write",
+    },
+    "flatbuffers": {
+        "frontend.tflite_flat",
+        "frontend.tflite_schema",
+        "frontend.tflite_write",
+    },
     "onnx": {"quantizing.onnx_file", "frontend.onnx_model"},
     "onnxruntime": {"oracle.origin", "quantizing.onnx_runtime"},
     "torch": {
