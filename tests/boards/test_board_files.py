@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import BoardError
-from utvm_deploy.boards.board import board_names, load_board
+from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import BenchEntry, load_bench_entry
+from utvm_deploy.boards.regions import dead_places
 
 BAD = Path(__file__).parent.parent / "boards_bad"
 SHIPPED = Path(__file__).parents[2] / "boards"
@@ -120,3 +121,63 @@ def test_the_bench_file_may_list_several_boards_of_a_kind(tmp_path: Path) -> Non
     bench.write_text('[[boards.nucleo_f746zg]]\nport = "A"\n[[boards.nucleo_f746zg]]\nbaud = 0\n')
     with pytest.raises(BoardError, match=r"boards\.nucleo_f746zg\[1\]\.baud: 0 is not between"):
         load_bench_entry("stm32f746g_disco")
+
+
+QSPI = """
+[[memory]]
+name = "qspi"
+address = 0x9000_0000
+size = 0x0400_0000
+kind = "flash"
+executable = false
+"""
+SDRAM = """
+[[memory]]
+name = "sdram"
+address = 0xD000_0000
+size = 0x0080_0000
+kind = "ram"
+executable = true
+"""
+
+
+def _with(folder: Path, *, memory: str, project: str = "", name: str = "nucleo_f746zg") -> Board:
+    text = (SHIPPED / f"{name}.toml").read_text().replace(f'"{name}"', '"mine"', 1)
+    text = text.replace("\n[project]\n", f"{memory}\n[project]\n{project}\n", 1)
+    (folder / "mine.toml").write_text(text)
+    return load_board(folder / "mine.toml")
+
+
+def test_external_memory_is_not_what_an_image_starts_from(tmp_path: Path) -> None:
+    board = _with(tmp_path, memory=QSPI + SDRAM)
+    assert (board.main_flash.name, board.vector_flash.name) == ("flash", "flash")
+    assert (board.main_ram.name, board.data_ram.name) == ("ram", "dtcm")
+    assert board.region("sdram").needs_init and not board.region("qspi").boot
+    assert list(dead_places(board)) == []
+    # Weights that the internal flash cannot hold have only one other place.
+    assert board.weights_flash(900_000).name == "flash"
+    assert board.weights_flash(2_000_000).name == "qspi"
+    (warning,) = dead_places(board, 2_000_000)
+    assert warning.startswith("mine has the weights in qspi, which the image does not initialize")
+
+
+def test_a_file_may_choose_other_regions(tmp_path: Path) -> None:
+    board = _with(tmp_path, memory=QSPI + SDRAM, project='weights = "qspi"\nworkspace = "sdram"')
+    assert board.weights_flash(1).name == "qspi"
+    assert (board.main_flash.name, board.main_ram.name) == ("flash", "sdram")
+    assert len(list(dead_places(board))) == 2
+    # Such as a chip whose ROM maps its flash before it starts what is there.
+    board = _with(tmp_path, memory=QSPI + "boot = true\n")
+    assert board.main_flash.name == "qspi"
+    assert list(dead_places(board)) == []
+
+
+def test_a_board_that_starts_nowhere_is_warned_of(tmp_path: Path) -> None:
+    text = (SHIPPED / "nucleo_f746zg.toml").read_text().replace('"nucleo_f746zg"', '"mine"', 1)
+    text = text.replace("0x0800_0000", "0x9000_0000").replace("0x2000_0000", "0xC000_0000")
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    code, data = dead_places(load_board(path))
+    assert code.startswith("mine has code in flash, which is flash that the core cannot start from")
+    assert data.startswith("mine has data and stack in dtcm, which is RAM that nobody initializes")
+    assert code.endswith("write boot = true in its [[memory]]")

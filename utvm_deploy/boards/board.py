@@ -29,9 +29,12 @@ from utvm_deploy.boards.facts import (
     Region,
     Timer,
     Zephyr,
+    region_of_code,
+    region_of_workspace,
 )
 from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
 from utvm_deploy.boards.probe_table import read_probe
+from utvm_deploy.boards.regions import read_places, read_regions
 from utvm_deploy.boards.trust import check_harmless
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timings import TIMINGS
@@ -53,11 +56,9 @@ DEFAULT_STACK_BYTES = 4096
 DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
 FPUS = ("none", "single", "double")
-REGION_KINDS = ("flash", "ram", "tcm")
-# Names of boards and regions appear in generated files of several languages.
+# Names of boards appear in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
-_REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
@@ -194,8 +195,8 @@ def _read_board(path: Path, trust: bool) -> Board:
         raise top.error("name", f"{shown(name)} {_NAME_RULE}")
     if name != path.stem:
         raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
-    memory = _read_memory(top)
     cpu = _read_cpu(top.table("cpu"))
+    memory = read_regions(top, cpu.facts)
     # A board that Zephyr knows needs few keys here.
     is_short = top.table("project").strings("templates", TEMPLATES) == ("zephyr",)
     link = DEFAULT_LINK
@@ -215,7 +216,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         else read_probe(
             top.table("probe"),
             emulator is not None,
-            max((r for r in memory if r.kind == "flash"), key=lambda r: r.size).address,
+            region_of_code(memory, project.code).address,
         ),
         link=link,
         emulator=emulator,
@@ -250,41 +251,6 @@ def _read_cpu(table: Table) -> Cpu:
             raise table.error(key, f"{core.name} has no caches; write 0")
     table.finish()
     return cpu
-
-
-def _read_memory(top: Table) -> tuple[Region, ...]:
-    regions: list[Region] = []
-    for table in top.tables("memory"):
-        region = Region(
-            name=table.text("name"),
-            address=table.integer("address"),
-            size=table.integer("size", minimum=1),
-            kind=table.text("kind", REGION_KINDS),
-            executable=table.boolean("executable"),
-            miss_cycles=_optional(table, "miss_cycles"),
-            fetch_miss_cycles=_optional(table, "fetch_miss_cycles"),
-            alias=_optional(table, "alias"),
-        )
-        if not _REGION_NAME.fullmatch(region.name):
-            raise table.error(
-                "name", f"{shown(region.name)} must be letters, digits and underscores"
-            )
-        if region.end > 1 << 32:
-            raise table.error("size", f"{region.name} ends at 0x{region.end:x}, beyond 4 GiB")
-        for other in regions:
-            if region.name == other.name:
-                raise table.error("name", f"{shown(region.name)} is there twice")
-            if region.address < other.end and other.address < region.end:
-                raise table.error("address", f"{region.name} overlaps {other.name}")
-        if region.alias is not None and region.kind != "flash":
-            raise table.error("alias", f"{region.name} is not flash; only flash has one here")
-        regions.append(region)
-        table.finish()
-    if not any(region.kind == "flash" for region in regions):
-        raise top.error("memory", "no region of kind flash; add one for code and weights")
-    if not any(region.kind != "flash" for region in regions):
-        raise top.error("memory", "no region of kind ram or tcm; add one for data")
-    return tuple(regions)
 
 
 def _optional(table: Table, key: str, *, minimum: int = 0) -> int | None:
@@ -339,14 +305,9 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         clock_table = table.table("clock")
         clock = _read_driver(clock_table, CLOCK_DRIVERS)
         clock_table.finish()
-    vectors = data = None
-    if table.has("vectors"):
-        vectors = table.text("vectors", [region.name for region in memory])
-    if table.has("data"):
-        data = table.text("data", [r.name for r in memory if r.kind != "flash"])
+    places = read_places(table, memory)
     stack_bytes = _optional(table, "stack_bytes", minimum=1) or DEFAULT_STACK_BYTES
-    rams = {region.name: region.size for region in memory if region.kind != "flash"}
-    room = rams[data] if data else max(rams.values())
+    room = region_of_workspace(memory, places["data"] or places["workspace"]).size
     if stack_bytes % 8:
         raise table.error("stack_bytes", f"{stack_bytes} is not a multiple of 8")
     if stack_bytes >= room:
@@ -355,23 +316,25 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         templates=templates,
         compiler_flags=_strings(table, "compiler_flags"),
         stack_bytes=stack_bytes,
-        vectors=vectors,
-        data=data,
-        through_alias=_read_through_alias(table, memory),
+        vectors=places["vectors"],
+        data=places["data"],
+        through_alias=_read_through_alias(table, region_of_code(memory, places["code"])),
         zephyr=_read_zephyr(table, memory) if "zephyr" in templates else None,
         uart=uart,
         timer=timer,
         clock=clock,
+        code=places["code"],
+        weights=places["weights"],
+        workspace=places["workspace"],
     )
     table.finish()
     return project
 
 
-def _read_through_alias(table: Table, memory: tuple[Region, ...]) -> tuple[str, ...]:
+def _read_through_alias(table: Table, flash: Region) -> tuple[str, ...]:
     if not table.has("through_alias"):
         return ()
     chosen = table.strings("through_alias", PARTS_OF_FLASH)
-    flash = max((region for region in memory if region.kind == "flash"), key=lambda r: r.size)
     if chosen and flash.alias is None:
         raise table.error("through_alias", f"the region {flash.name} has no alias")
     return chosen

@@ -6,6 +6,7 @@ that no code needs to know a board by name.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BoardError
@@ -18,6 +19,9 @@ CHILD_PROBE = "child"
 EMULATOR_PROBE = "qemu"
 #: What an emulated board that has a cycle model may count.
 CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
+
+#: What the runtime takes of flash, about.
+RUNTIME_FLASH_BYTES = 10 * 1024
 
 # The links: to the runtime's command loop over a byte stream; through a debugger's server.
 MONITOR_LINK = "monitor"
@@ -75,6 +79,12 @@ class Region:
     fetch_miss_cycles: int | None = None
     # Where the core sees the same memory through another bus.
     alias: int | None = None
+    # Whether the core can start from it; RAM is never so.
+    boot: bool = False
+    # Whether it answers only after somebody has set up its controller.
+    needs_init: bool = False
+    # Whether the file says neither of these, so that both follow from the address.
+    is_assumed: bool = False
 
     @property
     def end(self) -> int:
@@ -135,9 +145,9 @@ class Project:
     templates: tuple[str, ...]  # the first one is the default
     compiler_flags: tuple[str, ...]
     stack_bytes: int
-    # The region the vector table is read from at reset, if that is not the first flash.
+    # The region the vector table is read from at reset, if that is not the code's.
     vectors: str | None
-    # The region that data and stack go to, if that is not the largest RAM.
+    # The region that data and stack go to, if that is not the workspace's.
     data: str | None
     # Which of "code" and "constants" are read through the alias of the main flash.
     through_alias: tuple[str, ...]
@@ -146,6 +156,28 @@ class Project:
     uart: Driver | None
     timer: Timer | None
     clock: Driver | None
+    # The regions of code, of a model's weights and of the workspace, where the file names them.
+    code: str | None = None
+    weights: str | None = None
+    workspace: str | None = None
+
+
+def region_of_code(memory: Sequence[Region], named: str | None = None) -> Region:
+    """The named region; else the largest flash that the core can start from, or of all."""
+    return _largest([r for r in memory if r.kind == "flash"], named, lambda r: r.boot)
+
+
+def region_of_workspace(memory: Sequence[Region], named: str | None = None) -> Region:
+    """The named region; else the largest RAM that needs no initialization, or of all."""
+    return _largest([r for r in memory if r.kind != "flash"], named, lambda r: not r.needs_init)
+
+
+def _largest(
+    regions: Sequence[Region], named: str | None, is_good: Callable[[Region], bool]
+) -> Region:
+    if named is not None:
+        return next(region for region in regions if region.name == named)
+    return max(list(filter(is_good, regions)) or regions, key=lambda region: region.size)
 
 
 @dataclass(frozen=True)
@@ -252,13 +284,23 @@ class Board(Shown):
 
     @property
     def main_flash(self) -> Region:
-        """The largest flash region: where code and weights go."""
-        return max((r for r in self.memory if r.kind == "flash"), key=lambda r: r.size)
+        """The region of code, and of weights that are nowhere else."""
+        return region_of_code(self.memory, self.project.code)
+
+    def weights_flash(self, weights_bytes: int) -> Region:
+        """The region of a model's weights: the code's, or a larger one if they do not fit that."""
+        if self.project.weights is not None:
+            return self.region(self.project.weights)
+        code = self.main_flash
+        if weights_bytes <= code.size - RUNTIME_FLASH_BYTES or self.template == "zephyr":
+            return code
+        others = [r for r in self.memory if r.kind == "flash" and r.size >= weights_bytes]
+        return max(others, key=lambda region: region.size, default=code)
 
     @property
     def main_ram(self) -> Region:
-        """The largest RAM region: where the workspace is."""
-        return max((r for r in self.memory if r.kind != "flash"), key=lambda r: r.size)
+        """The region of the workspace, which has arenas and tensors."""
+        return region_of_workspace(self.memory, self.project.workspace)
 
     @property
     def data_ram(self) -> Region:

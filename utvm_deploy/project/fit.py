@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.boards.facts import DEBUG_LINK
+from utvm_deploy.boards.facts import DEBUG_LINK, RUNTIME_FLASH_BYTES
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.zephyr import is_zephyr, workspace_bytes
-
-RUNTIME_FLASH_BYTES = 10 * 1024
 
 
 def arena_room(board: Board) -> int:
