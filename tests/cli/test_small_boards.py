@@ -109,7 +109,7 @@ def test_an_image_needs_room_for_the_runtime(
     assert main([*argv, str(tmp_path / "tree")] if verb == "project" else argv) == 1
     text = said(capsys)
     assert "needs at least 100 bytes of RAM for its activations, and small has none for it" in text
-    assert "the largest region is ram with 8,192, of which runtime and stack take 10,496" in text
+    assert "the region of arenas is ram with 8,192, of which runtime and stack take 10,496" in text
 
 
 def with_sizes(board: Board, path: Path, ram: int, flash: int) -> Board:

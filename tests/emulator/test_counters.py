@@ -53,11 +53,15 @@ def test_a_board_file_may_say_what_misses_cost() -> None:
     assert (model.flash_fetch_miss_cycles, model.ram_fetch_miss_cycles) == (30, 22)
 
 
-def test_regions_of_a_kind_that_differ_are_an_error() -> None:
+def test_weights_cost_what_their_region_says() -> None:
     board = load_board("mps2_an500")
-    other = replace(board.memory[0], name="more", address=0x0800_0000, miss_cycles=50)
-    with pytest.raises(BoardError, match=r"kind flash differ in miss_cycles \(22, 50\)"):
-        CycleModel.for_board(replace(board, memory=(*board.memory, other)))
+    slow = replace(board.memory[0], name="qspi", address=0x6000_0000, miss_cycles=350, boot=False)
+    board = replace(board, memory=(*board.memory, slow))
+    assert CycleModel.for_board(board).flash_miss_cycles == 22
+    board = replace(board, project=replace(board.project, weights="qspi"))
+    model = CycleModel.for_board(board)
+    assert (model.flash_miss_cycles, model.flash_fetch_miss_cycles) == (350, 22)
+    assert ("flash", 0x6000_0000) in {(one.kind, one.address) for one in model.cached}
 
 
 def test_ways() -> None:

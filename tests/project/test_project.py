@@ -175,7 +175,7 @@ def test_too_much_ram_is_refused_before_building(monkeypatch: pytest.MonkeyPatch
         build_image(model, board)
     assert str(caught.value) == (
         "model 'tiny' needs 262,145 bytes of RAM for its activations, and mps2_an500 has 262,144 "
-        "bytes for it (327,680 bytes of RAM in all; the largest region is ram with 262,144, of "
+        "bytes for it (327,680 bytes of RAM in all; the region of arenas is ram with 262,144, of "
         "which runtime and stack take 0); take less (utvm docs small-ram), or a "
         "board with more RAM"
     )

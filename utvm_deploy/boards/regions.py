@@ -118,11 +118,16 @@ def _cannot_start(region: Region) -> str | None:
 
 def dead_places(board: Board, weights_bytes: int = 0) -> Iterator[str]:
     """A sentence for each region that a bare-metal image uses before anybody has set it up."""
+    yield from not_starting(board)
+    yield from not_initialized(board, weights_bytes)
+
+
+def not_starting(board: Board) -> Iterator[str]:
+    """A sentence for each region that start-up needs, and that does not answer by then."""
     if board.template != "baremetal":
         return
-    flash, data = board.main_flash, board.data_ram
-    starting = dict.fromkeys((flash, board.vector_flash, data))
-    for region in starting:
+    data = board.data_ram
+    for region in dict.fromkeys((board.main_flash, board.vector_flash, data)):
         why = _cannot_start(region)
         if why:
             key = "boot = true" if region.kind == "flash" else "needs_init = false"
@@ -131,6 +136,16 @@ def dead_places(board: Board, weights_bytes: int = 0) -> Iterator[str]:
                 f"{board.name} has {what} in {region.name}, which {why}, so the image will not "
                 f"start; if that is wrong, write {key} in its [[memory]]"
             )
+
+
+def not_initialized(board: Board, weights_bytes: int = 0) -> Iterator[str]:
+    """A sentence for each region that a model needs, and that only a boot loader can set up.
+
+    An emulator loads the image's bytes wherever they belong.
+    """
+    if board.template != "baremetal" or board.runs_here:
+        return
+    starting = (board.main_flash, board.vector_flash, board.data_ram)
     for what, region in (
         ("the weights", board.weights_flash(weights_bytes)),
         ("the workspace", board.main_ram),

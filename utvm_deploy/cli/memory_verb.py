@@ -115,8 +115,19 @@ def _report(found: MemoryReport, out: Output) -> None:
     for note in found.notes:
         out.line(note)
     out.line(
-        f"{board.name} has {board.ram_bytes:,} bytes of RAM (the largest region "
-        f"{board.main_ram.size:,}) and {board.main_flash.size:,} of flash"
+        f"{board.name} has {board.ram_bytes:,} bytes of RAM (the region {board.main_ram.name} of "
+        f"arenas {board.main_ram.size:,}) and {_flash_told(found)}"
+    )
+
+
+def _flash_told(found: MemoryReport) -> str:
+    """The flash of code, and of weights if that is another one."""
+    code, weights = found.board.main_flash, found.board.weights_flash(found.compiled.weights_bytes)
+    if weights == code:
+        return f"{code.size:,} of flash"
+    return (
+        f"{code.size:,} of flash for code ({code.name}), {weights.size:,} for weights "
+        f"({weights.name})"
     )
 
 

@@ -18,7 +18,10 @@ _CODE_PART, _MOST_CODE_BYTES = 4, 128 * 1024
 
 def room_for_tables(board: Board) -> int:
     """Bytes of flash for the constant tables of a model; the rest is for code."""
-    flash = board.main_flash.size
+    region = board.weights_flash(0)
+    flash = region.size
+    if region != board.main_flash:
+        return flash
     return flash - min(flash // _CODE_PART, _MOST_CODE_BYTES)
 
 

@@ -167,7 +167,7 @@ def _region(board: Board, name: str) -> Region:
 
 def _miss(board: Board, region: Region) -> int:
     """Cycles of a line from flash, less those of one from the region."""
-    flash = board.main_flash.miss_cycles
+    flash = board.weights_flash(0).miss_cycles
     cost = REF_MISS_CYCLES if flash is None else flash
     if region.kind == "tcm" or not board.cpu.dcache_bytes:
         return cost

@@ -11,6 +11,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.desk_file import BenchEntry, bench_path, load_bench_entry
+from utvm_deploy.boards.regions import not_initialized, not_starting
 from utvm_deploy.doctor.check import Check
 from utvm_deploy.link.stream import RIGHTS_ADVICE
 from utvm_deploy.probe import choose_link, needs_debugger, needs_line
@@ -50,7 +51,20 @@ def desk_checks(
         checks.append(_debug_server(board, needs_debugger(kind)))
     if builds and "baremetal" in board.project.templates:
         checks.append(_image(board))
+    if any(region.needs_init for region in board.memory):
+        checks.append(_memories(board))
     return checks
+
+
+def _memories(board: Board) -> Check:
+    """Which region an image has for what; a board that cannot start fails the check."""
+    dead = "; ".join(not_starting(board))
+    places = (
+        f"code in {board.main_flash.name}, weights in {board.weights_flash(0).name}, data and "
+        f"stack in {board.data_ram.name}, workspace in {board.main_ram.name}"
+    )
+    found = "; ".join((places, *not_initialized(board)))
+    return Check("memories", "hold the image", None if dead else found, dead, True)
 
 
 def _flashing(board: Board, probe: str | None) -> Check:

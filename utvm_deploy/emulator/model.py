@@ -62,6 +62,10 @@ class CycleModel:
     def for_board(cls, board: Board) -> CycleModel:
         """The model of a board's chip, in configuration ``ref``.
 
+        It knows one cost for all flash, and one for all RAM. Data that is read from flash are
+        weights, so their region says what that costs. The code's region says what fetches cost,
+        and the workspace's what RAM costs.
+
         Raises BoardError for a core whose timing is not known.
         """
         cpu = board.cpu
@@ -80,14 +84,10 @@ class CycleModel:
                 CachedRange(r.address, r.size, r.kind) for r in board.memory if r.kind != "tcm"
             ),
             tightly_coupled=max(tightly, key=lambda one: one[1]) if tightly else None,
-            flash_miss_cycles=_miss_cycles(board, "flash", "miss_cycles", REF_MISS_CYCLES),
-            ram_miss_cycles=_miss_cycles(board, "ram", "miss_cycles", REF_MISS_CYCLES),
-            flash_fetch_miss_cycles=_miss_cycles(
-                board, "flash", "fetch_miss_cycles", FETCH_MISS_CYCLES
-            ),
-            ram_fetch_miss_cycles=_miss_cycles(
-                board, "ram", "fetch_miss_cycles", FETCH_MISS_CYCLES
-            ),
+            flash_miss_cycles=_or(board.weights_flash(0).miss_cycles, REF_MISS_CYCLES),
+            ram_miss_cycles=_or(board.main_ram.miss_cycles, REF_MISS_CYCLES),
+            flash_fetch_miss_cycles=_or(board.main_flash.fetch_miss_cycles, FETCH_MISS_CYCLES),
+            ram_fetch_miss_cycles=_or(board.main_ram.fetch_miss_cycles, FETCH_MISS_CYCLES),
         )
 
     def without_caches(self) -> CycleModel:
@@ -108,16 +108,8 @@ def _cache(board: Board, size_bytes: int, ways: int, line_bytes: int) -> Cache |
     return Cache(size_bytes, ways, line_bytes)
 
 
-def _miss_cycles(board: Board, kind: str, key: str, default: int) -> int:
-    """What all regions of a kind say; BoardError if they differ, which is not modelled."""
-    said = {getattr(region, key) for region in board.memory if region.kind == kind}
-    costs = {default if cost is None else cost for cost in said} or {default}
-    if len(costs) > 1:
-        raise BoardError(
-            f"{board.name}: regions of kind {kind} differ in {key} "
-            f"({', '.join(map(str, sorted(costs)))}); the cycle model knows one cost for each kind"
-        )
-    return costs.pop()
+def _or(cost: int | None, default: int) -> int:
+    return default if cost is None else cost
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def flash_image(image: Image, *, probe: str | None = None, serial: str | None = 
     """
     place = locate(image.board, serial=serial, needs_port=False)
     commands = probe_commands(image.board, probe or place.entry.probe)
+    _check_in_one_piece(image, commands)
     wanted = Wanted(
         # The program runs in another folder.
         image=str(_in_format(image, commands.image_format).absolute()),
@@ -122,6 +123,24 @@ def with_script(action: Action, wanted: Wanted) -> Iterator[Wanted]:
         path = Path(folder) / "commands"
         path.write_text(text, encoding="utf-8")
         yield replace(wanted, script=str(path))
+
+
+def _check_in_one_piece(image: Image, commands: ProbeCommands) -> None:
+    """A raw file has no addresses: it would have to fill what is between two regions."""
+    if commands.image_format != "bin" or process.is_dry_run():
+        return
+    board = image.board
+    used = [
+        region.name
+        for region in board.memory
+        if any(region.address <= at < region.end for at, _ in image.load_segments)
+    ]
+    if len(used) > 1:
+        others = [one.name for one in board.probe.commands if one.image_format != "bin"]
+        raise ProbeError(
+            f"{commands.name} writes one piece of flash, and the image is in {' and '.join(used)}; "
+            f"take another probe ({', '.join(others) or 'its board file has none'})"
+        )
 
 
 def _in_format(image: Image, image_format: str) -> Path:

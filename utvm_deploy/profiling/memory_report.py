@@ -194,7 +194,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
         "limits": {
             "ram_bytes": board.ram_bytes,
             "main_ram_bytes": board.main_ram.size,
-            "flash_bytes": board.main_flash.size,
+            "flash_bytes": board.weights_flash(compiled.weights_bytes).size,
             "stack_bytes": board.project.stack_bytes,
         },
         "notes": list(found.notes),

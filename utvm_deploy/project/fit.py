@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import DEBUG_LINK, RUNTIME_FLASH_BYTES
+from utvm_deploy.boards.regions import dead_places
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.zephyr import is_zephyr, workspace_bytes
+
+logger = logging.getLogger("utvm_deploy.project")
 
 
 def arena_room(board: Board) -> int:
@@ -59,14 +63,10 @@ def check_fits(model: CompiledModel | MemoryNeeds, board: Board) -> None:
     if isinstance(model, CompiledModel):
         _check_pools(model, stack)
     room = arena_room(stack)
-    flash = board.main_flash
     _check_arena(model, board, room, f"of which runtime and stack take {_taken(stack, room):,}")
-    _check_weights(
-        model,
-        board,
-        flash.size - RUNTIME_FLASH_BYTES,
-        f"of which the runtime takes about {RUNTIME_FLASH_BYTES:,}",
-    )
+    _check_weights(model, board, RUNTIME_FLASH_BYTES)
+    for sentence in dead_places(board, model.weights_bytes):
+        logger.warning("%s", sentence)
 
 
 def check_fits_alone(model: CompiledModel | MemoryNeeds, board: Board) -> None:
@@ -84,7 +84,7 @@ def check_fits_alone(model: CompiledModel | MemoryNeeds, board: Board) -> None:
     taken = model.stack_bytes if stack == board.main_ram else 0
     of_which = f"of which the layers' scratch takes {taken:,}" if taken else ""
     _check_arena(model, board, board.main_ram.size - taken, of_which)
-    _check_weights(model, board, board.main_flash.size, "")
+    _check_weights(model, board, 0)
 
 
 def _check_pools(model: CompiledModel, board: Board) -> None:
@@ -112,7 +112,7 @@ def _check_arena(
         return
     region = board.main_ram
     about = (
-        f"{board.ram_bytes:,} bytes of RAM in all; the largest region is {region.name} with "
+        f"{board.ram_bytes:,} bytes of RAM in all; the region of arenas is {region.name} with "
         f"{region.size:,}"
     )
     raise CompileError(
@@ -123,12 +123,16 @@ def _check_arena(
     )
 
 
-def _check_weights(
-    model: CompiledModel | MemoryNeeds, board: Board, room: int, of_which: str
-) -> None:
+def _check_weights(model: CompiledModel | MemoryNeeds, board: Board, runtime_bytes: int) -> None:
+    """``runtime_bytes`` are the runtime's in the region of code."""
+    region = board.weights_flash(model.weights_bytes)
+    taken = runtime_bytes if region == board.main_flash else 0
+    room = region.size - taken
     if model.weights_bytes <= room:
         return
-    about = f"{board.main_flash.size:,} bytes of flash"
+    is_only = sum(one.kind == "flash" for one in board.memory) == 1
+    about = f"{region.size:,} bytes of flash{'' if is_only else f' in the region {region.name}'}"
+    of_which = f"of which the runtime takes about {taken:,}" if taken else ""
     raise CompileError(
         f"model {model.name!r} needs {_amount(model, model.weights_bytes)} of flash for its "
         f"weights, and {board.name} has {_left(room)} for them "
@@ -178,8 +182,15 @@ def overflow_sentence(board: Board, linker_output: str) -> str | None:
     name, over = max(found, key=lambda one: one[1])
     region = board.region(name.removesuffix(ALIAS_SUFFIX))
     kind = "flash" if region.kind == "flash" else "RAM"
+    others = [one.name for one in board.memory if one.kind == "flash" and one != region]
+    has_weights = region == board.main_flash == board.weights_flash(0)
+    elsewhere = (
+        f'write weights = "{others[0]}" in [project] of its board file, '
+        if others and has_weights
+        else ""
+    )
     return (
         f"the image needs {region.size + over:,} bytes of {kind}, and {board.name}'s region "
-        f"{region.name} has {region.size:,} ({over:,} too many); use a smaller model or a board "
-        f"with more {kind}"
+        f"{region.name} has {region.size:,} ({over:,} too many); {elsewhere}use a smaller model or "
+        f"a board with more {kind}"
     )

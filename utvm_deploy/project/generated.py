@@ -34,8 +34,12 @@ def board_config(
     board: Board,
     external: ExternalLibrary | None = None,
     pools: Sequence[PlacedPool] = (),
+    weights: Region | None = None,
 ) -> str:
-    """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler."""
+    """``board_config.h`` of a bare-metal project: the board file's numbers for the C compiler.
+
+    ``weights`` is the region of a model's weights, if it has any.
+    """
     uart, timer, clock = _baremetal(board)
     cpu = board.cpu
     settings = (*uart.settings, *timer.settings)
@@ -71,7 +75,7 @@ def board_config(
         *_counter_macros(board),
         "// Memory that the host may touch: begin, end, rights.",
         "#define BOARD_REGIONS \\",
-        ", \\\n".join(f"    REGION({r})" for r in _regions(board)),
+        ", \\\n".join(f"    REGION({r})" for r in _regions(board, weights)),
         "",
         *_device_windows(external),
         *_pool_windows(pools),
@@ -124,8 +128,9 @@ def _counter_macros(board: Board) -> Iterator[str]:
         yield ""
 
 
-def _regions(board: Board) -> Iterator[str]:
+def _regions(board: Board, weights: Region | None) -> Iterator[str]:
     flashes = {board.vector_flash.name, board.main_flash.name}
+    flashes |= {weights.name} if weights else set()
     for region in board.memory:
         if region.kind == "flash" and region.name not in flashes:
             continue
@@ -138,8 +143,8 @@ def _regions(board: Board) -> Iterator[str]:
             yield f"0x{region.alias:08x}u, 0x{region.alias + region.size:08x}u, {rights}"
 
 
-def linker_script(board: Board, template: str) -> str:
-    """The bare-metal linker script for the board's memory."""
+def linker_script(board: Board, template: str, weights: Region | None = None) -> str:
+    """The bare-metal linker script for the board's memory; ``weights`` as for ``board_config``."""
     workspace, data = board.main_ram, board.data_ram
     # An MPU of v7-M keeps tasks from the runtime's memory by eighths of a power of two.
     used = f"(ld_data_region_used - ORIGIN({data.name}))"
@@ -159,6 +164,8 @@ def linker_script(board: Board, template: str) -> str:
     else:
         sections = _SECTIONS.substitute(flash=flash.name)
         data_at, data_load = "", f" AT > {flash.name}"
+    if weights is not None and weights != flash:
+        sections = _WEIGHTS.substitute(weights=weights.name) + sections
     width = max(len(region.name) for region in regions)
     return Template(template).substitute(
         board=board.name,
@@ -186,6 +193,12 @@ _SECTIONS = Template(f"""\
     }} > $flash
 
     .ARM.exidx : {{ *(.ARM.exidx .ARM.exidx.*) }} > $flash
+""")
+
+# First, because what a section takes is not there for those that follow.
+_WEIGHTS = Template("""\
+    .weights : { *model/*_weights.c.*(.rodata .rodata.*) } > $weights
+
 """)
 
 # Written at one address, seen at another: what is written follows on itself.

@@ -180,9 +180,10 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         ]
         pools = placed_pools(compiled, board)
         external = compiled.external if compiled else None
-        files["template/board_config.h"] = board_config(board, external, pools)
+        weights = board.weights_flash(compiled.weights_bytes) if compiled else None
+        files["template/board_config.h"] = board_config(board, external, pools, weights)
         script = (folder / "link.ld.in").read_text(encoding="utf-8")
-        files["link.ld"] = linker_script(without_pools(board, pools), script)
+        files["link.ld"] = linker_script(without_pools(board, pools), script, weights)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
 
