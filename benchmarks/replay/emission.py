@@ -70,11 +70,12 @@ def model_files() -> list[Path]:
 
 @cache
 def cores() -> tuple[str, ...]:
-    """The host, whose kernels are portable, and each board's core that has native ones."""
+    """The host, whose kernels are portable, and each emulated board's core with native ones."""
     from utvm_deploy.boards.board import board_names, load_board
     from utvm_deploy.kernels.choose.lowering import families_for
 
-    found = {load_board(name).cpu.kernel_core for name in board_names()}
+    boards = [load_board(name) for name in board_names()]
+    found = {board.cpu.kernel_core for board in boards if board.emulator is not None}
     return "host", *sorted(core for core in found if len(families_for(core)) > 1)
 
 

@@ -1,4 +1,5 @@
-// STM32's second-generation USART (F0, F3, F7, G, H, L4 families).
+// STM32's second-generation USART (F0, F3, F7, G, H, L4, U families), and its LPUART, which counts
+// 256ths of its clock (BOARD_UART_BAUD_FACTOR).
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -46,7 +47,9 @@ void uart_start(void) {
     pin_to_usart(BOARD_UART_TX_GPIO_BASE, BOARD_UART_TX_PIN);
     pin_to_usart(BOARD_UART_RX_GPIO_BASE, BOARD_UART_RX_PIN);
     USART_CR1 = 0u;
-    USART_BRR = (BOARD_UART_CLOCK_HZ + BOARD_UART_BAUD / 2u) / BOARD_UART_BAUD;
+    USART_BRR =
+        (uint32_t)(((uint64_t)BOARD_UART_CLOCK_HZ * BOARD_UART_BAUD_FACTOR + BOARD_UART_BAUD / 2u) /
+                   BOARD_UART_BAUD);
     USART_CR1 = CR1_ENABLE | CR1_RX_ENABLE | CR1_TX_ENABLE | CR1_RX_INTERRUPT;
     enable_interrupt(BOARD_UART_RX_IRQ);
 }

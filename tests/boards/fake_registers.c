@@ -27,6 +27,32 @@ static uint32_t change_count;
 static volatile uint32_t *looked_at;
 static uint32_t looked_at_address, seen;
 
+// Bits that the hardware holds at a value, whatever is written.
+static struct {
+    uint32_t address;
+    uint32_t mask;
+    uint32_t value;
+} held[32];
+static uint32_t held_count;
+
+void fake_hold(uint32_t address, uint32_t mask, uint32_t value);
+void fake_hold(uint32_t address, uint32_t mask, uint32_t value) {
+    held[held_count].address = address;
+    held[held_count].mask = mask;
+    held[held_count++].value = value;
+}
+
+// Where the next received byte is to be read, and bits that say that there is one; 0: none.
+static uint32_t data_address, state_address, state_mask, state_if_any;
+
+void fake_line(uint32_t data, uint32_t state, uint32_t mask, uint32_t if_any);
+void fake_line(uint32_t data, uint32_t state, uint32_t mask, uint32_t if_any) {
+    data_address = data;
+    state_address = state;
+    state_mask = mask;
+    state_if_any = if_any;
+}
+
 static void note_change(void) {
     if (looked_at != 0 && *looked_at != seen && change_count < LOG_LENGTH) {
         changes[change_count].address = looked_at_address;
@@ -65,6 +91,17 @@ volatile uint32_t *fake_register(uint32_t address) {
         is_nrf_byte_new = line_taken < line_put;
     } else if (nrf_base && address == nrf_base + 0x51Cu) { // TXD: is sent at once
         *slot(nrf_base + 0x11Cu) = 1u;
+    }
+    for (uint32_t i = 0u; i < held_count; i++) {
+        if (held[i].address == address) {
+            *value = (*value & ~held[i].mask) | held[i].value;
+        }
+    }
+    if (state_address && address == state_address) {
+        *value = (*value & ~state_mask) |
+                 (line_taken < line_put ? state_if_any : state_mask & ~state_if_any);
+    } else if (data_address && address == data_address && line_taken < line_put) {
+        *value = line[line_taken++];
     }
     looked_at = value;
     looked_at_address = address;

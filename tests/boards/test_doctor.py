@@ -148,7 +148,7 @@ def test_one_flashing_program_is_enough(
 def test_a_board_without_a_serial_line_needs_a_debug_server_instead(
     computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board = load_board(Path(__file__).parent / "other_chips" / "nrf52840dk.toml")
+    board = load_board("nrf52840dk")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     checks = {check.what: check for check in examine(board)}
     assert "serial port" not in checks

@@ -208,7 +208,7 @@ def test_the_usart_is_set_up_and_moves_bytes(real_board: Board, library: ctypes.
 
 
 def test_nordics_uart_is_set_up_and_moves_bytes(tmp_path: Path) -> None:
-    board = load_board(Path(__file__).parent / "other_chips" / "nrf52840dk.toml")
+    board = load_board("nrf52840dk")
     library = drivers(board, tmp_path)
     uart = board.project.uart
     assert uart is not None

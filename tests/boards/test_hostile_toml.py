@@ -16,10 +16,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.desk_file import load_bench
 
 ROOT = Path(__file__).parents[2]
-FILES = [
-    *(ROOT / "boards").glob("*.toml"),
-    *(ROOT / "tests" / "boards" / "other_chips").glob("*.toml"),
-]
+FILES = [*(ROOT / "boards").glob("*.toml")]
 BENCH = (
     '[boards.one]\nport = "/dev/ttyACM7"\nprobe_serial = "0670FF"\nbaud = 9600\n'
     'probe = "pyocd"\nserver = "[::1]:3333"\n[[boards.two]]\nport = "a"\n'

@@ -15,16 +15,14 @@ from utvm_deploy.probe import choose_link, flash_image
 from utvm_deploy.probe.server import server_commands
 from utvm_deploy.project import Image, build_image
 
-CHIPS = Path(__file__).parent / "other_chips"
 DIGITS = Path(__file__).parents[2] / "models" / "digits.tflite"
 ELF = Path("/images/image.elf")
 
 
 @pytest.fixture
-def chips(monkeypatch: pytest.MonkeyPatch) -> None:
+def chips() -> None:
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("arm-none-eabi-gcc is not installed")
-    monkeypatch.setenv("UTVM_BOARDS", str(CHIPS))
 
 
 @pytest.mark.usefixtures("chips")

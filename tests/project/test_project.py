@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from shipped_chips import VECTORS
 from tiny_model import tiny_model
 
 from utvm_deploy.base import process
@@ -23,7 +24,9 @@ from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES, SERI
 
 BUILD_TIMEOUT_S = 120
 #: Boards whose images are ours alone; tests/zephyr has those that need Zephyr.
-BARE_BOARDS = [name for name in board_names() if load_board(name).template != "zephyr"]
+BARE_BOARDS = [
+    name for name in board_names() if load_board(name).template != "zephyr" and name not in VECTORS
+]
 
 
 @pytest.mark.tools

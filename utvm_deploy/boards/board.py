@@ -27,6 +27,7 @@ from utvm_deploy.boards.facts import (
     Probe,
     Project,
     Region,
+    Step,
     Timer,
     Zephyr,
     region_of_code,
@@ -59,6 +60,7 @@ FPUS = ("none", "single", "double")
 # Names of boards appear in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
+_DEVICE = re.compile(r"[A-Z][A-Z0-9?_-]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
@@ -67,6 +69,9 @@ TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 UART_DRIVERS = {
     "cmsdk": ("base", "rx_irq", "clock_hz"),
     "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
+    "nrf_uarte": ("base", "rx_irq", "tx_pin", "rx_pin"),
+    "pl011": ("base", "rx_irq", "clock_hz"),
+    "imx_lpuart": ("base", "rx_irq", "clock_hz"),
     "stm32_usart": (
         "base",
         "rx_irq",
@@ -85,13 +90,17 @@ UART_DRIVERS = {
 }
 TIMER_DRIVERS = {
     "dwt": ("clock_hz",),
+    "systick": ("clock_hz",),
     "cmsdk": ("base", "irq", "clock_hz"),
     "sse_counter": ("base", "control_base", "irq", "clock_hz"),
     "nrf": ("base", "irq", "clock_hz"),
     "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
 }
+#: Keys that may be missing, with what they are then.
+DRIVER_DEFAULTS = {"stm32_usart": {"baud_factor": 1}}
 CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
     "none": (),
+    "steps": (),
     "stm32f7_pll": (
         "hse_hz",
         "hse_bypass",
@@ -105,6 +114,9 @@ CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
         "overdrive",
     ),
 }
+#: What boot ROMs want in an image: templates/baremetal/boot_*.c.
+BOOT_BLOCKS = ("none", "rp2040", "rp2350", "imxrt_flexspi")
+_WORD = 0xFFFF_FFFF
 
 
 def board_names() -> list[str]:
@@ -221,6 +233,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         link=link,
         emulator=emulator,
         source=text,
+        devices=_read_devices(top),
     )
     top.finish()
     if not trust:
@@ -253,6 +266,14 @@ def _read_cpu(table: Table) -> Cpu:
     return cpu
 
 
+def _read_devices(top: Table) -> tuple[str, ...]:
+    devices = _strings(top, "devices")
+    for one in devices:
+        if not _DEVICE.fullmatch(one):
+            raise top.error("devices", f"{shown(one)} must be capitals, digits, '_', '-' and '?'")
+    return devices
+
+
 def _optional(table: Table, key: str, *, minimum: int = 0) -> int | None:
     return table.integer(key, minimum=minimum) if table.has(key) else None
 
@@ -267,16 +288,43 @@ def _strings(table: Table, key: str) -> tuple[str, ...]:
 
 def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
     name = table.text("driver", drivers)
-    return Driver(name, tuple((key, table.integer(key)) for key in drivers[name]))
+    settings = [(key, table.integer(key)) for key in drivers[name]]
+    for key, default in DRIVER_DEFAULTS.get(name, {}).items():
+        settings.append((key, table.integer(key, minimum=1) if table.has(key) else default))
+    steps = tuple(_read_step(one) for one in table.tables("steps")) if name == "steps" else ()
+    return Driver(name, tuple(settings), steps)
 
 
-def _read_timer(table: Table) -> Timer:
+def _read_step(table: Table) -> Step:
+    waits = table.has("wait")
+    step = Step(
+        register=table.integer("register"),
+        mask=table.integer("mask", minimum=1) if table.has("mask") else _WORD,
+        value=table.integer("wait" if waits else "value"),
+        waits=waits,
+    )
+    if step.register % 4:
+        raise table.error("register", f"0x{step.register:x} is not a multiple of 4")
+    if step.value & ~step.mask:
+        raise table.error(
+            "wait" if waits else "value", f"0x{step.value:x} has bits beyond its mask"
+        )
+    table.finish()
+    return step
+
+
+def _read_timer(table: Table, cpu: Cpu) -> Timer:
     timer = Timer(
         driver=_read_driver(table, TIMER_DRIVERS),
         unit=table.text("unit", TICK_UNITS),
         multiplier=table.integer("multiplier", minimum=1),
         divisor=table.integer("divisor", minimum=1),
     )
+    if timer.driver.name == "dwt" and not cpu.facts.has_dwt:
+        raise table.error(
+            "driver",
+            f"{cpu.core} has no DWT cycle counter; write 'systick', or a timer of the chip",
+        )
     if timer.driver.setting("clock_hz") == 0:
         raise table.error("clock_hz", "0 is not a timer's rate")
     if not 0 < timer.ticks_hz <= MAX_INTEGER:
@@ -301,10 +349,11 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
             uart_table.finish()
         else:
             uart = Driver("none", ())
-        timer = _read_timer(table.table("timer"))
+        timer = _read_timer(table.table("timer"), cpu)
         clock_table = table.table("clock")
         clock = _read_driver(clock_table, CLOCK_DRIVERS)
         clock_table.finish()
+    boot_block = table.text("boot_block", BOOT_BLOCKS) if table.has("boot_block") else "none"
     places = read_places(table, memory)
     stack_bytes = _optional(table, "stack_bytes", minimum=1) or DEFAULT_STACK_BYTES
     room = region_of_workspace(memory, places["data"] or places["workspace"]).size
@@ -326,6 +375,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         code=places["code"],
         weights=places["weights"],
         workspace=places["workspace"],
+        boot_block=boot_block,
     )
     table.finish()
     return project

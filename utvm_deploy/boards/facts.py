@@ -93,11 +93,22 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A register that start-up writes, or whose bits it waits for."""
+
+    register: int
+    mask: int
+    value: int
+    waits: bool
+
+
+@dataclass(frozen=True)
 class Driver:
     """A driver of the bare-metal template and the numbers it is built with."""
 
     name: str
     settings: tuple[tuple[str, int], ...]
+    steps: tuple[Step, ...] = ()
 
     def setting(self, key: str) -> int:
         """One number by its key."""
@@ -160,6 +171,8 @@ class Project:
     code: str | None = None
     weights: str | None = None
     workspace: str | None = None
+    # What the chip's boot ROM reads in front of an image or within it: "none", or boot_*.c.
+    boot_block: str = "none"
 
 
 def region_of_code(memory: Sequence[Region], named: str | None = None) -> Region:
@@ -237,6 +250,8 @@ class Board(Shown):
     emulator: Emulator | None
     # The board file's text, so that a project can carry its board along.
     source: str
+    # The parts that the file is right for, as makers order them, "?" for any letter or digit.
+    devices: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:

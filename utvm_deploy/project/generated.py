@@ -71,6 +71,8 @@ def board_config(
         f"#define BOARD_TICK_UNIT UTVM_TICK_UNIT_{board.project.timer.unit.upper()}",
         "",
         *_driver_macros("CLOCK", clock),
+        *_step_macros(clock),
+        *_boot_macros(board),
         "",
         *_counter_macros(board),
         "// Memory that the host may touch: begin, end, rights.",
@@ -117,6 +119,23 @@ def _driver_macros(prefix: str, driver: Driver) -> Iterator[str]:
         # Addresses are read more easily in hexadecimal.
         text = f"0x{value:08x}u" if value >= 1 << 28 else f"{value}u"
         yield f"#define BOARD_{prefix}_{key.upper()} {text}"
+
+
+def _step_macros(clock: Driver) -> Iterator[str]:
+    if clock.steps:
+        yield "// Register, mask, value, and whether to wait for it."
+        yield "#define BOARD_CLOCK_STEPS \\"
+        yield ", \\\n".join(
+            f"    {{0x{step.register:08x}u, 0x{step.mask:08x}u, 0x{step.value:08x}u, "
+            f"{int(step.waits)}u}}"
+            for step in clock.steps
+        )
+
+
+def _boot_macros(board: Board) -> Iterator[str]:
+    if board.project.boot_block != "none":
+        yield f"#define BOARD_BOOT_START 0x{board.vector_flash.address:08x}u"
+        yield f"#define BOARD_BOOT_BYTES 0x{board.vector_flash.size:08x}u"
 
 
 def _counter_macros(board: Board) -> Iterator[str]:

@@ -168,9 +168,14 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         # Drivers are named KIND_NAME.c. Of each kind the board's file names one, or its core does.
         project = board.project
         assert project.uart is not None and project.timer is not None and project.clock is not None
-        kinds = ("uart", "timer", "clock", "ticks", "guard")
+        kinds = ("uart", "timer", "clock", "boot", "ticks", "guard")
         drivers = (project.uart, project.timer.driver, project.clock)
-        names = [*(driver.name for driver in drivers), _ticks_driver(board), _guard_driver(board)]
+        names = [
+            *(driver.name for driver in drivers),
+            project.boot_block,
+            _ticks_driver(board),
+            _guard_driver(board),
+        ]
         prefixes = tuple(f"{kind}_" for kind in kinds)
         wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
         chosen = [
