@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
 from collections import deque
@@ -178,3 +179,42 @@ class FlakyStream:
 
     def close(self) -> None:
         self.inner.close()
+
+
+class NoisyStream:
+    """A stream that changes or loses bytes by chance, each on its own, in both directions.
+
+    The same ``seed`` and the same bytes give the same noise.
+    """
+
+    def __init__(self, inner: Stream, seed: int, corrupted: float = 0.0, lost: float = 0.0) -> None:
+        self.inner = inner
+        self.frames = self.again = self.bytes_passed = 0
+        self._random = random.Random(seed)
+        self._corrupted, self._lost = corrupted, lost
+        self._latest = b""
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes:
+        return self._through(self.inner.read(max_bytes, timeout_s))
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        self.frames += 1
+        self.again += data == self._latest
+        self._latest = data
+        self.inner.write(self._through(data), timeout_s)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _through(self, data: bytes) -> bytes:
+        self.bytes_passed += len(data)
+        if not self._corrupted and not self._lost:
+            return data
+        chance, out = self._random.random, bytearray()
+        for byte in data:
+            if chance() < self._lost:
+                continue
+            out.append(
+                byte ^ self._random.randrange(1, 256) if chance() < self._corrupted else byte
+            )
+        return bytes(out)

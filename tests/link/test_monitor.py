@@ -233,12 +233,14 @@ class Answering:
 
     def answer(self, request: Frame) -> None:
         for reply in self._replies:
+            # HELLO and RESET are answered by an outcome alone.
+            is_bare = request.opcode in (1, 7) and reply.payload[:2] == bytes(2)
             self._out += encode_frame(
                 Frame(
                     reply.opcode or request.opcode | REPLY_BIT,
                     request.sequence,
                     reply.session,
-                    reply.payload,
+                    reply.payload[: OUTCOME.size_bytes] if is_bare else reply.payload,
                     reply.version,
                 )
             )
@@ -253,7 +255,8 @@ class Answering:
         (Frame(0, 0, 7, OUTCOME.pack(Status.VERSION, 0, 9), 9), "speaks protocol version 9"),
         (Frame(0, 0, 7, OUTCOME.pack(Status.OPCODE, 0, 1)), "does not know opcode 1"),
         (Frame(0, 0, 7, OUTCOME.pack(77, 0, 1)), "unknown status 77"),
-        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0)), "hello makes no sense"),
+        (Frame(0, 0, 7, b"short"), "to say hello, the device sent a reply of 5 bytes"),
+        (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0)), "a reply of 8 bytes, and it has at least 36"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + bytes(28)), "room for fewer than 128 bytes"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + b"\xff" * 28), "hello makes no sense"),
         (Frame(0, 0, 7, OUTCOME.pack(0, 0, 0) + FACTS[:8] + bytes(20)), "timer stands still"),
@@ -266,7 +269,7 @@ def test_devices_that_do_not_fit(reply: Frame, words: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [Frame(0, 0, 7, b"short"), Frame(REPLY_BIT | 5, 0, 7, bytes(32)), Frame(1, 0, 7, bytes(32))],
+    [Frame(REPLY_BIT | 5, 0, 7, bytes(32)), Frame(1, 0, 7, bytes(32))],
 )
 def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
     quick = Timeouts(boot_s=0.02, resend_s=0.005)
@@ -276,7 +279,8 @@ def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
 
 def test_a_checksum_of_no_bytes_is_no_checksum() -> None:
     link = MonitorLink(Answering(Frame(0, 0, 7, bytes(8) + FACTS)))
-    with pytest.raises(DeviceError, match=r"to checksum 9 bytes at 0x00000010, the device sent 28"):
+    said = r"to checksum 9 bytes at 0x00000010, the device sent a reply of 36 bytes, and it has 12"
+    with pytest.raises(DeviceError, match=said):
         link.checksum(0x10, 9)
 
 

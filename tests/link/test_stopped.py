@@ -55,10 +55,3 @@ def test_what_it_says(
     assert "task 3" in str(error)
     assert (error.status, error.index, error.detail) == (status, 3, 7)
     assert error.pc == (facts.get("pc") or None)
-
-
-def test_a_record_that_is_cut_short() -> None:
-    error = stopped_task(outcome(Status.FAULT), b"\1\2\3", place_of)
-    assert isinstance(error, DeviceFault)
-    assert "task 3" in str(error)
-    assert error.pc is None

@@ -9,7 +9,13 @@ from typing import Any, Protocol
 
 from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout
 from utvm_deploy.client.session_errors import error_of, shown
-from utvm_deploy.client.session_messages import MESSAGE_BYTES, Message, decode, encode
+from utvm_deploy.client.session_messages import (
+    MESSAGE_BYTES,
+    Message,
+    check_reply,
+    decode,
+    encode,
+)
 
 _MOST_REASON = 2000
 
@@ -84,6 +90,7 @@ class Exchange:
         error = reply.fields.get("error")
         if error is not None:
             raise error_of(error if isinstance(error, dict) else {}, self._place_of)
+        check_reply(op, reply)
         return reply
 
     def _reply(self, transport: Transport, number: int, end_s: float) -> Message:

@@ -11,6 +11,7 @@ from utvm_deploy.client.session_exchange import Exchange
 from utvm_deploy.client.session_messages import LONGEST_TIMEOUT_S, PART_BYTES, Message, unpack_words
 from utvm_deploy.link.base import Hello, Region, Task
 from utvm_deploy.link.deadlines import Speeds
+from utvm_deploy.link.messages import MIN_PAYLOAD_BYTES, TickUnit
 
 #: The way there and back, and a server that is busy with other clients.
 WAY_S = 30.0
@@ -20,6 +21,8 @@ BOOT_S = 60.0
 _CHUNK_BYTES = 128
 #: A board has fewer regions.
 _MOST_REGIONS = 1024
+_MOST_TEXT = 200
+_TICK_UNITS = frozenset(unit.name.lower() for unit in TickUnit)
 
 
 class RemoteLink:
@@ -31,19 +34,27 @@ class RemoteLink:
     def __init__(self, exchange: Exchange, speeds: Speeds) -> None:
         self._exchange = exchange
         self._speeds = speeds
+        self._region_count: int | None = None
 
     def hello(self) -> Hello:
         """Begin a session: ask the device for all facts again."""
         reply = self._exchange.ask("hello", BOOT_S + WAY_S)
         hello: Hello = _made(Hello, reply.fields.get("hello"))
+        is_right = hello.tick_unit in _TICK_UNITS and hello.ticks_per_second > 0
+        is_right &= min(hello.request_bytes, hello.reply_bytes) >= MIN_PAYLOAD_BYTES
+        if not is_right:
+            raise LinkError("the server's hello makes no sense; is it of another version?")
+        self._region_count = hello.region_count
         return hello
 
     def regions(self) -> tuple[Region, ...]:
         """What the device lets be read, written and executed."""
         reply = self._exchange.ask("regions", self._moving_s(24 * _MOST_REGIONS))
         rows = reply.fields.get("regions")
-        if not isinstance(rows, list) or len(rows) > _MOST_REGIONS:
-            raise LinkError("the server's list of regions makes no sense")
+        most = _MOST_REGIONS if self._region_count is None else self._region_count
+        least = 0 if self._region_count is None else most
+        if not isinstance(rows, list) or not least <= len(rows) <= min(most, _MOST_REGIONS):
+            raise LinkError("the server's list of regions is not as long as the device says")
         return tuple(_made(Region, row) for row in rows)
 
     def read(self, address: int, size: int) -> bytes:
@@ -107,8 +118,8 @@ def _seconds(deadline_s: float | None) -> float | None:
 def integer(reply: Message, name: str) -> int:
     """A number of a reply; LinkError if it is none."""
     value = reply.fields.get(name)
-    if type(value) is not int:
-        raise LinkError(f"the server's answer has no {name}")
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise LinkError(f"the server's answer has no {name} of 32 bits")
     return value
 
 
@@ -117,8 +128,15 @@ def _made(kind: type[Any], fields: object) -> Any:
     wanted: Mapping[str, Any] = {one.name: one.type for one in dataclasses.fields(kind)}
     if isinstance(fields, dict) and fields.keys() == wanted.keys():
         types = {name: type(value).__name__ for name, value in fields.items()}
-        if types == wanted:
+        if types == wanted and all(map(_is_plain, fields.values())):
             return kind(**fields)
     raise LinkError(
         f"the server's {kind.__name__.lower()} makes no sense; is it of another version?"
     )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a device can have said that: numbers of 64 bits, text of one line."""
+    if isinstance(value, int):
+        return 0 <= value < 1 << 64
+    return isinstance(value, str) and value.isprintable() and len(value) <= _MOST_TEXT

@@ -151,6 +151,27 @@ REQUESTS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
 }
 
 
+#: What the headers of replies hold besides the id, and which replies have a body.
+REPLIES: Mapping[str, tuple[str, ...]] = {
+    "hello": ("hello",),
+    "regions": ("regions",),
+    "checksum": ("crc",),
+    "notes": ("notes",),
+}
+_WITH_BODY = frozenset({"read", "execute", "counted", "report"})
+
+
+def check_reply(op: str, message: Message) -> None:
+    """LinkError if a message is not a reply to such a request."""
+    wanted = {"id", *REPLIES.get(op, ())}
+    if message.fields.keys() != wanted or (message.body and op not in _WITH_BODY):
+        raise LinkError(
+            f"the server's answer to the request {op!r} has the fields "
+            f"{sorted(map(str, message.fields))!r:.200} and {len(message.body)} bytes, and it has "
+            f"{sorted(wanted)}; is the server of another version?"
+        )
+
+
 def check_request(message: Message) -> None:
     """LinkError if a message is not one of the requests."""
     fields = dict(message.fields)

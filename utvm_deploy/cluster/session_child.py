@@ -225,7 +225,10 @@ def serve(service: BoardService, stream: io.BufferedRWPair) -> None:
         (length,) = LENGTH.unpack(head)
         if length > MESSAGE_BYTES:
             raise LinkError(f"a message of {length} bytes is too long")
-        _send(stream, service.answer(stream.read(length)))
+        data = stream.read(length)
+        if len(data) < length:
+            return  # the other end went away within a message: a part of it is not a request
+        _send(stream, service.answer(data))
 
 
 def _send(stream: io.BufferedRWPair, reply: bytes) -> None:

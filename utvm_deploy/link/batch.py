@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.base.errors import DeviceError
+from utvm_deploy.base.errors import DeviceError, DeviceReset, StoppedTask
 from utvm_deploy.link.base import Hello, Task
 from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK, Status
+from utvm_deploy.link.replies import check_size
 
 _MAX_REPEAT = 0xFFFF
 _TICKS_BYTES = 8
@@ -66,13 +67,12 @@ def deadline_us(task: Task, timeout_s: float) -> int:
 
 
 def split_tasks(
-    tasks: Sequence[Task], request_bytes: int, reply_bytes: int, timeout_s: float
+    tasks: Sequence[Task], room: Callable[[], tuple[int, int]], timeout_s: float
 ) -> Iterator[Batch]:
     """``tasks`` in order, in the fewest batches; a task with many repeats may span several.
 
-    ``request_bytes`` and ``reply_bytes`` are the room for tasks and for ticks.
+    ``room`` gives the bytes for tasks and for ticks of the batch that is being filled.
     """
-    calls_room = reply_bytes // _TICKS_BYTES
     records: list[bytes] = []
     positions: list[int] = []
     repeats: list[int] = []
@@ -87,9 +87,12 @@ def split_tasks(
         size = TASK.size_bytes + 4 * len(task.args)
         left = task.repeat
         while left:
+            request_bytes, reply_bytes = room()
+            calls_room = max(reply_bytes // _TICKS_BYTES, 1)
             used = sum(map(len, records))
-            if records and (used + size > request_bytes or sum(repeats) == calls_room):
+            if records and (used + size > request_bytes or sum(repeats) >= calls_room):
                 yield batch()
+                continue
             repeat = min(left, calls_room - sum(repeats), _MAX_REPEAT)
             words = [word & 0xFFFFFFFF for word in task.args]
             records.append(
@@ -107,33 +110,38 @@ def split_tasks(
 
 def run_batches(
     tasks: Sequence[Task],
-    hello: Hello,
+    room: Callable[[], tuple[int, int]],
     timeout_s: float,
     run: Callable[[bytes, str, float], bytes],
 ) -> list[tuple[int, ...]]:
     """The ticks of every repeat of every task, in as many batches as needed.
 
     ``run`` takes an EXECUTE's payload, a description of it, and the seconds that remain. It returns
-    the reply after the outcome. Its errors say which of the caller's tasks they are about.
+    the reply after the outcome. Its errors say which of the caller's tasks they are about. If
+    earlier batches ran, an error has no status of a refusal: that would say that nothing ran.
     """
     check_tasks(tasks)
     deadline = time.monotonic() + timeout_s
     ticks: list[list[int]] = [[] for _ in tasks]
-    room = (hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes)
-    for batch in split_tasks(tasks, *room, timeout_s):
+    has_run = False
+    for batch in split_tasks(tasks, room, timeout_s):
         what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
         try:
             data = run(batch.payload, what, deadline - time.monotonic())
         except DeviceError as error:
             if error.status is not None and error.index < len(batch.positions):
                 error.index = batch.positions[error.index]
+            if has_run and not isinstance(error, DeviceReset | StoppedTask):
+                error.status = None
             raise
-        if len(data) != _TICKS_BYTES * batch.calls:
-            raise DeviceError(
-                f"asked {what}, the device sent {len(data)} bytes of ticks instead of "
-                f"{_TICKS_BYTES * batch.calls}; reset it"
-            )
+        has_run = True
+        check_size(data, _TICKS_BYTES * batch.calls, what)
         times = iter(struct.unpack(f"<{batch.calls}Q", data))
         for position, repeat in zip(batch.positions, batch.repeats, strict=True):
             ticks[position].extend(next(times) for _ in range(repeat))
     return [tuple(of_task) for of_task in ticks]
+
+
+def whole_room(hello: Hello) -> tuple[int, int]:
+    """What a batch may have if nothing gets lost: bytes for tasks, and for ticks."""
+    return hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes

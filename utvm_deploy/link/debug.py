@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.base import Hello, Region, Task
-from utvm_deploy.link.batch import run_batches
+from utvm_deploy.link.batch import run_batches, whole_room
 from utvm_deploy.link.deadlines import Speeds, probe_s
 from utvm_deploy.link.fault import (
     BFAR_ADDRESS,
@@ -39,17 +39,15 @@ from utvm_deploy.link.messages import (
     PROTOCOL_VERSION,
     REGION,
     REPLY_BIT,
-    Status,
 )
 from utvm_deploy.link.replies import (
     check_region_count,
     check_version,
+    contents,
     read_hello,
     read_regions,
-    refusal,
     region_of,
 )
-from utvm_deploy.link.stopped import stopped_task
 
 log = logging.getLogger("utvm_deploy.link")
 
@@ -134,9 +132,9 @@ class DebugLink:
         """Begin a session; restarts the device unless it is still where we left it."""
         if not self._stands():
             self._restart()
-        payload = self._request("OPEN", b"", "to say hello")
+        body = self._request("OPEN", b"", "to say hello")
         self._regions = None
-        self._hello = read_hello(payload, PROTOCOL_VERSION)
+        self._hello = read_hello(body, PROTOCOL_VERSION)
         return self._hello
 
     def regions(self) -> tuple[Region, ...]:
@@ -148,11 +146,9 @@ class DebugLink:
             with self._client.within(probe_s(count * REGION.size_bytes, self._timeouts.request_s)):
                 while len(found) < count:
                     ask = BY_NAME["REGIONS"].pack_request(len(found))
-                    payload = self._request("REGIONS", ask, "to list its regions")
-                    more = list(read_regions(payload[OUTCOME.size_bytes :]))
-                    if not more:
-                        break
-                    found += more
+                    what = "to list its regions"
+                    records = self._request("REGIONS", ask, what)
+                    found += read_regions(records, count - len(found), what)
             self._regions = tuple(found)
         return self._regions
 
@@ -182,22 +178,22 @@ class DebugLink:
         """
 
         def run(payload: bytes, what: str, left_s: float) -> bytes:
-            reply = self._request("EXECUTE", payload, what, left_s + self._timeouts.last_s)
-            return reply[OUTCOME.size_bytes :]
+            return self._request("EXECUTE", payload, what, left_s + self._timeouts.last_s)
 
-        return run_batches(tasks, self._greeted(), timeout_s, run)
+        room = whole_room(self._greeted())
+        return run_batches(tasks, lambda: room, timeout_s, run)
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 of ``size`` bytes of the device's memory, computed there."""
         self._greeted()
         message = BY_NAME["CHECKSUM"]
-        payload = self._request(
+        body = self._request(
             "CHECKSUM",
             message.pack_request(address, size, 0),
             f"to checksum {size} bytes at {address:#010x}",
             self._speeds.host_s(self._speeds.task_s(size), floor_s=self._timeouts.request_s),
         )
-        return message.unpack_reply(payload)[0]["crc"]
+        return message.reply.unpack(body)["crc"]
 
     def reset(self) -> None:
         """Restart the device and greet it; what was in its RAM is lost."""
@@ -235,7 +231,7 @@ class DebugLink:
     def _request(
         self, name: str, payload: bytes, what: str, timeout_s: float | None = None
     ) -> bytes:
-        """The whole reply to a request, if its status is OK."""
+        """What follows the outcome of the reply to a request."""
         opcode = BY_NAME[name].opcode
         with self._session():
             self._post(opcode, payload)
@@ -256,12 +252,7 @@ class DebugLink:
                     "overwrote its memory; reset the device"
                 )
             reply = self._client.read_memory(mailbox["reply"], length)
-        outcome = OUTCOME.unpack(reply)
-        if outcome["status"] in (Status.FAULT, Status.TIMEOUT):
-            raise stopped_task(outcome, reply[OUTCOME.size_bytes :], self._place_of)
-        if outcome["status"] != Status.OK:
-            raise refusal(name, outcome, what)
-        return reply
+        return contents(name, reply, what, self._place_of)
 
     def _post(self, opcode: int, payload: bytes) -> None:
         """Put a request into RAM, and the core to where it is served."""

@@ -140,11 +140,6 @@ class Message:
     def pack_request(self, *values: int) -> bytes:
         return self.request.pack(*values) if self.request else b""
 
-    def unpack_reply(self, payload: bytes) -> tuple[dict[str, int], bytes]:
-        """Fixed fields by name, and the rest; ``struct.error`` if it is too short."""
-        body = payload[OUTCOME.size_bytes :]
-        return self.reply.unpack(body), body[self.reply.size_bytes :]
-
 
 HEADER = Layout(
     (

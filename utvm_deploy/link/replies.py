@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.link.base import Hello, Region
 from utvm_deploy.link.messages import (
     BY_NAME,
+    FAULT,
+    MAX_IMAGE_BYTES,
     MIN_PAYLOAD_BYTES,
+    OUTCOME,
     PROTOCOL_VERSION,
     REGION,
     Right,
     Status,
     TickUnit,
 )
+from utvm_deploy.link.stopped import stopped_task
 
 # A longer table of regions is damaged: no board has this many.
 MAX_REGIONS = 1024
+_ADDRESSES = 1 << 32
+_ALL_RIGHTS = sum(Right)
 
 
 def check_version(version: int) -> None:
@@ -32,11 +38,62 @@ def check_version(version: int) -> None:
         )
 
 
-def read_hello(payload: bytes, version: int) -> Hello:
-    """OPEN's reply; DeviceError if our runtime cannot have sent it."""
+def outcome_of(payload: bytes, what: str) -> dict[str, int]:
+    """What every reply begins with; DeviceError if this one is too short for that."""
+    if len(payload) < OUTCOME.size_bytes:
+        raise _malformed(what, len(payload), f"at least {OUTCOME.size_bytes}")
+    return OUTCOME.unpack(payload)
+
+
+def contents(name: str, payload: bytes, what: str, place_of: Callable[[int], str]) -> bytes:
+    """What follows the outcome of a reply to the request called ``name``.
+
+    A refusal, a task that was stopped, and a reply of another size than the message has, are each
+    a DeviceError. Only a message with a tail can have more bytes than its fixed fields.
+    """
+    outcome, body = outcome_of(payload, what), payload[OUTCOME.size_bytes :]
+    status = outcome["status"]
+    is_stopped = name == "EXECUTE" and status in (Status.FAULT, Status.TIMEOUT)
+    layout = BY_NAME[name].reply
+    if status == Status.OK:
+        fixed, is_open = layout.size_bytes, bool(layout.tail)
+    else:
+        fixed, is_open = FAULT.size_bytes if is_stopped else 0, False
+    if len(body) < fixed or (len(body) > fixed and not is_open):
+        wanted = f"{'at least ' if is_open else ''}{OUTCOME.size_bytes + fixed}"
+        raise _malformed(what, len(payload), wanted)
+    if is_stopped:
+        raise stopped_task(outcome, body, place_of)
+    if status != Status.OK:
+        raise refusal(name, outcome, what)
+    return body
+
+
+def check_size(data: bytes, wanted: int, what: str) -> None:
+    """DeviceError if a tail has another size than what was asked for."""
+    if len(data) != wanted:
+        raise DeviceError(
+            f"asked {what}, the device sent {len(data)} bytes instead of {wanted}; reset it"
+        )
+
+
+def _malformed(what: str, got: int, wanted: str) -> DeviceError:
+    return DeviceError(
+        f"asked {what}, the device sent a reply of {got} bytes, and it has {wanted}; reset the "
+        "device, or build its image again"
+    )
+
+
+def read_hello(body: bytes, version: int) -> Hello:
+    """OPEN's reply after its outcome; DeviceError if our runtime cannot have sent it."""
+    layout = BY_NAME["OPEN"].reply
     try:
-        facts, image = BY_NAME["OPEN"].unpack_reply(payload)
+        facts, image = layout.unpack(body), body[layout.size_bytes :]
         unit = TickUnit(facts["tick_unit"])
+        if len(image) > MAX_IMAGE_BYTES or not image.decode("ascii", "replace").isprintable():
+            raise ValueError("its image's id is no text")
+        if facts["workspace"] + facts["workspace_bytes"] > _ADDRESSES:
+            raise ValueError("its workspace is beyond 32 bits")
     except (struct.error, ValueError) as error:
         raise DeviceError(
             f"the device's hello makes no sense ({error}): rebuild its image"
@@ -72,18 +129,33 @@ def check_region_count(count: int) -> None:
         )
 
 
-def read_regions(records: bytes) -> Iterator[Region]:
-    """The records of a reply to REGIONS."""
-    for at in range(0, len(records) - REGION.size_bytes + 1, REGION.size_bytes):
-        facts = REGION.unpack(records[at:])
-        rights = Right(facts["rights"])
-        yield Region(
-            facts["address"],
-            facts["size"],
-            readable=Right.READ in rights,
-            writable=Right.WRITE in rights,
-            executable=Right.EXECUTE in rights,
+def read_regions(records: bytes, most: int, what: str) -> list[Region]:
+    """The records of a reply to REGIONS: at least one, and not more than are left to list."""
+    count, rest = divmod(len(records), REGION.size_bytes)
+    if rest or not 1 <= count <= most:
+        raise DeviceError(
+            f"asked {what}, the device sent {len(records)} bytes of regions, and {most} records of "
+            f"{REGION.size_bytes} bytes are left to list; reset it, or build its image again"
         )
+    return [_region(records[REGION.size_bytes * at :], what) for at in range(count)]
+
+
+def _region(record: bytes, what: str) -> Region:
+    facts = REGION.unpack(record)
+    if facts["address"] + facts["size"] > _ADDRESSES or facts["rights"] & ~_ALL_RIGHTS:
+        raise DeviceError(
+            f"asked {what}, the device sent a region of {facts['size']} bytes at "
+            f"{facts['address']:#010x} with rights {facts['rights']:#x}, which none can be; reset "
+            "it, or build its image again"
+        )
+    rights = Right(facts["rights"])
+    return Region(
+        facts["address"],
+        facts["size"],
+        readable=Right.READ in rights,
+        writable=Right.WRITE in rights,
+        executable=Right.EXECUTE in rights,
+    )
 
 
 def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 
 from utvm_deploy.base.errors import DeviceFault, StoppedTask, TaskTimeout
@@ -24,10 +23,7 @@ def stopped_task(
     outcome: Mapping[str, int], record: bytes, place_of: Callable[[int], str]
 ) -> StoppedTask:
     """The error for a reply with status FAULT or TIMEOUT; ``place_of`` names code at an address."""
-    try:
-        facts = FAULT.unpack(record)
-    except struct.error:
-        facts = dict.fromkeys((field.name for field in FAULT.fields), 0)
+    facts = FAULT.unpack(record)
     is_signal = facts["kind"] == FaultKind.SIGNAL
     names = ("exception", "pc", "lr", "cfsr", "hfsr", "mmfar", "bfar")
     registers = FaultRegisters(**{name: facts[name] for name in names})

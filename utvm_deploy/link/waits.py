@@ -30,17 +30,25 @@ class Waits:
 
     def __init__(self, timeouts: Timeouts, timeout_s: float, request_bytes: int) -> None:
         self._timeouts = timeouts
+        self._request_bytes = request_bytes
         self._under_way_s = request_bytes * timeouts.byte_s
         self.began_s = time.monotonic()
         self.sent = 0
         self.received_bytes = 0
         self._deadline_s = self.began_s + timeout_s
         self._due_s = self.began_s
-        self._sent_s = -math.inf
+        self.sent_s = -math.inf
         self._pause_s = timeouts.resend_s
         self._is_accepted = False
+        self._asks_for_result = False
         self._asked_at_end = False
         self._is_within_frame = False
+
+    def hurry(self, timeouts: Timeouts) -> None:
+        """Something was lost: from here on wait by these times. The deadline stays."""
+        self._timeouts = timeouts
+        self._pause_s = min(self._pause_s, timeouts.resend_s)
+        self._under_way_s = min(self._under_way_s, timeouts.byte_s * self._request_bytes)
 
     def is_over(self, now_s: float) -> bool:
         """Whether to give up. A batch in progress gets one more question at its deadline."""
@@ -64,10 +72,10 @@ class Waits:
 
     def note_sent(self, now_s: float) -> None:
         self.sent += 1
-        self._sent_s = now_s
-        # A batch in progress is left alone: bytes that arrive would spoil its timing.
-        pause_s = math.inf if self._is_accepted else self._pause_s + self._under_way_s
-        self._due_s = now_s + pause_s
+        self.sent_s = now_s
+        # A result that may have been lost was asked for, and so may be this request.
+        self._asks_for_result = self._is_accepted
+        self._due_s = now_s + self._pause_s + self._under_way_s
         self._pause_s = min(2 * self._pause_s, self._timeouts.resend_max_s)
 
     def note_bytes(self, now_s: float, count: int, is_within_frame: bool) -> None:
@@ -76,11 +84,15 @@ class Waits:
         self._is_within_frame = is_within_frame
         silence_over_s = now_s + self._timeouts.resend_s
         if self._is_accepted:
-            self._due_s = silence_over_s if is_within_frame else math.inf
+            # A batch in progress is left alone: bytes that arrive would spoil its timing.
+            if is_within_frame:
+                self._due_s = silence_over_s
+            elif not self._asks_for_result:
+                self._due_s = math.inf
         elif is_within_frame:
             # Noise without an end must not keep a request from being sent again.
             longest_s = self._under_way_s + self._timeouts.resend_max_s
-            self._due_s = min(silence_over_s, self._sent_s + longest_s)
+            self._due_s = min(silence_over_s, self.sent_s + longest_s)
 
     def note_accepted(self) -> None:
         self._is_accepted = True
@@ -94,11 +106,11 @@ class Waits:
         It postpones sending again, but not forever; the deadline stays where it is.
         """
         put_off_s = now_s + self._timeouts.resend_s + self._under_way_s
-        longest_s = self._sent_s + self._timeouts.resend_max_s + self._under_way_s
+        longest_s = self.sent_s + self._timeouts.resend_max_s + self._under_way_s
         self._due_s = max(self._due_s, min(put_off_s, longest_s))
 
     def note_loss(self, now_s: float) -> None:
         """Something was lost, perhaps the reply: ask at once, unless more is coming already."""
         if not self._is_within_frame:
-            calm_s = self._sent_s + self._timeouts.resend_s / 8
+            calm_s = self.sent_s + self._timeouts.resend_s / 8
             self._due_s = min(self._due_s, max(now_s, calm_s))
