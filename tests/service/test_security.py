@@ -131,13 +131,59 @@ def test_wrong_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         refusal = judge.look("wrong", "192.0.2.1")
         assert refusal is not None and refusal.status == 401
         now += 1
-    refusal = judge.look(TOKEN, "192.0.2.1")
+    refusal = judge.look("wrong", "192.0.2.1")
     assert refusal is not None and refusal.status == 429
     assert refusal.headers["retry-after"] == "51"
-    # Other addresses are not locked out, and nobody is locked out forever.
-    assert judge.look(TOKEN, "192.0.2.2") is None
-    now += 51
+    # Whoever has the right token is not locked out by others of the address.
     assert judge.look(TOKEN, "192.0.2.1") is None
+    refusal = judge.look("wrong", "192.0.2.1")
+    assert refusal is not None and refusal.status == 429
+    now += 51
+    refusal = judge.look("wrong", "192.0.2.1")
+    assert refusal is not None and refusal.status == 401
+
+
+def test_ten_wrong_tokens_do_not_lock_the_owner_out(
+    locked: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security, "MOST_WRONG", 10)
+    with httpx.Client(base_url=locked.url) as guest:
+        wrong = {"authorization": "Bearer wrong"}
+        found = [guest.get("/api/v1/jobs", headers=wrong).status_code for _ in range(12)]
+        assert found[-1] == 429
+        assert guest.get("/api/v1/jobs", headers=BEARER).status_code == 200
+        assert guest.post("/login", data={"token": TOKEN}).status_code == 303
+
+
+def login(app: App) -> dict[str, str]:
+    """The header with the cookie of a new login."""
+    answer = httpx.post(f"{app.url}/login", data={"token": TOKEN})
+    return {"cookie": f"utvm_session={answer.cookies['utvm_session']}"}
+
+
+def test_a_copied_cookie_ends_with_its_login(tmp_path: Path) -> None:
+    data = Settings(tmp_path / "data", token=TOKEN)
+
+    def is_in(app: App, headers: dict[str, str]) -> bool:
+        return httpx.get(f"{app.url}/api/v1/jobs", headers=headers).status_code == 200
+
+    with app_running(data) as app:
+        mine, other = login(app), login(app)
+        httpx.post(f"{app.url}/logout", headers=mine)
+        assert (is_in(app, mine), is_in(app, other)) == (False, True)
+        # Nobody ends a login by a cookie of his own making.
+        forged = {"cookie": other["cookie"][:-1]}
+        httpx.post(f"{app.url}/logout", headers={**BEARER, **forged})
+        assert is_in(app, other)
+    # A restart keeps the logins, and those that were ended stay ended.
+    with app_running(data) as app:
+        assert (is_in(app, mine), is_in(app, other)) == (False, True)
+        third = login(app)
+        httpx.post(f"{app.url}/logout", headers=third, data={"everywhere": "true"})
+        new = login(app)
+        assert [is_in(app, one) for one in (mine, other, third, new)] == [False, False, False, True]
+    with app_running(data) as app:
+        assert [is_in(app, one) for one in (mine, other, third, new)] == [False, False, False, True]
 
 
 def test_many_addresses_take_bounded_memory() -> None:

@@ -51,6 +51,7 @@ def make_app(parts: Parts, closing: Event | None = None) -> ASGIApp:
     )
     app.state.closing = closing or Event()
     add_handlers(app, (parts.settings.data, runs_file().parent))
+    parts.access.logins.keep_in(parts.database)
     judge = Judge(parts.access)
     app.include_router(login_routes(parts.access, judge))
     for routes in (model_routes, job_routes, board_routes, run_routes, sessions_of, pages):

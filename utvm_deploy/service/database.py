@@ -356,6 +356,30 @@ class Database:
         )
         return bool(found)
 
+    # Logins of browsers that were ended before their time.
+
+    def ended_logins(self, now: float) -> tuple[int, dict[str, float]]:
+        """How often all were ended, and the others that were ended with when they expire."""
+        ((count,),) = self._connections.rows("SELECT count(*) FROM ends_of_all_logins")
+        rows = self._connections.rows(
+            "SELECT login, expires FROM ended_logins WHERE expires > ?", now
+        )
+        return count, dict(rows)
+
+    def end_login(self, login: str, expires: float) -> None:
+        """One login is over. It is kept until it would have expired."""
+        with self._connections.changing() as connection:
+            connection.execute("DELETE FROM ended_logins WHERE expires < strftime('%s', 'now') + 0")
+            connection.execute(
+                "INSERT OR REPLACE INTO ended_logins VALUES (?, ?)", (login, expires)
+            )
+
+    def end_all_logins(self, now: float) -> None:
+        """All logins so far are over."""
+        with self._connections.changing() as connection:
+            connection.execute("INSERT INTO ends_of_all_logins VALUES (?)", (now,))
+            connection.execute("DELETE FROM ended_logins")
+
     def compact(self) -> None:
         """Give room that nothing uses any more back to the disk."""
         self._connections.compact()

@@ -70,4 +70,11 @@ MIGRATIONS = (
     DROP INDEX jobs_by_model;
     CREATE INDEX jobs_by_model ON job_models (sha256, created, job);
     """,
+    """
+    CREATE TABLE ended_logins (
+        login TEXT PRIMARY KEY,
+        expires REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE ends_of_all_logins (ended REAL NOT NULL);
+    """,
 )

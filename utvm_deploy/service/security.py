@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import urlsplit
 
 #: How long a browser stays logged in.
@@ -23,6 +24,54 @@ _MOST_ADDRESSES = 4096
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+class LoginStore(Protocol):
+    """Keeps over a restart which logins were ended; a ``service.database.Database``."""
+
+    def ended_logins(self, now: float) -> tuple[int, dict[str, float]]:
+        """How often all were ended, and the others that were ended with when they expire."""
+
+    def end_login(self, login: str, expires: float) -> None:
+        """One login is over."""
+
+    def end_all_logins(self, now: float) -> None:
+        """All logins so far are over."""
+
+
+class Logins:
+    """Which logins of browsers were ended before their time. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._store: LoginStore | None = None
+        self._lock = threading.Lock()
+        self._ended: dict[str, float] = {}
+        #: How often all of them were ended: cookies are signed with it.
+        self.generation = 0
+
+    def keep_in(self, store: LoginStore) -> None:
+        """Take what is stored, and store what is ended from now on."""
+        self.generation, self._ended = store.ended_logins(time.time())
+        self._store = store
+
+    def is_ended(self, login: str) -> bool:
+        """Whether this one was ended by itself."""
+        return login in self._ended
+
+    def end(self, login: str, expires: float) -> None:
+        """One login is over: its cookie and all copies of it."""
+        with self._lock:
+            if self._store is not None:
+                self._store.end_login(login, expires)
+            self._ended[login] = expires
+
+    def end_all(self) -> None:
+        """All logins so far are over."""
+        with self._lock:
+            if self._store is not None:
+                self._store.end_all_logins(time.time())
+            self.generation += 1
+            self._ended = {}
+
+
 @dataclass(frozen=True)
 class Access:
     """What a request must show."""
@@ -31,6 +80,7 @@ class Access:
     is_encrypted: bool = False
     #: Hosts that requests may be addressed to; None: TLS proves the server's name.
     hosts: frozenset[str] | None = _LOOPBACK_NAMES
+    logins: Logins = field(default_factory=Logins, compare=False, repr=False)
 
     def is_token(self, given: str) -> bool:
         """Whether this is the token. The time that it takes says nothing about the token."""
@@ -42,11 +92,23 @@ class Access:
         return f"{facts}.{self._mark(facts)}"
 
     def is_session(self, cookie: str) -> bool:
-        """Whether the server gave this cookie, for the token of today, and it has not expired."""
+        """Whether the server gave this cookie, for the token of today, and it is not over."""
+        found = self._login(cookie)
+        return found is not None and not self.logins.is_ended(found[0])
+
+    def end_session(self, cookie: str) -> None:
+        """The login of this cookie is over. A cookie of somebody else's making is ignored."""
+        found = self._login(cookie)
+        if found is not None:
+            self.logins.end(*found)
+
+    def _login(self, cookie: str) -> tuple[str, float] | None:
+        """The name of a cookie's login and when it expires; None if that is over or was never."""
         facts, _, mark = cookie.rpartition(".")
         if self.token is None or not _equal(mark, self._mark(facts)):
-            return False
-        return int(facts.partition(".")[0]) > time.time()
+            return None
+        expires, _, login = facts.partition(".")
+        return (login, float(expires)) if int(expires) > time.time() else None
 
     def is_here(self, host: str) -> bool:
         """Whether the Host header names this server.
@@ -62,7 +124,8 @@ class Access:
             return False
 
     def _mark(self, facts: str) -> str:
-        key = f"session of {self.token}".encode()
+        generation = self.logins.generation
+        key = f"session {f'{generation} ' if generation else ''}of {self.token}".encode()
         return hmac.new(key, facts.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
@@ -87,7 +150,12 @@ class Refusal:
 
 
 class Judge:
-    """Looks at tokens, and counts the wrong ones by address, so that nobody tries many."""
+    """Looks at tokens, and counts the wrong ones by address.
+
+    The right token passes, however many wrong ones its address sent: on loopback all users of a
+    computer have one address. A token is too long to be guessed (``token_file``); the limit keeps
+    a program with a wrong one from asking all the time.
+    """
 
     def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
         self._access = access
@@ -102,13 +170,13 @@ class Judge:
             return self._look(token, address)
 
     def _look(self, token: str, address: str) -> Refusal | None:
+        if self._access.is_token(token):
+            return None
         recent = self._recent(address)
         if len(recent) >= MOST_WRONG:
             wait_s = int(recent[0] + WRONG_WINDOW_S - self._clock()) + 1
-            text = f"too many wrong tokens came from {address}; wait {wait_s} s"
+            text = f"many wrong tokens came from {address}; give the right one or wait {wait_s} s"
             return Refusal(429, "TooManyWrongTokens", text, {"retry-after": str(wait_s)})
-        if self._access.is_token(token):
-            return None
         self._wrong[address] = [*recent, self._clock()]
         self._wrong.move_to_end(address)
         while len(self._wrong) > _MOST_ADDRESSES:

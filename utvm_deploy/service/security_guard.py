@@ -79,7 +79,7 @@ class Guard:
             )
         if self._access.token is None or _is_public(scope["path"]):
             return None
-        if self._access.is_session(_cookie(headers)):
+        if self._access.is_session(session_cookie(headers)):
             return None
         return self._token_refusal(scope, headers)
 
@@ -156,7 +156,8 @@ def _is_foreign(scope: Scope, headers: Mapping[str, str], host: str) -> bool:
     return headers.get("sec-fetch-site", "none") not in _OWN_SITES
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
+def session_cookie(headers: Mapping[str, str]) -> str:
+    """The cookie of a browser's login; empty if there is none."""
     # SimpleCookie gives up at cookies of other programs on this host, such as JSON.
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 

@@ -1,4 +1,4 @@
-"""/login and /logout: a browser shows the token once and gets a cookie."""
+"""/login and /logout: a browser shows the token once and gets a cookie, until it is ended here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from utvm_deploy.service.security import SESSION_S, Access, Judge
-from utvm_deploy.service.security_guard import COOKIE, LOGIN
+from utvm_deploy.service.security_guard import COOKIE, LOGIN, session_cookie
 from utvm_deploy.service.web_page import page
 
 _LONGEST = 4096
@@ -46,7 +46,11 @@ def login_routes(access: Access, judge: Judge) -> APIRouter:
         return answer
 
     @routes.post("/logout")
-    def leave() -> Response:
+    def leave(request: Request, everywhere: Annotated[bool, Form()] = False) -> Response:
+        if everywhere:
+            access.logins.end_all()
+        else:
+            access.end_session(session_cookie(request.headers))
         answer = RedirectResponse(LOGIN, 303)
         answer.delete_cookie(COOKIE, secure=access.is_encrypted, httponly=True, samesite="strict")
         return answer
