@@ -5,7 +5,9 @@ Every truncated and every lengthened reply is one sentence, and never a value.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +19,13 @@ from utvm_deploy.base.errors import DeviceError, LinkError, LinkTimeout
 from utvm_deploy.client.session_exchange import Exchange
 from utvm_deploy.client.session_link import RemoteLink
 from utvm_deploy.client.session_messages import decode, encode
+from utvm_deploy.cluster.session_child import LENGTH, serve
 from utvm_deploy.link.base import Hello, Link, Region, Task
 from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.debug import DebugLink
 from utvm_deploy.link.frame import Frame, encode_frame
+from utvm_deploy.link.gdb_client import GdbClient
+from utvm_deploy.link.gdb_packets import encode_packet
 from utvm_deploy.link.messages import BY_NAME, FAULT, MAILBOX, OUTCOME, REGION, REPLY_BIT, Status
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.waits import Timeouts
@@ -132,8 +137,6 @@ class LyingCore(Core):
             self._opcode = int.from_bytes(data[:4], "little")
 
     def within(self, _seconds: float) -> Any:
-        import contextlib
-
         return contextlib.nullcontext()
 
     def read_memory(self, address: int, size: int) -> bytes:
@@ -221,3 +224,51 @@ def test_an_answer_of_a_server_that_is_none(op: str) -> None:
             link.hello()
             CALLS[name][0](link)
         assert "\n" not in str(caught.value)
+
+
+def test_a_request_that_was_cut_off_is_not_carried_out() -> None:
+    class Service:
+        def answer(self, data: bytes) -> bytes:
+            pytest.fail("a part of a request was answered")
+
+    request = encode({"op": "write", "id": 1, "address": 0x2000_0000}, bytes(100))
+    for size in range(LENGTH.size + len(request)):
+        stream = io.BytesIO((LENGTH.pack(len(request)) + request)[:size])
+        serve(Service(), stream)  # type: ignore[arg-type]
+
+
+# Of a debug server.
+
+
+@pytest.mark.parametrize("answer", [b"00 11 22 33", b"0011223", b"001122", b"0011223344"])
+def test_a_register_of_another_size(answer: bytes) -> None:
+    client = client_of({b"pf": answer})
+    with pytest.raises((DeviceError, LinkError), match="register pc"):
+        client.read_register("pc")
+
+
+def test_a_part_of_a_file_that_is_longer_than_was_asked_for() -> None:
+    client = client_of({b"qXfer": b"m" + bytes(1000)})
+    with pytest.raises(DeviceError, match="1000 bytes of 1000, more than was asked for"):
+        client.read_object("features", "target.xml")
+
+
+def client_of(answers: dict[bytes, bytes]) -> GdbClient:
+    """A client whose server answers packets that begin so."""
+
+    class Server:
+        out = b""
+
+        def write(self, data: bytes, timeout_s: float) -> None:
+            for begin, answer in answers.items():
+                if data[1:].startswith(begin):
+                    self.out += b"+" + encode_packet(answer)
+
+        def read(self, max_bytes: int, timeout_s: float) -> bytes:
+            out, self.out = self.out, b""
+            return out
+
+        def close(self) -> None:
+            pass
+
+    return GdbClient(Server())

@@ -188,7 +188,13 @@ class GdbClient:
         if self._reads_single:
             answer = self._dialogue.ask(b"p%x" % register.number, what, may_fail=True)
             if answer and not is_error(answer):
-                return int.from_bytes(self._dialogue.from_hex(answer, what), "little")
+                value = self._dialogue.from_hex(answer, what)
+                if len(value) != register.size_bytes:
+                    raise DeviceError(
+                        f"asked {what}, {self.dialect.name} sent {len(value)} bytes, and it has "
+                        f"{register.size_bytes}; use another debug server"
+                    )
+                return int.from_bytes(value, "little")
             self._reads_single = False
         place = slice(register.offset, register.end)
         return int.from_bytes(self._all_registers(register.end)[place], "little")
@@ -280,15 +286,21 @@ class GdbClient:
 
     def _read_object(self, kind: str, name: str) -> str:
         data, chunk = b"", self._offer.payload_bytes
-        while len(data) < _MAX_OBJECT_BYTES:
+        what = f"for its {kind} {name}".rstrip()
+        while True:
             ask = f"qXfer:{kind}:read:{name}:{len(data):x},{chunk:x}".encode()
-            answer = self._dialogue.ask(ask, f"for its {kind} {name}".rstrip(), may_fail=True)
+            answer = self._dialogue.ask(ask, what, may_fail=True)
             if answer[:1] not in (b"l", b"m") or answer == b"m":
                 return ""
             data += answer[1:]
+            if len(answer) > chunk + 1 or len(data) > _MAX_OBJECT_BYTES:
+                raise DeviceError(
+                    f"asked {what}, {self.dialect.name} sent {len(answer) - 1} bytes of "
+                    f"{len(data)}, more than was asked for or than such a file has; use another "
+                    "debug server"
+                )
             if answer[:1] == b"l":
-                break
-        return data.decode("utf-8", "replace")
+                return data.decode("utf-8", "replace")
 
     def request(self, body: bytes, what: str, timeout_s: float | None = None) -> bytes:
         """Any other packet; empty if the server does not know it."""

@@ -6,6 +6,7 @@ problem of the dialogue is a LinkError. gdb_client.py knows the questions.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import logging
 import math
@@ -168,7 +169,8 @@ class Dialogue:
     def from_hex(self, text: bytes, what: str) -> bytes:
         """The bytes of an answer in hexadecimal; LinkError if it is none."""
         try:
-            return bytes.fromhex(text.decode("ascii"))
+            # Not bytes.fromhex, which passes over blanks.
+            return binascii.unhexlify(text)
         except ValueError:
             raise LinkError(
                 f"asked {what}, {self.server} answered {_shown(text)}, which is not "
