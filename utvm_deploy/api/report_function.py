@@ -125,7 +125,7 @@ def report(
     target, path = board_of(board), Path(model)
     chosen = {name: options.pop(name, None) for name in ("inputs", "signature")}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
-    notes: list[str] = []
+    notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
     connection: dict[str, Any] = {
         "port": port,
         "probe": probe,
@@ -176,6 +176,7 @@ def report(
                 "given": given_board or target.name,
                 "core": target.cpu.core,
                 "digest": facts_digest(target),
+                "is_twin": bool(target.emulator and target.emulator.twin_note),
             },
             "options": {
                 name: value

@@ -150,6 +150,16 @@ class Table:
             self._check_string(key, value, choices)
         return tuple(self._values[key])
 
+    def spans(self, key: str) -> tuple[tuple[int, int], ...]:
+        """A list of lists of an address and a size, which end within 32 bits."""
+        found = []
+        for value in self._get(key, list):
+            is_span = isinstance(value, list) and [type(one) for one in value] == [int, int]
+            if not is_span or value[0] < 0 or value[1] < 1 or sum(value) > MAX_INTEGER + 1:
+                raise self.error(key, f"{shown(value)} is not [address, size] within 4 GiB")
+            found.append((value[0], value[1]))
+        return tuple(found)
+
     def table(self, key: str) -> Table:
         """A table within this one."""
         path = _shown_key(key)

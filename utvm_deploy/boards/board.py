@@ -438,7 +438,8 @@ def _read_emulator(table: Table, cpu: Cpu) -> Emulator:
         program=table.text("program"),
         machine=table.text("machine"),
         arguments=table.strings("arguments"),
-        cycle_model=table.boolean("cycle_model") if table.has("cycle_model") else False,
+        cycle_model=_flag(table, "cycle_model"),
+        memory=table.spans("memory") if table.has("memory") else (),
     )
     if emulator.cycle_model and cpu.core not in TIMINGS:
         raise table.error(

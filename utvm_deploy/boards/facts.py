@@ -233,6 +233,10 @@ class Emulator:
     arguments: tuple[str, ...]
     # Whether a model of the core's pipeline and caches counts cycles while it runs.
     cycle_model: bool = False
+    # (address, size) of what the machine has, if that is more than the board's regions.
+    memory: tuple[tuple[int, int], ...] = ()
+    # Of a real board's twin: what is the board's, and what is the machine's.
+    twin_note: str = ""
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from utvm_deploy.base.errors import BoardError, CompileError
+from utvm_deploy.base.errors import BoardError, CompileError, UsageError
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.boards.facts import CYCLES, INSTRUCTIONS, TIMINGS
+from utvm_deploy.boards.twin import emulated_twin
 from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
 from utvm_deploy.compiler.c_text import check_prefix
@@ -137,6 +138,24 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_emulate(parser: argparse.ArgumentParser) -> None:
+    """--emulate, for verbs that run a model on a board."""
+    parser.add_argument(
+        "--emulate",
+        action="store_true",
+        help="run a real board's program on an emulated machine with the same core, with the "
+        "board's clock, caches and sizes of memory; cycles are modelled",
+    )
+
+
+def twin_note(args: argparse.Namespace) -> str:
+    """With --emulate, what is the board's, and what is the emulated machine's."""
+    if args.board is None:
+        raise UsageError("--emulate stands for a board; give --board")
+    emulator = board_of(args).emulator
+    return emulator.twin_note if emulator else ""
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """--trust-board."""
     parser.add_argument(
@@ -194,6 +213,12 @@ def board_of(args: argparse.Namespace) -> Board:
     server, name = _server_and_board(args.board)
     board = load_board(name, trust=args.trust_board)
     board = with_template(board, getattr(args, "template", None))
+    if getattr(args, "emulate", False):
+        if server is not None:
+            raise UsageError(
+                f"--emulate runs on this computer, and not on {server}; give --board {name}"
+            )
+        board = emulated_twin(board)
     check = check_place if server is None else check_no_place
     check(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})
     choose_link(board, getattr(args, "link", None))

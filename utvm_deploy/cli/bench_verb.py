@@ -14,6 +14,7 @@ from utvm_deploy.cli.arguments import (
     MODEL_HELP,
     Verbs,
     add_board,
+    add_emulate,
     add_timing,
     add_verb,
     board_of,
@@ -46,6 +47,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     add_shape(parser)
     add_board(parser, port=True)
+    add_emulate(parser)
     add_timing(parser)
     parser.add_argument("--against", choices=ENGINES, default=ENGINES[0], help="the other engine")
     add_cmsis_nn(

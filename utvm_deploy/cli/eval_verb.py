@@ -17,6 +17,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
+    add_emulate,
     add_model,
     add_name,
     add_verb,
@@ -47,6 +48,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_model(parser)
     add_board(parser, port=True, needed=False)
+    add_emulate(parser)
     add_name(parser)
     _add_data(parser)
     add_compile_options(parser)

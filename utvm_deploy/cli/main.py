@@ -180,6 +180,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run
             digests = model_digests(args) if is_kept else {}
+            if getattr(args, "emulate", False):
+                from utvm_deploy.cli.arguments import twin_note  # which its verb has loaded
+
+                out.note(twin_note(args))
             code = int(args.run(args, out))
             if is_kept:
                 keep_run(args, out, digests, code, started, time.monotonic() - begin)

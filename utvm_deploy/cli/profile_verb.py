@@ -15,6 +15,7 @@ from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
+    add_emulate,
     add_model,
     add_name,
     add_timing,
@@ -55,6 +56,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(verbs, common, "profile", "per-layer cost, RAM and flash", run)
     add_model(parser)
     add_board(parser, port=True)
+    add_emulate(parser)
     add_timing(parser)
     add_name(parser)
     add_compile_options(parser)
@@ -136,6 +138,8 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
         out.line(latency_line(summary))
     out.line(memory_line(summary))
     out.line(f"placement: {found.placement}")
+    if found.twin_note:
+        out.line(found.twin_note)
     for line in (*strip_lines(found), *engine_lines(found)):
         out.line(line)
 

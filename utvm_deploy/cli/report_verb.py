@@ -13,6 +13,7 @@ from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
+    add_emulate,
     add_name,
     add_timing,
     add_verb,
@@ -53,6 +54,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_shape(parser)
     add_board(parser, port=True, needed=False)
+    add_emulate(parser)
     add_timing(parser)
     add_name(parser)
     parser.add_argument(

@@ -88,6 +88,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "the report was made on a server's board, and only you can name a server; give --board"
         )
     args.board = args.board or then["board"]["given"]
+    args.emulate = bool(then["board"].get("is_twin"))
     board = board_of(args)
     model = _found(args, "model", then["model"])
     for what in _FILES:

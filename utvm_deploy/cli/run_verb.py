@@ -15,6 +15,7 @@ from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
+    add_emulate,
     add_model,
     add_name,
     add_timing,
@@ -37,6 +38,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser = add_verb(verbs, common, "run", "run a model on a board", run)
     add_model(parser)
     add_board(parser, port=True)
+    add_emulate(parser)
     add_timing(parser)
     add_name(parser)
     add_compile_options(parser)

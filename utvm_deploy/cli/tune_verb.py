@@ -23,6 +23,7 @@ from utvm_deploy.cli.arguments import (
     MODEL_HELP,
     Verbs,
     add_board,
+    add_emulate,
     add_timing,
     add_verb,
     board_of,
@@ -65,6 +66,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
     add_shape(parser)
     add_board(parser, port=True)
+    add_emulate(parser)
     add_timing(parser)
     parser.add_argument(
         "--trials",
@@ -192,6 +194,11 @@ def _check_cluster(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--board {args.board} is a board of a server, and --cluster measures on the boards of "
             "a scheduler's workers; leave one of them out"
+        )
+    if args.emulate:
+        raise UsageError(
+            "--emulate runs on this computer, and --cluster measures on the boards of its workers; "
+            "leave one of them out"
         )
     for name in ("port", "probe", "serial", "link"):
         if getattr(args, name) is not None:

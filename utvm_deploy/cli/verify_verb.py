@@ -10,6 +10,7 @@ from utvm_deploy.api.verify_function import DEFAULT_SAMPLES
 from utvm_deploy.cli.arguments import (
     Verbs,
     add_board,
+    add_emulate,
     add_model,
     add_name,
     add_verb,
@@ -33,6 +34,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     add_model(parser)
     add_board(parser, port=True)
+    add_emulate(parser)
     add_name(parser)
     add_compile_options(parser)
     source = parser.add_mutually_exclusive_group()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, NoDevice
-from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.boards.desk_file import BenchEntry, bench_path, load_bench, load_bench_entry
 from utvm_deploy.boards.facts import Board, UsbId
+from utvm_deploy.boards.twin import machine_for
 from utvm_deploy.link.stream import RIGHTS_ADVICE, SerialPort, check_port, serial_ports
 
 
@@ -145,14 +144,11 @@ def locate(
 
 
 def _emulated_instead(board: Board) -> str:
-    """The boards that emulate the same core, as the end of a sentence; empty for none."""
-    alike = []
-    for name in board_names():
-        with suppress(BoardError):  # somebody else's board file
-            one = load_board(name)
-            if one.emulator is not None and one.cpu.core == board.cpu.core:
-                alike.append(name)
-    return f"; without a board, try --board {' or '.join(alike)} (emulated)" if alike else ""
+    """How to continue without the board, as the end of a sentence; empty if nothing emulates it."""
+    machine = machine_for(board)
+    if machine is None:
+        return ""
+    return f"; without it, give --emulate: its twin on the emulated {machine.name}"
 
 
 def _looked_for(board: Board, serial: str | None) -> str:

@@ -62,6 +62,7 @@ class Profile(Shown):
     # Digest of the cycle model that counted; empty where ticks are not modelled.
     cycle_model: str = ""
     pool_bytes: int = 0  # of all memories besides the arena's
+    twin_note: str = ""  # of an emulated twin, what is the board's, and what is the machine's
 
     @property
     def calls(self) -> tuple[LayerProfile, ...]:
@@ -134,6 +135,7 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         ram_bytes=image.ram_bytes + compiled.arena_bytes + compiled.pool_bytes,
         placement=placement_of(model),
         cycle_model=model_of(device.board) if device.is_modelled else "",
+        twin_note=device.board.emulator.twin_note if device.board.emulator else "",
     )
 
 

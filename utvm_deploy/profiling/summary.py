@@ -34,6 +34,7 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         "flash_bytes": found.flash_bytes,
         "ram_bytes": found.ram_bytes,
         "placement": dict(vars(found.placement)),
+        **({"twin": found.twin_note} if found.twin_note else {}),
         "layers": [
             {
                 **_layer_facts(item),
