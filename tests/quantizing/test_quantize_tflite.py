@@ -15,6 +15,7 @@ from float_writer import FloatWriter
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.quantizing.child_steps import quantize_with_recipes
@@ -348,3 +349,15 @@ def test_a_bad_sample_has_its_number_in_the_data_that_were_given(tmp_path: Path)
     data = {"inputs": values, "labels": np.repeat([0, 1], 40)}
     with pytest.raises(ModelError, match="becomes infinite on sample 79; remove"):
         utvm_deploy.quantize(m.save(tmp_path / "net.tflite"), data)
+
+
+def test_a_quantized_file_keeps_the_name_of_the_signature(tmp_path: Path) -> None:
+    """So --signature means the same for the quantized file and for its float reference."""
+    model = schema.read_model(DIGITS.read_bytes())
+    schema.write_signature(model)
+    model.signatureDefs[0].signatureKey = b"encode"
+    (tmp_path / "signed.tflite").write_bytes(schema.model_bytes(model))
+    made = quantize_with_recipe(calibrated(opened(tmp_path / "signed.tflite"), SAMPLES), Recipe())
+    made.save(tmp_path / "made.tflite")
+    found = schema.read_model((tmp_path / "made.tflite").read_bytes())
+    assert [one.signatureKey for one in found.signatureDefs] == [b"encode"]

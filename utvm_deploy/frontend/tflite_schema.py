@@ -183,6 +183,15 @@ def become(model: Any, operator: Any, kind: str, options: str, **fields: Any) ->
         setattr(operator.builtinOptions, name, value)
 
 
+def write_signature(model: Any) -> None:
+    """Give the model one signature; it keeps the name of the file's own one, if that is text."""
+    keys = [one.signatureKey or b"" for one in model.signatureDefs or ()]
+    is_text = len(keys) == 1 and keys[0].isascii() and keys[0].decode("ascii").isprintable()
+    made = signature(model.subgraphs[0])
+    made.signatureKey = (keys[0] if is_text else b"") or made.signatureKey
+    model.signatureDefs = [made]
+
+
 def signature(graph: Any) -> Any:
     """A signature of a subgraph; its names are those of the tensors."""
     made = schema.SignatureDefT()

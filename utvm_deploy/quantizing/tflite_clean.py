@@ -13,7 +13,7 @@ def clean(model: Any) -> None:
     _join(model, graph)
     _remove_unused_operators(graph)
     _remove_unused_tensors(model, graph)
-    model.signatureDefs = [schema.signature(graph)]
+    schema.write_signature(model)
 
 
 def _join(model: Any, graph: Any) -> None:

@@ -23,8 +23,8 @@ def prepared(data: bytes) -> bytes:
     graph = model.subgraphs[0]
     _widen_half_floats(model, graph)
     _name_tensors(graph)
-    # Names of signatures may hold anything; nothing after this step needs those of the file.
-    model.signatureDefs = [schema.signature(graph)]
+    # Names within signatures may hold anything; nothing after this step needs those of the file.
+    schema.write_signature(model)
     _check_weights(model, graph)
     replace_by_equivalents(model)
     return schema.model_bytes(model)
