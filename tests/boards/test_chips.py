@@ -119,7 +119,7 @@ def check_flexspi_head(
 
 def test_the_second_stage_is_what_its_comments_say(tmp_path: Path) -> None:
     text = (TEMPLATE / "boot_rp2040.c").read_text(encoding="utf-8")
-    shown = [(int(word, 16), note) for word, note in re.findall(r"0x(\w{8})u, // (.*)", text)[:16]]
+    shown = [(int(word, 16), note) for word, note in re.findall(r"0x(\w{8})u, +// (.*)", text)[:16]]
     code = [line for _, note in shown[:11] for line in note.split("; ")]
     data = [f"{note}: .word 0x{word:08x}" for word, note in shown[11:]]
     source = tmp_path / "stage.s"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.cli.main import main
 
-FROM = ["--from", "mps2_an500"]
+FROM = ["--from", "mps2_an500", "--core", "cortex-m7", "--clock", "216M"]
+F746 = ["--new", "mine", "--from", "nucleo_f746zg"]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +50,9 @@ def test_the_file_has_the_sizes_and_the_comments(
 
 @pytest.mark.parametrize("name", board_names())
 def test_every_board_can_be_a_start(name: str) -> None:
-    assert main(["boards", "--new", "mine", "--from", name]) == 0
+    cpu = load_board(name, trust=True).cpu
+    same = ["--core", cpu.core, "--clock", str(cpu.clock_hz)]
+    assert main(["boards", "--new", "mine", "--from", name, *same]) == 0
     base, board = load_board(name, trust=True), load_board("mine.toml", trust=True)
     assert (board.memory, board.project, board.link) == (base.memory, base.project, base.link)
 
@@ -55,7 +60,21 @@ def test_every_board_can_be_a_start(name: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        (["--new", "mine"], 2, "--new needs --from B"),
+        (["--new", "mine"], 2, "--new needs --device PART"),
+        (["--device", "RP2040"], 2, "--device goes with --new"),
+        (["--new", "mine", "--from", "nucleo_f746zg"], 2, "confirm that yours is the same"),
+        (["--new", "mine", "--from", "qemu_x86"], 2, "confirm that yours is the same"),
+        (["--new", "mine", "--device", "ESP32-C3"], 1, "RISC-V is not supported"),
+        (["--new", "mine", "--device", "ESP32-S3"], 1, "Xtensa is not supported"),
+        (["--new", "mine", "--device", "STM32H743ZG"], 1, "give --core CORE, --clock HZ, --flash"),
+        ([*F746, "--device", "STM32H743ZI"], 1, "has the chip STM32F746?G or STM32F756?G, not"),
+        ([*F746, "--core", "cortex-m7", "--clock", "480M"], 1, "makes 216 MHz, not 480"),
+        ([*F746, "--core", "cortex-m4", "--clock", "216M"], 1, "has a cortex-m7, not a cortex-m4"),
+        ([*F746, "--core", "riscv32", "--clock", "216M"], 1, "RISC-V is not supported"),
+        (["--new", "mine", "--device", "X", "--core", "i386"], 1, "--core i386 is not one of"),
+        (["--new", "mine", *FROM, "--clock", "0"], 2, "'0' is not a clock"),
+        (["--new", "mine", *FROM, "--ram", "1K@x"], 2, "'x' is not an address"),
+        (["--new", "mine", *FROM, "--ram", "1K@0x0"], 1, "leave the address out"),
         (["--flash", "1K"], 2, "--flash goes with --new"),
         (["--new", "mine", *FROM, "--connected"], 2, "--new goes without NAME"),
         (["--new", "mine", *FROM, "--ram", "0"], 2, "0 bytes"),
@@ -72,3 +91,43 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
     assert list(folder.iterdir()) == []
+
+
+def test_a_part_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["boards", "--new", "mine", "--device", "STM32H743ZIT6"]) == 0
+    base, board = load_board("nucleo_h743zi"), load_board("mine.toml")
+    assert (board.cpu, board.memory, board.project) == (base.cpu, base.memory, base.project)
+    # What is right for that chip alone is said, there and in the file.
+    said = capsys.readouterr().out
+    for text in (said, Path("mine.toml").read_text()):
+        assert "UART (stm32_usart), timer (dwt), caches, addresses of memory" in text
+
+
+@pytest.mark.parametrize(
+    ("core", "timer", "dsp"), [("cortex-m0plus", "systick", False), ("cortex-m4", "dwt", True)]
+)
+def test_a_chip_that_nobody_knows_gets_what_is_right_for_its_core(
+    core: str, timer: str, dsp: bool
+) -> None:
+    argv = ["boards", "--new", "mine", "--device", "X77", "--core", core, "--clock", "16M"]
+    assert main([*argv, "--flash", "512K@0x08000000", "--ram", "128K@0x20000000"]) == 0
+    board = load_board("mine.toml")
+    assert [(one.address, one.size) for one in board.memory] == [
+        (0x0800_0000, 512 << 10),
+        (0x2000_0000, 128 << 10),
+    ]
+    assert (board.cpu.core, board.cpu.clock_hz, board.cpu.dsp) == (core, 16_000_000, dsp)
+    assert board.project.timer is not None and board.project.timer.driver.name == timer
+    assert board.project.clock is not None and board.project.clock.name == "none"
+    assert board.link.kinds == ("debug",)
+
+
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("cortex-m7\n216M\n"))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(["boards", *F746]) == 0
+    assert load_board("mine.toml").cpu == load_board("nucleo_f746zg").cpu

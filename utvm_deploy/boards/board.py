@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from utvm_deploy.boards.regions import read_places, read_regions
 from utvm_deploy.boards.trust import check_harmless
 from utvm_deploy.cores.core import CORES
 from utvm_deploy.cores.timings import TIMINGS
+from utvm_deploy.cores.unsupported import unsupported
 
 __all__ = [
     "CHILD_PROBE",
@@ -151,6 +153,28 @@ def load_board(name_or_path: str | Path, *, trust: bool = False) -> Board:
     return _read_board(files[given], trust)
 
 
+def board_of_device(part: str) -> Board | None:
+    """The board whose file is right for a part; the one that names it most exactly."""
+    fitting = []
+    for name in board_names():
+        with suppress(BoardError):  # somebody else's board file
+            board = load_board(name, trust=True)
+            if board.fits_device(part):
+                fitting.append(board)
+    return min(
+        fitting, key=lambda board: sum(one.count("?") for one in board.devices), default=None
+    )
+
+
+def known_devices() -> list[str]:
+    """What the board files say of the parts that they are right for."""
+    found: set[str] = set()
+    for name in board_names():
+        with suppress(BoardError):
+            found.update(load_board(name, trust=True).devices)
+    return sorted(found)
+
+
 def check_name(name: str) -> None:
     """Raise BoardError for what cannot be a board's name."""
     if not _NAME.fullmatch(name):
@@ -242,6 +266,10 @@ def _read_board(path: Path, trust: bool) -> Board:
 
 
 def _read_cpu(table: Table) -> Cpu:
+    core_name = table.text("core")
+    unknown = None if core_name in CORES else unsupported(core_name)
+    if unknown is not None:
+        raise table.error("core", unknown.sentence)
     cpu = Cpu(
         core=table.text("core", CORES),
         clock_hz=table.integer("clock_hz", minimum=1),

@@ -6,6 +6,7 @@ that no code needs to know a board by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -263,6 +264,17 @@ class Board(Shown):
         return (
             f"{self.name} ({self.cpu.core}): RAM {self.ram_bytes:,} bytes, flash "
             f"{self.flash_bytes:,} bytes"
+        )
+
+    def fits_device(self, part: str) -> bool:
+        """Whether the file is right for a part: ``STM32H743ZIT6`` is an ``STM32H743?I``."""
+        name = part.strip().upper()
+        return any(
+            # What follows a part's name is its package, such as "T6" or "_xxAA".
+            re.fullmatch(
+                rf"{one.replace('?', '[A-Z0-9]')}(?:(?<![0-9])|(?![0-9]))[A-Z0-9_-]*", name
+            )
+            for one in self.devices
         )
 
     @property

@@ -1,8 +1,15 @@
-"""A board file made from another one: with another name, and other sizes of memory."""
+"""A board file made from another one of the same chip, or from the facts of a chip.
+
+What belongs to one chip alone is right for that chip only: clock tree, UART, timers, caches, the
+addresses of memory. So a file is made from another one only if both have the same chip.
+"""
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +17,142 @@ import tomlkit
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.files import write_text
-from utvm_deploy.boards.board import Board, check_name, load_board
+from utvm_deploy.base.toml_table import shown
+from utvm_deploy.boards.board import Board, board_of_device, check_name, known_devices, load_board
+from utvm_deploy.cores.core import CORES, Core
+from utvm_deploy.cores.unsupported import PAGE, unsupported
+
+_PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The size of a memory, and its address if that is known."""
+
+    size: int
+    address: int | None = None
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What somebody says of a chip; None: nothing."""
+
+    device: str | None = None
+    core: str | None = None
+    clock_hz: int | None = None
+    flash: Place | None = None
+    ram: Place | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        """What a file for a chip that no board file knows needs in addition."""
+        wanted = {
+            "--core CORE": self.core,
+            "--clock HZ": self.clock_hz,
+            "--flash SIZE@ADDRESS": self.flash and self.flash.address is not None,
+            "--ram SIZE@ADDRESS": self.ram and self.ram.address is not None,
+        }
+        return [option for option, value in wanted.items() if value is None or value is False]
+
+
+def donor_of(chip: Chip) -> Board | None:
+    """The board whose chip it is. BoardError of a part that nobody knows and nothing is said of."""
+    assert chip.device is not None
+    donor = board_of_device(chip.device)
+    if donor is not None:
+        return donor
+    kind = unsupported(chip.device)
+    if kind is not None:
+        raise BoardError(f"{chip.device}: {kind.sentence}")
+    if chip.core is not None:
+        _check_core(chip.core)
+    if chip.missing:
+        raise BoardError(
+            f"no board file knows the device {chip.device} (they know "
+            f"{', '.join(known_devices())}); "
+            f"give {', '.join(chip.missing)}, too (utvm docs {PAGE})"
+        )
+    return None
+
+
+def check_same_chip(base: Board, chip: Chip) -> None:
+    """BoardError if the chip is another one than the board's: its file would be wrong for it."""
+    if chip.core is not None and chip.core != base.cpu.core:
+        _check_core(chip.core)
+    remedy = "name the chip by --device PART and leave --from out"
+    if chip.device is not None and not base.fits_device(chip.device):
+        kind = unsupported(chip.device)
+        if kind is not None:
+            raise BoardError(f"{chip.device}: {kind.sentence}")
+        has = f"has the chip {' or '.join(base.devices)}" if base.devices else "names no chip"
+        raise BoardError(f"{base.name} {has}, not {chip.device}; {remedy}")
+    cpu = base.cpu
+    if chip.core not in (None, cpu.core):
+        raise BoardError(f"{base.name} has a {cpu.core}, not a {chip.core}; {remedy}")
+    # An emulated machine may stand for a chip with any clock.
+    if base.emulator is None and chip.clock_hz not in (None, cpu.clock_hz):
+        raise BoardError(
+            f"the clock tree of {base.name} makes {cpu.clock_hz / 1e6:g} MHz, not "
+            f"{(chip.clock_hz or 0) / 1e6:g}; {remedy}, or edit [project.clock]"
+        )
+
+
+def _check_core(name: str) -> Core:
+    """A core that images are made for without an operating system."""
+    core = CORES.get(name)
+    if core is not None and core.is_arm:
+        return core
+    kind = unsupported(name)
+    known = ", ".join(one.name for one in CORES.values() if one.is_arm)
+    raise BoardError(
+        f"{name}: {kind.sentence}"
+        if kind
+        else f"--core {name} is not one of {known} (utvm docs {PAGE})"
+    )
+
+
+def of_the_chip(board: Board) -> Iterator[str]:
+    """The parts of a file that are right for one chip only."""
+    project = board.project
+    if board.emulator is not None:
+        yield f"emulated machine {board.emulator.machine}"
+        return
+    for what, driver in (
+        ("clock tree", project.clock),
+        ("UART", project.uart),
+        ("timer", project.timer.driver if project.timer else None),
+    ):
+        if driver is not None and driver.name != "none":
+            yield f"{what} ({driver.name})"
+    if board.cpu.icache_bytes or board.cpu.dcache_bytes:
+        yield "caches"
+    if project.boot_block != "none":
+        yield f"boot block ({project.boot_block})"
+    yield "addresses of memory"
 
 
 def write_new_board(
     name: str,
-    base: Board,
+    base: Board | None,
+    chip: Chip,
     *,
-    flash_bytes: int | None,
-    ram_bytes: int | None,
     folder: Path = Path(),
     dry_run: bool = False,
 ) -> tuple[Path, Board]:
-    """Write ``NAME.toml``, made from the file of ``base``; comments stay.
+    """Write ``NAME.toml``: from the file of ``base``, whose comments stay, or from the chip alone.
 
-    ``flash_bytes`` is the new size of the largest region of flash. ``ram_bytes`` is that of the
-    largest region of kind ram, or of kind tcm on boards without such. Returns the file and the
+    With ``base``, ``chip.flash`` is the new size of the region of code, and ``chip.ram`` that of
+    the largest region of kind ram, or of kind tcm on boards without such. Returns the file and the
     board that it describes. Raises BoardError if the name is none for a board, if there is such a
-    file, or if the regions would overlap.
+    file, if the chip is not that of ``base``, or if the regions would overlap.
     """
     check_name(name)
     path = folder / f"{name}.toml"
     if path.exists() or path.is_symlink():
         raise BoardError(f"{path} exists; give another name, or remove it first")
-    text = _text(name, base, flash_bytes, ram_bytes)
+    if base is not None:
+        check_same_chip(base, chip)
+    text = _text_of_chip(name, chip) if base is None else _text(name, base, chip)
     with tempfile.TemporaryDirectory() as temporary:
         trial = Path(temporary) / path.name
         trial.write_text(text, encoding="utf-8")
@@ -46,21 +165,95 @@ def write_new_board(
     return path, board
 
 
-def _text(name: str, base: Board, flash_bytes: int | None, ram_bytes: int | None) -> str:
+def _text(name: str, base: Board, chip: Chip) -> str:
     document = tomlkit.parse(base.source)
     regions: Any = document["memory"]
     data = "ram" if any(one["kind"] == "ram" for one in regions) else "tcm"
-    for kind, size in (("flash", flash_bytes), (data, ram_bytes)):
-        if size is not None:
-            of_kind = (one for one in regions if one["kind"] == kind)
-            max(of_kind, key=lambda one: int(one["size"]))["size"] = size
+    for kind, place in (("flash", chip.flash), (data, chip.ram)):
+        if place is not None:
+            region = max(
+                (one for one in regions if one["kind"] == kind), key=lambda one: int(one["size"])
+            )
+            region["size"] = place.size
+            if place.address not in (None, int(region["address"])):
+                raise BoardError(
+                    f"the {kind} of {base.name} is at 0x{int(region['address']):08x}; leave the "
+                    "address out"
+                )
     flash = sum(int(one["size"]) for one in regions if one["kind"] == "flash")
     ram = sum(int(one["size"]) for one in regions if one["kind"] != "flash")
     document["name"] = name
     document["description"] = (
-        f"{base.cpu.core} with {flash / 1024:g} KiB flash and {ram / 1024:g} KiB RAM"
+        f"{chip.device or base.cpu.core} with {flash / 1024:g} KiB flash and {ram / 1024:g} KiB RAM"
     )
+    cpu: Any = document["cpu"]
+    if chip.clock_hz is not None and base.emulator is not None:
+        cpu["clock_hz"] = chip.clock_hz
     return (
         f"# Made from the file of the board {base.name}. Check each line against the datasheet.\n"
+        f"# Right for that chip only: {', '.join(of_the_chip(base))}.\n"
         f"{tomlkit.dumps(document)}"
     )
+
+
+def _text_of_chip(name: str, chip: Chip) -> str:
+    """What is right for any chip with this core: the debug link, clocks as after reset."""
+    assert chip.device and chip.core and chip.clock_hz and chip.flash and chip.ram
+    core = _check_core(chip.core)
+    if not _PART.fullmatch(chip.device):
+        raise BoardError(f"--device {shown(chip.device)} must be letters, digits, '_' and '-'")
+    dsp = core.dsp and not core.gcc_without_dsp
+    may = [f'"{one}"' for one in core.fpus]
+    notes = {
+        "fpu": f" # {' or '.join(may)} if the chip has it" if may else "",
+        "dsp": " # true if the chip has it" if core.dsp and not dsp else "",
+    }
+    timer = "dwt" if core.has_dwt else "systick"
+    return f"""\
+# Made of what was said of {chip.device}. Check each line against the datasheet.
+name = "{name}"
+vendor = "unknown"
+description = "{chip.device}: {chip.core}"
+
+[cpu]
+core = "{chip.core}"
+clock_hz = {chip.clock_hz} # as after reset, or as your boot loader sets it
+fpu = "none"{notes["fpu"]}
+dsp = {str(dsp).lower()}{notes["dsp"]}
+
+[[memory]]
+name = "flash"
+address = 0x{chip.flash.address:08x}
+size = 0x{chip.flash.size:08x}
+kind = "flash"
+executable = true
+
+[[memory]]
+name = "ram"
+address = 0x{chip.ram.address:08x}
+size = 0x{chip.ram.size:08x}
+kind = "ram"
+executable = true
+
+[project]
+templates = ["baremetal"]
+
+[project.timer]
+driver = "{timer}"
+clock_hz = {chip.clock_hz}
+unit = "cycles"
+multiplier = 1
+divisor = 1
+
+[project.clock]
+driver = "none"
+
+[probe]
+kinds = ["jlink", "pyocd"]
+jlink = {{ device = "{chip.device}" }}
+pyocd = {{ target = "{chip.device.lower()}" }}
+
+# Without a UART. For one: add [project.uart], and "monitor" to kinds.
+[link]
+kinds = ["debug"]
+"""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import re
+import sys
+from dataclasses import asdict, replace
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.toml_table import did_you_mean
+from utvm_deploy.base.toml_table import MAX_INTEGER, did_you_mean
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import bench_path, load_bench
-from utvm_deploy.boards.new_board import write_new_board
+from utvm_deploy.boards.new_board import Chip, Place, donor_of, of_the_chip, write_new_board
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.budget_arguments import positive_size
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cores.unsupported import PAGE
 from utvm_deploy.probe import connected_boards
 
 
@@ -27,22 +30,51 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     new = parser.add_argument_group("another board")
     new.add_argument("--new", metavar="NEW", help="write NEW.toml into the current folder")
-    new.add_argument("--from", dest="base", metavar="B", help="the board whose file it starts from")
     new.add_argument(
-        "--flash", metavar="BYTES", type=positive_size, help="size of its largest flash (512K)"
+        "--device", metavar="PART", help="its chip, such as STM32H743ZI; the board file is found"
     )
     new.add_argument(
-        "--ram", metavar="BYTES", type=positive_size, help="size of its largest RAM (128K)"
+        "--from", dest="base", metavar="B", help="a board with the same chip, whose file it copies"
     )
+    new.add_argument("--core", metavar="CORE", help="the core of its chip (cortex-m4)")
+    new.add_argument("--clock", metavar="HZ", type=_clock, help="the core's clock (64M)")
+    for option, what in (("--flash", "flash (512K)"), ("--ram", "RAM (128K)")):
+        new.add_argument(
+            option,
+            metavar="BYTES[@ADDRESS]",
+            type=_place,
+            help=f"size of its largest {what}; of an unknown chip the address, too (1M@0x08000000)",
+        )
+
+
+def _clock(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KM]?)(?:Hz)?", text, re.IGNORECASE | re.ASCII)
+    hertz = round(float(match[1]) * {"": 1, "K": 1e3, "M": 1e6}[match[2].upper()]) if match else 0
+    if not 0 < hertz <= MAX_INTEGER:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a clock, such as 64M or 216000000")
+    return hertz
+
+
+def _place(text: str) -> Place:
+    size, at, address = text.partition("@")
+    try:
+        place = Place(positive_size(size), int(address, 0) if at else None)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{address!r} is not an address, such as 0x08000000"
+        ) from None
+    if place.address is not None and not 0 <= place.address <= MAX_INTEGER:
+        raise argparse.ArgumentTypeError(f"{address} is not an address of 32 bits")
+    return place
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """List all, print one resolved, look at USB, or write a new file."""
     if args.new is not None:
         return _run_new(args, out)
-    for option, value in (("--from", args.base), ("--flash", args.flash), ("--ram", args.ram)):
-        if value is not None:
-            raise UsageError(f"{option} goes with --new NEW; give that, too")
+    for option in ("from", "device", "core", "clock", "flash", "ram"):
+        if getattr(args, "base" if option == "from" else option) is not None:
+            raise UsageError(f"--{option} goes with --new NEW; give that, too")
     if args.connected:
         return _run_connected(args.name, out)
     # This verb prints what the files say, and starts nothing that they name.
@@ -88,19 +120,68 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _run_new(args: argparse.Namespace, out: Output) -> int:
-    if args.base is None:
-        raise UsageError("--new needs --from B: a board with a similar chip (utvm boards)")
     if args.name or args.connected:
         raise UsageError("--new goes without NAME and --connected")
-    base = load_board(args.base, trust=True)
-    path, board = write_new_board(
-        args.new, base, flash_bytes=args.flash, ram_bytes=args.ram, dry_run=args.dry_run
-    )
-    out.line(f"{'would write' if args.dry_run else 'wrote'} {path}, from the file of {base.name}:")
+    base = load_board(args.base, trust=True) if args.base is not None else None
+    chip = _chip(args, base)
+    if base is None:
+        base = donor_of(chip)
+    path, board = write_new_board(args.new, base, chip, dry_run=args.dry_run)
+    source = f"the file of {base.name}" if base else "what was said"
+    out.line(f"{'would write' if args.dry_run else 'wrote'} {path}, from {source}:")
     _print_board(board, out)
+    if base is None:
+        out.line(
+            "  it has no UART and no clock tree: the link is a debugger's, clocks are as given"
+        )
+    else:
+        out.line(f"  right for the chip of {base.name} only: {', '.join(of_the_chip(base))}")
     out.line(f"check each line against the datasheet, then: utvm doctor --board {path}")
-    out.result("utvm.boards.new/1", {"file": str(path), "from": base.name, "board": asdict(board)})
+    out.result(
+        "utvm.boards.new/1",
+        {"file": str(path), "from": base.name if base else None, "board": asdict(board)},
+    )
     return 0
+
+
+def _chip(args: argparse.Namespace, base: Board | None) -> Chip:
+    """What the command line says of the chip; in a terminal, what is missing is asked for."""
+    chip = Chip(args.device, args.core, args.clock, args.flash, args.ram)
+    asks = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
+    if base is None:
+        if chip.device is None and asks:
+            chip = replace(chip, device=_answer("the chip's name, such as STM32H743ZI: "))
+        if not chip.device:
+            raise UsageError(
+                "--new needs --device PART, such as STM32H743ZI, or --from B: a board with the "
+                f"same chip (utvm boards; utvm docs {PAGE})"
+            )
+        return chip
+    if chip.device is None and asks:
+        if chip.core is None:
+            chip = replace(chip, core=_answer("the core of your chip, such as cortex-m7: "))
+        if chip.clock_hz is None:
+            chip = replace(chip, clock_hz=_asked_clock())
+    if chip.device is None and not (chip.core and chip.clock_hz):
+        raise UsageError(
+            f"--from {args.base} copies what is right for its chip only; confirm that "
+            "yours is the same by --device PART, or by --core CORE and --clock HZ "
+            f"(utvm docs {PAGE})"
+        )
+    return chip
+
+
+def _asked_clock() -> int | None:
+    try:
+        return _clock(_answer("its clock, such as 216M: "))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _answer(question: str) -> str:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
 
 
 def _run_connected(name: str | None, out: Output) -> int:
