@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 import utvm_deploy
-from utvm_deploy.cli.doc_pages import FOLDERS, PROJECT_FILES
+from utvm_deploy.cli.doc_pages import FIRST_PAGES, FOLDERS, PROJECT_FILES
 
 ROOT = Path(__file__).parents[2]
 DATA = ("boards", "templates", "models")
 #: The pages of the documentation that `utvm docs` prints.
-PAGES = ("docs/index.md", *(f"docs/{folder}" for folder in FOLDERS), *PROJECT_FILES)
+PAGES = (
+    *(f"docs/{name}.md" for name in FIRST_PAGES),
+    *(f"docs/{folder}" for folder in FOLDERS),
+    *PROJECT_FILES,
+)
 #: How long a build or a command may take on a loaded machine.
 PATIENCE_S = 120.0
 

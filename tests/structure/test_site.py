@@ -19,14 +19,31 @@ from command_line import pages as pages_of_verbs  # noqa: E402
 from page_text import anchor, rewritten, with_whole_options, with_wide_lists  # noqa: E402
 
 DOCS = ROOT / "docs"
-PAGES = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"index.md"}
+PAGES = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {
+    "index.md",
+    "all-pages.md",
+}
 
 
 def test_each_page_is_in_the_navigation_and_in_the_index() -> None:
     navigation = re.findall(r"- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert set(navigation) >= PAGES
     assert len(navigation) == len(set(navigation))
-    assert set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text())) >= PAGES
+    assert _linked("all-pages.md") >= PAGES
+
+
+def test_the_first_page_is_a_picture_six_lines_and_four_doors() -> None:
+    text = (DOCS / "index.md").read_text()
+    (picture,) = re.findall(r"!\[[^\]]+\]\((images/[\w-]+\.svg)\)", text)
+    assert "prefers-color-scheme: dark" in (DOCS / picture).read_text()
+    (code,) = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    assert len(code.splitlines()) == 6
+    assert len(re.findall(r"^\| to .*\]\(", text, re.MULTILINE)) == 4
+    assert _linked("index.md") < PAGES | {"all-pages.md"} and len(_linked("index.md")) == 6
+
+
+def _linked(page: str) -> set[str]:
+    return set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / page).read_text()))
 
 
 def link(text: str, source: str = "docs/guides/ci.md") -> tuple[str, list[str]]:

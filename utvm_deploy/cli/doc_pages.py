@@ -12,6 +12,8 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.toml_table import did_you_mean, shown
 
+#: The pages that lead to all others.
+FIRST_PAGES = ("index", "all-pages")
 #: The folders of pages, in the order in which people need them.
 FOLDERS = ("tutorials", "guides", "reference", "internals", "contributing")
 #: Pages next to the folder of pages, in a checkout and in the package.
@@ -61,7 +63,7 @@ class Place:
 def pages() -> Mapping[str, Page]:
     """All pages by name: ``guides/tuning``, ``security``. Raises UtvmError if they are missing."""
     folder = data_dir("docs")
-    files = {"index": folder / "index.md"}
+    files = {name: folder / f"{name}.md" for name in FIRST_PAGES}
     for below in FOLDERS:
         found = sorted((folder / below).glob("*.md"))
         files |= {f"{below}/{file.stem}": file for file in found}
