@@ -117,7 +117,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert not {"src", "href"} & {name for name, _ in attrs}
         self.seen.append(tag)
-        if tag not in ("meta", "br", "rect"):
+        if tag not in ("meta", "br", "rect", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -181,6 +181,10 @@ def test_the_table_fits(
     assert "scratch in dtcm (tcm), weights" in prose
     assert re.search(r"^dsp [\d.]+ %, layer 3: DSP assembly, ", prose, re.MULTILINE)
     assert "modelled cycles" in plain
+    # Words that are ours are explained in place.
+    for word in ("core", "pessimistic", "rich", "x bound"):
+        assert re.search(rf"^{word}: .*cycles", prose, re.MULTILINE)
+    assert bool(re.search("by a record$", prose, re.MULTILINE)) == ("by a record: " in prose)
     assert "(modelled, never measured on silicon)" in plain
     assert main([*argv, "--wide"]) == 0
     wide = capsys.readouterr().out

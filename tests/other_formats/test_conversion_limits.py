@@ -30,7 +30,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend import formats
 def convert(path):
     {work}
-formats.CONVERTERS[".onnx"] = formats.Converter(lambda path: None, convert)
+formats.CONVERTERS[".onnx"] = formats.Converter(lambda path: None, convert, "ONNX")
 sys.exit(formats.main(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 

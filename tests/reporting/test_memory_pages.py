@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from utvm_deploy.pages.memory_picture import memory_values
 from utvm_deploy.profiling.memory_page import memory_html, memory_svg
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ def a_result() -> dict[str, Any]:
 
 def test_long_names_are_cut_and_are_whole_in_the_title() -> None:
     page = memory_html(a_result())
-    assert f'title="{LONG}">block_0/' in page and f">{LONG}<" not in page
+    assert f'title="{LONG}">block_<wbr>0/<wbr>' in page and f">{LONG}<" not in page
     assert "<title>scratch 0.0 of CONV_2D: 32 bytes" in page
     assert "<title>input x: 32 bytes" in page
 
@@ -65,7 +66,32 @@ def test_each_colour_is_in_the_legend_once_and_the_picture_has_a_size() -> None:
     picture = memory_svg(a_result())
     assert ">input and output</text>" in picture
     width, height = re.findall(r'^<svg[^>]* width="(\d+)" height="(\d+)"', picture)[0]
-    assert f'viewBox="-72 -44 {width} {height}"' in picture
+    assert f'viewBox="-72 -64 {width} {height}"' in picture
+
+
+def test_the_picture_names_its_peak_its_tensors_and_its_layers() -> None:
+    result = a_result()
+    result["layers"] = [{"operator": "CONV_2D"}, {"operator": "SOFTMAX"}]
+    for picture in (memory_svg(result), memory_html(result)):
+        assert ">peak: 96 bytes, layer 0</text>" in picture
+        assert ">0 CONV_2D</text>" in picture and ">1 SOFTMAX</text>" in picture
+        texts = re.findall(r'<text class="inside \w+"[^>]*>([^<]*)<', picture)
+        assert {"x 32", "y 32", "scratch 0.0 of CONV_2D 32"} <= set(texts)
+        assert any(text.startswith("block_0/") for text in texts)
+
+
+def test_texts_of_many_layers_are_upright_and_do_not_overlap() -> None:
+    uses = [
+        {"kind": "activation", "name": f"t{n}", "offset": 0, "bytes": 96, "first": n, "last": n + 1}
+        for n in range(39)
+    ]
+    uses.append({**uses[0], "kind": "input", "name": "x"})
+    found = memory_values(uses, 96, ["ADD"] * 40)
+    assert all(one["is_upright"] for one in found["texts"]) and len(found["texts"]) == 40
+    assert len({(one["x"], one["y"]) for one in found["texts"]}) == 40
+    # Numbers alone where operators have no room.
+    assert [one["text"] for one in memory_values(uses, 96, ["ADD"] * 200)["axis"][:2]] == ["0", "4"]
+    assert memory_values([], 0, [])["peak"] is None
 
 
 @pytest.mark.tools

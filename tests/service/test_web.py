@@ -13,9 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 from app_server import App, app_running
+from markupsafe import escape
 
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.frontend.formats import FORMATS
 from utvm_deploy.runs.run import ModelFigures, Run
 from utvm_deploy.runs.store import RunStore
 from utvm_deploy.service.facts import FAILED, Job
@@ -326,6 +328,33 @@ def test_two_runs_are_compared_with_what_grew_and_whether_outputs_are_right(app:
     assert "modelled cycles" in model
     assert "/compare?before=aaaaaaaaaaaa&amp;now=bbbbbbbbbbbb" in model
     assert "there is no run" in page(app, "/compare?before=dddddddddddd&now=aaaaaaaaaaaa", 404)
+
+
+def test_the_page_proposes_two_runs_of_one_model(app: App) -> None:
+    assert "No run has figures" in page(app, "/compare")
+    other = replace(a_profile("dddddddddddd", "0" * 64, 1200, 1), board="host")
+    with RunStore(runs_file()) as store:
+        store.add(a_profile("aaaaaaaaaaaa", "0" * 64, 1000, 5000))
+        store.add(a_profile("bbbbbbbbbbbb", "0" * 64, 1100, 4000))
+        store.add(a_profile("cccccccccccc", "0" * 64, 1150, 4000))
+        store.add(other)  # the newest is alone
+    assert selected(page(app, "/compare")) == ["bbbbbbbbbbbb", "cccccccccccc"]
+    assert selected(page(app, "/compare?now=bbbbbbbbbbbb")) == ["aaaaaaaaaaaa", "bbbbbbbbbbbb"]
+    assert selected(page(app, "/compare?now=dddddddddddd")) == ["dddddddddddd"] * 2
+
+
+def selected(text: str) -> list[str]:
+    return re.findall(r'<option value="(\w+)" selected', text)
+
+
+def test_the_form_names_each_format_that_the_server_takes(app: App, tmp_path: Path) -> None:
+    shown = page(app, "/")
+    assert "LiteRT (.tflite), ONNX (.onnx); quantized, or float32" in shown
+    assert 'accept=".tflite,.onnx"' in shown
+    with app_running(Settings(tmp_path / "more", allow_code=True)) as other:
+        shown = page(other, "/")
+    for ending, name in FORMATS.items():
+        assert f"{escape(name)} ({ending})" in shown
 
 
 def test_who_signed_in_with_a_token_can_sign_out(tmp_path: Path) -> None:

@@ -34,11 +34,22 @@ from utvm_deploy.profiling.bound import Bound
 from utvm_deploy.profiling.hotspots import Hotspot
 from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.profiling.page import profile_html
-from utvm_deploy.profiling.summary import Bounds, latency_line, memory_line, profile_summary
+from utvm_deploy.profiling.summary import (
+    Bounds,
+    latency_line,
+    memory_line,
+    profile_summary,
+    words_in,
+)
 
 _MIX = "mix_"
 #: Layers that are named for their waiting.
 _MOST_WAITING = 3
+#: What the plain table shows of each layer where a cycle model counts.
+_MODELLED = (
+    *("layer", "operator", ">cycles", ">%", ">core", ">pessimistic", ">rich", ">instr."),
+    *(">/MAC", ">flash", ">RAM", ">x bound", "engine"),
+)
 #: Beyond what the plain table shows of each layer.
 _FURTHER = (
     "dcache_store_misses",
@@ -129,8 +140,8 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     if found.is_modelled:
         figures = found.figures
         out.line(
-            f"core alone {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
-            f"richer memory model {figures['rich']:,}; instructions {figures['instructions']:,}"
+            f"core {figures['core']:,}; pessimistic {figures['pessimistic']:,}; "
+            f"rich {figures['rich']:,}; instructions {figures['instructions']:,}"
         )
         out.line(waiting_line(found))
     summary = profile_summary(found)
@@ -140,8 +151,11 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     out.line(f"placement: {found.placement}")
     if found.twin_note:
         out.line(found.twin_note)
-    for line in (*strip_lines(found), *engine_lines(found)):
+    said = (*strip_lines(found), *engine_lines(found))
+    for line in said:
         out.line(line)
+    for word, meaning in words_in(_MODELLED if found.is_modelled else (), said):
+        out.line(f"{word}: {meaning}")
 
 
 def waiting_line(found: Profile) -> str:
@@ -206,8 +220,7 @@ def _plain_table(found: Profile, out: Output) -> None:
 
 def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
-    columns = ["layer", "operator", ">cycles", ">%", ">core", ">pessim.", ">rich", ">instr."]
-    columns += [">/MAC", ">flash", ">RAM", ">x bound", "engine"]
+    columns = [*_MODELLED]
     if is_wide:
         columns += [">MACs", ">bound", ">bound, memory", "bound by"]
         columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]

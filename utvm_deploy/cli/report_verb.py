@@ -31,6 +31,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.shape_option import add_shape, shapes_of, signature_of
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.evaluating.page import metric_text
+from utvm_deploy.frontend.formats import FORMATS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -38,7 +39,6 @@ from utvm_deploy.tuning.report import KernelHistory, histories, tuning_html, uni
 
 #: How files of records end; any other file, given with a board, is a model.
 _RECORDS = ".jsonl"
-_MODELS = (".tflite", ".onnx", ".pt2", ".relax")
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """The report of a model, or of records."""
     if args.board is not None and args.model.suffix != _RECORDS:
         return _model(args, out)
-    if args.model.suffix.lower() in _MODELS and args.model.is_file():
+    if args.model.suffix.lower() in FORMATS and args.model.is_file():
         raise UsageError(
             f"{args.model} is a model, and the report needs a board; give --board, or a file of "
             "records"

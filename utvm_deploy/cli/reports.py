@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from utvm_deploy.compiler.file_layers import layers_of_file
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.pool_facts import pool_lines
 
@@ -9,8 +10,10 @@ from utvm_deploy.compiler.pool_facts import pool_lines
 def memory_line(compiled: CompiledModel) -> str:
     """What the model needs, in one line."""
     kernels = len({layer.kernel for layer in compiled.layers})
+    calls = sum(len(one.calls) for one in layers_of_file(compiled.layers) if one.is_streamed)
+    strips = f" ({calls} of them are strips of rows of a layer)" if calls else ""
     return (
-        f"{compiled.name}: {len(compiled.layers)} layers, {kernels} kernels, "
+        f"{compiled.name}: {len(compiled.layers)} layers{strips}, {kernels} kernels, "
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
         f"arena {compiled.arena_bytes:,} bytes of RAM"
         + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")

@@ -251,7 +251,8 @@ class CompiledModel(Result):
             }
             for use in self.memory
         ]
-        return arena_svg(self.name, self.board, uses, self.arena_bytes, len(self.layers))
+        operators = [layer.kind for layer in self.layers]
+        return arena_svg(self.name, self.board, uses, self.arena_bytes, operators)
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm compile --json``, without an output."""

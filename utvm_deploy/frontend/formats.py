@@ -62,13 +62,20 @@ class Converter:
     # where they are not installed.
     load: Callable[[Path], object]
     convert: Callable[[Path], bytes]
+    name: str  # of the format
 
 
 #: A file name's ending -> what makes the .tflite file of it.
 CONVERTERS: Mapping[str, Converter] = {
-    ".onnx": Converter(load_onnx, onnx_to_model),
-    ".pt2": Converter(load_torch, torch_to_model),
-    ".relax": Converter(load_relax, relax_file),
+    ".onnx": Converter(load_onnx, onnx_to_model, "ONNX"),
+    ".pt2": Converter(load_torch, torch_to_model, "PyTorch's export"),
+    ".relax": Converter(load_relax, relax_file, "TVM's Relax"),
+}
+
+#: What the name of a model's file may end with -> the format.
+FORMATS: Mapping[str, str] = {
+    ".tflite": "LiteRT",
+    **{ending: one.name for ending, one in CONVERTERS.items()},
 }
 
 #: The formats whose quantized models become .tflite files.

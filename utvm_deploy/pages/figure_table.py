@@ -56,6 +56,7 @@ class FigureTable:
     has_index: bool
     head: str  # over the names
     total: str  # the name of the last row; empty for none
+    words: tuple[tuple[str, str], ...] = ()  # and what they mean
 
     @property
     def heads(self) -> tuple[str, ...]:

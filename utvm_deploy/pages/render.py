@@ -5,6 +5,7 @@ A page is one file: it loads nothing, and works without a network. Values are es
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import datetime, timezone
 from functools import cache
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 #: Letters of a tensor's or an operator's name that people are shown; a file may hold longer ones.
 MOST_OF_NAMES = 60
 _DOTS = "..."
+_JOINTS = re.compile(r"[_/]+(?=[^\W_])")
 
 
 def render(template: str, **values: Any) -> str:
@@ -70,8 +72,16 @@ def _environment() -> Environment:
         "ago": ago,
         "moment": moment,
         "short": short,
+        "breakable": breakable,
     }
     return made
+
+
+def breakable(text: str) -> Markup:
+    """The text, of which a line may end behind "_" and "/", but not inside a word."""
+    from markupsafe import Markup, escape
+
+    return Markup(_JOINTS.sub(r"\g<0><wbr>", str(escape(text))))
 
 
 def short(text: str, most: int = MOST_OF_NAMES) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utvm_deploy.pages.memory_picture import memory_values
+from utvm_deploy.pages.memory_picture import memory_values, operators_of
 from utvm_deploy.pages.render import render
 
 
@@ -25,4 +25,4 @@ def memory_svg(result: Mapping[str, Any]) -> str:
 
 
 def _map(result: Mapping[str, Any]) -> dict[str, Any]:
-    return memory_values(result["uses"], result["arena_bytes"], len(result["layers"]))
+    return memory_values(result["uses"], result["arena_bytes"], operators_of(result["layers"]))

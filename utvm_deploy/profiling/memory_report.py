@@ -10,6 +10,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import ArenaUse, CompiledModel
 from utvm_deploy.compiler.pool_facts import pools_summary
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.pages.memory_picture import live_bytes
 from utvm_deploy.pages.notebook import Shown
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
@@ -114,14 +115,8 @@ def image_memory(compiled: CompiledModel, image: Image, scratch: str) -> ImageMe
 
 def live_at(uses: Sequence[ArenaUse], layer: int) -> int:
     """The bytes of the arena that are in use in a layer; what two uses share counts once."""
-    spans = sorted(
-        (use.offset, use.offset + use.size_bytes) for use in uses if use.first <= layer <= use.last
-    )
-    total = end = 0
-    for begin, behind in spans:
-        total += max(behind - max(begin, end), 0)
-        end = max(end, behind)
-    return total
+    alive = (use for use in uses if use.first <= layer <= use.last)
+    return live_bytes((use.offset, use.offset + use.size_bytes) for use in alive)
 
 
 def _peak(compiled: CompiledModel, layers: Sequence[LayerMemory]) -> Peak:

@@ -7,11 +7,13 @@ page as a new one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from utvm_deploy.pages.chart import bar
 from utvm_deploy.pages.figure_table import Column, Line, column, figure_table, ratio_cell, share
 from utvm_deploy.pages.render import number, render
+from utvm_deploy.profiling.summary import words_in
 
 #: Columns of figures next to the bars, if they were counted.
 _FIGURES = {
@@ -55,10 +57,12 @@ def profile_values(
             if key in result["figures"]
         ),
     ]
+    table = figure_table("layers", lines, columns)
+    words = words_in(table.heads, (f"{line.name} {line.why}" for line in lines))
     return {
         "found": result,
         "unit_label": unit_label,
-        "table": figure_table("layers", lines, columns),
+        "table": replace(table, words=words),
         "has_misses": any(len(line.bars) > 1 for line in lines),
         "hotspots": result.get("hot", ()),
     }

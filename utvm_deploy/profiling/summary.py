@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from utvm_deploy.profiling.bound import Bound
 from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
+from utvm_deploy.records import NEAREST, RECORD
 
 #: Of each layer; None for one that has no bound.
 Bounds = Sequence[Bound | None]
@@ -45,6 +46,33 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
             for item, bound in zip(found.layers, bounds or [None] * len(found.layers), strict=True)
         ],
     }
+
+
+#: What the heads of columns mean.
+_HEADS = {
+    "core": "cycles of the core alone, without waiting for memory",
+    "pessimistic": "cycles if no multiplication issued together with a load",
+    "rich": "cycles that also count misses of the instruction cache, waits for the store buffer, "
+    "unaligned loads and bank conflicts",
+    "bound": "the least cycles of any kernel, by its multiplications, loads, stores and misses",
+    "x bound": "cycles over the bound; no kernel is below 1.00",
+}
+#: What words in names and reasons mean.
+_PHRASES = {
+    f"by a {RECORD}": "a measurement that `utvm tune` wrote into a file of records chose the "
+    "kernel; without one, a layer has the default",
+    f"by a {NEAREST}": "a measurement of the most similar layer chose the kernel",
+    "strips": "the layer is several calls, each for some of its rows; its figures are their sums",
+}
+
+
+def words_in(heads: Iterable[str], texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The words of a profile that need a legend, with their meanings: in heads, and in texts."""
+    shown, whole = {head.removeprefix(">") for head in heads}, " ".join(texts)
+    return (
+        *((word, meaning) for word, meaning in _HEADS.items() if word in shown),
+        *((word, meaning) for word, meaning in _PHRASES.items() if word in whole),
+    )
 
 
 def latency_line(found: Mapping[str, Any]) -> str:

@@ -59,8 +59,12 @@ def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield found["tick_unit"].capitalize(), number(found["ticks"]), modelled
     pools = found.get("pool_bytes", 0)  # older reports have none
     of_which = f"arena {found['arena_bytes']:,}" + (f", pools {pools:,}" if pools else "")
-    yield "RAM", f"{found['ram_bytes']:,} bytes", of_which
-    yield "Flash", f"{found['flash_bytes']:,} bytes", f"weights {found['weights_bytes']:,}"
+    yield "RAM of the image", f"{found['ram_bytes']:,} bytes", of_which
+    yield (
+        "Flash of the image",
+        f"{found['flash_bytes']:,} bytes",
+        f"weights {found['weights_bytes']:,}",
+    )
     if found["macs"]:
         yield "MACs", number(found["macs"]), f"{found['ticks'] / found['macs']:.2f} each"
     compared = f"each layer, {checked['samples']} samples"

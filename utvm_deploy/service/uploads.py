@@ -19,7 +19,7 @@ from typing import IO
 
 from utvm_deploy.base import process
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.formats import CONVERTERS, explanation
+from utvm_deploy.frontend.formats import FORMATS, explanation
 from utvm_deploy.frontend.limits import MAX_FILE_BYTES
 from utvm_deploy.service import upload_check
 from utvm_deploy.service.database import Database
@@ -31,7 +31,7 @@ from utvm_deploy.service.rows import facts_of
 #: Models that a server keeps.
 MAX_MODELS = 10_000
 #: What a file's name may end with.
-ENDINGS = (".tflite", *CONVERTERS)
+ENDINGS = tuple(FORMATS)
 #: Files whose reader can be made to run code that they hold, or that may hold C for the firmware.
 CODE = (".pt2", ".relax")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from utvm_deploy.pages.render import moment
@@ -29,10 +29,12 @@ def comparison_values(parts: Parts, before: str, now: str) -> dict[str, Any]:
         for run in find_runs(model="", board="", verb=verb, most=_MOST_RUNS)
         if run.is_good
     ]
+    choices.sort(key=lambda run: run.started, reverse=True)
+    chosen = (before, now) if before and now else _proposed(choices, now)
     values: dict[str, Any] = {
-        "choices": sorted(choices, key=lambda run: run.started, reverse=True),
-        "before": before,
-        "now": now,
+        "choices": choices,
+        "before": chosen[0],
+        "now": chosen[1],
         "sides": None,
         "grown": 0,
     }
@@ -51,6 +53,24 @@ def comparison_values(parts: Parts, before: str, now: str) -> dict[str, Any]:
         "facts": list(_facts(*sides)),
     }
     return {**values, **compared}
+
+
+def _proposed(choices: Sequence[Run], now: str) -> tuple[str, str]:
+    """The keys of two runs of one model on one board, the newest; ``now`` may name the later one.
+
+    Both are the newest run if no model has two.
+    """
+    for later, run in enumerate(choices):
+        if now in ("", run.key):
+            for earlier in choices[later + 1 :]:
+                if _subject(earlier) == _subject(run):
+                    return earlier.key, run.key
+    newest = now or (choices[0].key if choices else "")
+    return newest, newest
+
+
+def _subject(run: Run) -> tuple[str, str, list[str]]:
+    return run.verb, run.board, [model.name for model in run.models]
 
 
 def _is_modelled(run: Run) -> bool:

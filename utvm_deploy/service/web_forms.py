@@ -10,12 +10,13 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.frontend.formats import FORMATS
 from utvm_deploy.service.api_models import keep_model, received_form
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.options import TRIALS
 from utvm_deploy.service.parts import Parts
 from utvm_deploy.service.starting import Wanted, find_model, start_all
-from utvm_deploy.service.uploads import CODE, ENDINGS
+from utvm_deploy.service.uploads import CODE
 from utvm_deploy.service.verbs import VERBS, verb_of
 from utvm_deploy.service.web_boards import boards_now
 
@@ -45,12 +46,17 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
         "models": models,
         "verbs": list(VERBS.values()),
         "boards": boards_now(parts),
-        "endings": [one for one in ENDINGS if parts.settings.allow_code or one not in CODE],
+        "formats": [
+            (ending, name)
+            for ending, name in FORMATS.items()
+            if parts.settings.allow_code or ending not in CODE
+        ],
         "fields": list(fields.values()),
         "values": _FIRST_VALUES,
         "request": secrets.token_hex(_REQUEST_LENGTH // 2),
         "model": model,
         "board": board,
+        "is_open": bool(model or board or verb) or not models,
         "chosen": (verb,) if verb in VERBS else _FIRST_VERBS,
     }
 

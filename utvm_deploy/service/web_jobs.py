@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.comparing.page import comparison_values
 from utvm_deploy.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
-from utvm_deploy.pages.memory_picture import memory_values
+from utvm_deploy.pages.memory_picture import memory_values, operators_of
 from utvm_deploy.pages.render import render_stored
 from utvm_deploy.profiling.page import profile_values
 from utvm_deploy.records import read_records
@@ -115,7 +115,7 @@ def memory_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
     uses, layers = result.get("memory"), result.get("layers")
     if not uses or not layers:
         return None
-    return memory_values(uses, int(result["arena_bytes"]), len(layers))
+    return memory_values(uses, int(result["arena_bytes"]), operators_of(layers))
 
 
 def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def _changes(before: Run | None, run: Run | None) -> list[dict[str, Any]]:
     old, new = before.models[0], run.models[0]
     sides = [
         (unit_label(run.board, new.unit), old.ticks if old.unit == new.unit else None, new.ticks),
-        ("bytes of RAM", old.ram_bytes, new.ram_bytes),
-        ("bytes of flash", old.flash_bytes, new.flash_bytes),
+        ("RAM of the image, bytes", old.ram_bytes, new.ram_bytes),
+        ("flash of the image, bytes", old.flash_bytes, new.flash_bytes),
     ]
     return [
         {"what": what, "now": now, "percent": 100 * (now / was - 1) if was else None}

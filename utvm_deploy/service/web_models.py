@@ -85,8 +85,8 @@ def _history(runs: Sequence[tuple[Run, ModelFigures]]) -> list[dict[str, Any]]:
         shown = all_of_it[-_MOST_POINTS:]
         columns = [
             _curve(unit_label(board, unit), [one.ticks for _, one in shown]),
-            _curve("bytes of RAM", [one.ram_bytes for _, one in shown]),
-            _curve("bytes of flash", [one.flash_bytes for _, one in shown]),
+            _curve("bytes of RAM of the image", [one.ram_bytes for _, one in shown]),
+            _curve("bytes of flash of the image", [one.flash_bytes for _, one in shown]),
         ]
         pair = [run.key for run, _ in shown[-2:]]
         found.append(

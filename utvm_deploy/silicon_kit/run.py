@@ -21,7 +21,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.desk_file import load_bench
 from utvm_deploy.device import Device, connect
 from utvm_deploy.doctor import examine
-from utvm_deploy.frontend.formats import CONVERTERS
+from utvm_deploy.frontend.formats import FORMATS
 from utvm_deploy.probe.usb import usb_devices
 from utvm_deploy.project import build_image
 from utvm_deploy.silicon_kit.cases import Case
@@ -41,7 +41,7 @@ from utvm_deploy.silicon_kit.report import (
 from utvm_deploy.silicon_kit.sequences import Count, cases_of, count_cases
 
 #: A model file's name ends so.
-MODEL_SUFFIXES = (".tflite", *CONVERTERS)
+MODEL_SUFFIXES = tuple(FORMATS)
 
 
 @dataclass(frozen=True)
