@@ -104,8 +104,9 @@ def main() -> int:
     parser.add_argument("--baud", type=int, help="slow the line down to this rate")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    print("| changed | lost | right | wrong | failed | load, s | inferences, s | frames | again | ")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    names = "changed lost right wrong failed load_s inferences_s frames again bytes"
+    print(f"| {names.replace(chr(32), ' | ')} |")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for corrupted, lost in LINES:
         launcher = NoisyLauncher(load_board(args.board), corrupted, lost, args.baud, args.seed)
         try:
