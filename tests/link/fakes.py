@@ -191,7 +191,7 @@ class NoisyStream:
         self.inner = inner
         self.frames = self.again = self.bytes_passed = 0
         self._random = random.Random(seed)
-        self._corrupted, self._lost = corrupted, lost
+        self.corrupted, self.lost = corrupted, lost
         self._latest = b""
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
@@ -208,13 +208,11 @@ class NoisyStream:
 
     def _through(self, data: bytes) -> bytes:
         self.bytes_passed += len(data)
-        if not self._corrupted and not self._lost:
+        if not self.corrupted and not self.lost:
             return data
         chance, out = self._random.random, bytearray()
         for byte in data:
-            if chance() < self._lost:
+            if chance() < self.lost:
                 continue
-            out.append(
-                byte ^ self._random.randrange(1, 256) if chance() < self._corrupted else byte
-            )
+            out.append(byte ^ self._random.randrange(1, 256) if chance() < self.corrupted else byte)
         return bytes(out)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.link.fakes import HostDevice, NoisyStream
+from utvm_deploy.base.errors import LinkTimeout
 from utvm_deploy.link.base import Task
 from utvm_deploy.link.line_quality import LEAST_PART_BYTES, LineQuality
 from utvm_deploy.link.monitor import MonitorLink
@@ -84,3 +87,34 @@ def test_a_result_that_was_lost_is_asked_for_until_it_comes() -> None:
     # A byte that says nothing must not make it wait for the deadline.
     waits.note_bytes(now_s + 0.2, 1, is_within_frame=False)
     assert waits.until_next_s(now_s + 0.2) < 2.0
+
+
+def test_a_device_that_boots_is_not_flooded(device: HostDevice) -> None:
+    """HELLO has the usual pauses, whatever was learnt of the line before."""
+    stream = NoisyStream(device.stream, 1)
+    link = MonitorLink(stream, Timeouts(resend_s=0.2, byte_s=0.0))
+    link.hello()
+    link._line.note_answer(50, 0.001)
+    link._line.note_loss()
+    stream.lost, before = 1.0, stream.frames
+    with pytest.raises(LinkTimeout):
+        link._open(time.monotonic() + 0.7)
+    assert stream.frames - before <= 4
+
+
+def test_an_answer_after_two_copies_says_no_time(device: HostDevice) -> None:
+    """It may be the answer to the first copy."""
+
+    class FirstLost(NoisyStream):
+        def write(self, data: bytes, timeout_s: float) -> None:
+            self.lost = 1.0 if data != self._latest else 0.0
+            super().write(data, timeout_s)
+            self.lost = 0.0
+
+    stream = NoisyStream(device.stream, 1)
+    link = MonitorLink(stream, Timeouts(resend_s=0.05, byte_s=0.0))
+    base = link.hello().workspace_address
+    known = list(link._line._took_s)
+    link._stream = FirstLost(device.stream, 1)
+    link.read(base, 4)
+    assert list(link._line._took_s) == known

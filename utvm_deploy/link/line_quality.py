@@ -51,8 +51,8 @@ class LineQuality:
     def batch_room(self, hello: Hello) -> tuple[int, int]:
         """Bytes for the tasks of a batch, and for their ticks.
 
-        One loss splits no batch: it may have been a busy computer, and ticks may depend on what
-        ran before in the same batch.
+        One loss splits no batch: it may have been a busy computer, and ticks may depend on
+        earlier runs of the same batch.
         """
         room = whole_room(hello)
         if self._limit is None or 4 * self._limit > self.largest_bytes:
@@ -60,7 +60,7 @@ class LineQuality:
         return min(room[0], self._limit), min(room[1], self._limit)
 
     def times(self, moved_bytes: int, request_bytes: int) -> Timeouts:
-        """The waits of an exchange of so many bytes, there and back."""
+        """The waits of an exchange of ``moved_bytes``, there and back."""
         if not self._took_s:
             return self._timeouts
         usual = self._timeouts
@@ -77,7 +77,7 @@ class LineQuality:
         self._byte_s = min(self._byte_s, took_s / moved_bytes)
 
     def note_good(self, moved_bytes: int) -> None:
-        """An exchange of so many bytes without a loss."""
+        """An exchange of ``moved_bytes`` was without a loss."""
         if self._limit is None:
             return
         self._good_bytes += moved_bytes

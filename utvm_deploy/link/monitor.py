@@ -130,11 +130,11 @@ class MonitorLink:
                 return hello
             if time.monotonic() >= end_s:
                 raise LinkTimeout(
-                    f"asked to begin a session, the device refused {refused} times with NO_SESSION "
-                    f"within {time.monotonic() - began_s:.1f} s: it restarts again and again, or "
-                    "another program uses its line; end that program, then reset the board"
+                    f"the device refused {refused} times with NO_SESSION within "
+                    f"{time.monotonic() - began_s:.1f} s: it restarts, or another program uses its "
+                    "line; end that program, then reset the board"
                 )
-            # The first refusal is met at once; a device that goes on is not kept busy with it.
+            # The first refusal is met at once; a device that refuses again is not kept busy.
             if refused > 1:
                 time.sleep(self._timeouts.resend_s / 8)
 
@@ -306,8 +306,8 @@ class MonitorLink:
         moved = len(data) + line_bytes + _FRAMING_BYTES // 2
         times = self._line.times(moved, len(data))
         if message.name == "HELLO":
-            # Whoever boots may be asked often, and its first answer says how fast the line is.
-            times = replace(times, resend_max_s=times.resend_s)
+            # Nothing that was learnt before holds for a device that boots.
+            times = replace(self._timeouts, resend_max_s=self._timeouts.resend_s)
         waits = Waits(times, timeout_s, len(data))
         heard: Counter[str] = Counter()
         while True:
@@ -342,7 +342,7 @@ class MonitorLink:
                         check_size(item.payload, OUTCOME.size_bytes, what)
                         waits.note_accepted()
                         continue
-                    if message.name in _QUICK:
+                    if message.name in _QUICK and waits.sent == 1:  # else: which copy's answer?
                         self._line.note_answer(moved, time.monotonic() - waits.sent_s)
                     if waits.sent == 1 and not heard:
                         self._line.note_good(moved)

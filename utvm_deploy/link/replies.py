@@ -91,7 +91,7 @@ def read_hello(body: bytes, version: int) -> Hello:
         facts, image = layout.unpack(body), body[layout.size_bytes :]
         unit = TickUnit(facts["tick_unit"])
         if len(image) > MAX_IMAGE_BYTES or not image.decode("ascii", "replace").isprintable():
-            raise ValueError("its image's id is no text")
+            raise ValueError("its image's id is not text")
         if facts["workspace"] + facts["workspace_bytes"] > _ADDRESSES:
             raise ValueError("its workspace is beyond 32 bits")
     except (struct.error, ValueError) as error:

@@ -18,7 +18,7 @@ _COLOURS = {
 }
 #: The room of a text in units of SVG: a letter's width, a line's height.
 _LETTER, _LINE = 6.0, 11.0
-#: Fewer letters of a name tell nothing; then the bytes stand alone.
+#: A name of fewer letters says nothing. Then the bytes stand alone.
 _LEAST_LETTERS = 6
 
 
