@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from app_server import App
 
-from utvm_deploy.cli import wait_for_jobs
+from utvm_deploy.cli import submit_verb, wait_for_jobs
 from utvm_deploy.cli.main import main
 from utvm_deploy.client.facts import job_of
+from utvm_deploy.cluster.facts import KEY
 from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.cached import Cached
 
 ROOT = Path(__file__).parents[2]
 DIGITS = str(ROOT / "models" / "digits.tflite")
@@ -169,6 +171,32 @@ def test_waiting_ends(shell: App, capsys: Capture, monkeypatch: pytest.MonkeyPat
     wait = "--wait-minutes", "1"
     assert main(["submit", DIGITS, "--board", "host", "--job", "verify", *wait]) == 1
     assert "after 1 minutes; it continues" in capsys.readouterr().err
+
+
+def test_a_board_that_nobody_offers_is_said_at_once(
+    shell: App, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cached, "get", lambda self: self._make())
+    facts = shell.cluster.identity["fake"][KEY]
+    everything = facts["offers"]
+    facts["offers"] = [offer for offer in everything if offer["board"] == "host"]
+    submit = ["submit", DIGITS, "--board", "host", "--board", "nucleo_f746zg", "--job", "verify"]
+    assert main(submit) == 1
+    error = capsys.readouterr().err
+    assert "offers nucleo_f746zg now (offered: host); no job was started" in error
+    assert error.count("\n") == 1 and shell.cluster.started == []
+    # It waits as long as it may, or until a worker comes.
+    looks: list[float] = []
+    now = iter(range(0, 10_000, 20))
+    clock = type("Clock", (), {"sleep": looks.append, "monotonic": lambda: next(now)})
+    monkeypatch.setattr(submit_verb, "time", clock)
+    wait = ["--wait-for-board", "--wait-minutes", "1"]
+    assert main([*submit, *wait]) == 1
+    assert "offered nucleo_f746zg in time" in capsys.readouterr().err
+    assert looks and shell.cluster.started == []
+    clock.sleep = lambda _: facts.update(offers=everything)  # type: ignore[attr-defined]
+    assert main([*submit, *wait]) == 0
+    assert "waits for a worker that offers nucleo_f746zg" in capsys.readouterr().err
 
 
 def test_a_job_that_waits_for_hours_is_one_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,15 @@ if TYPE_CHECKING:
     from utvm_deploy.client.facts import RemoteJob
 
 _WAIT_MINUTES = 24 * 60
+#: How often the server is asked whether a board is there.
+_LOOK_S = 2.0
 #: Arguments of this verb. An option of a job with such a name is given by --option.
-_OURS = frozenset({"board", "job", "option", "wait", "wait-minutes", "output", "server", "json"})
+_OURS = frozenset(
+    {
+        *("board", "job", "option", "wait", "wait-for-board", "wait-minutes"),
+        *("output", "server", "json"),
+    }
+)
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
@@ -49,6 +57,12 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait", action="store_true", help="wait for the jobs; the exit code is the verb's"
+    )
+    parser.add_argument(
+        "--wait-for-board",
+        action="store_true",
+        help="wait until a worker offers the boards, for --wait-minutes at most; without it, a "
+        "board that no worker offers is an error",
     )
     parser.add_argument(
         "--wait-minutes",
@@ -127,15 +141,19 @@ def run(args: argparse.Namespace, out: Output) -> int:
         )
         return 0
     folder = None if args.output is None else folder_for(args.output)
-    waits = args.wait or folder is not None or args.wait_minutes is not None
+    waits = args.wait or folder is not None
+    # With --wait-for-board, the limit may be meant for the board alone.
+    waits = waits or (args.wait_minutes is not None and not args.wait_for_board)
+    deadline = time.monotonic() + (args.wait_minutes or _WAIT_MINUTES) * 60
     results: dict[str, Any] = {}
     with open_server(args, out) as server:
+        _check_offered(server, boards, deadline if args.wait_for_board else None, out)
         jobs = _start(server, args.models, verb, boards, options, out)
         if waits:
             from utvm_deploy.cli.wait_for_jobs import ended, going_on, told
 
             with going_on(jobs):
-                jobs = ended(server, jobs, (args.wait_minutes or _WAIT_MINUTES) * 60, out)
+                jobs = ended(server, jobs, max(deadline - time.monotonic(), 0.0), out)
                 for job, name in zip(jobs, _folders(jobs), strict=True):
                     results[job.key] = told(server, job, out)
                     if folder is not None:
@@ -169,6 +187,34 @@ def _request(args: argparse.Namespace) -> tuple[str, list[str], dict[str, Any]]:
             raise UsageError(f"--option {text!r} is not NAME=VALUE, such as trials=200")
         options[name] = typed(value)
     return args.job, boards if has_board else [], options
+
+
+def _check_offered(
+    server: Server, boards: Sequence[str], deadline: float | None, out: Output
+) -> None:
+    """ServerError if no worker offers one of the boards: at once, or at the deadline."""
+    with out.progress() as progress:
+        while True:
+            known = server.boards() if boards else {}
+            # The server itself refuses a name that it does not know.
+            missing = [board for board in boards if known.get(board) == 0]
+            if not missing or not all(board in known for board in boards):
+                return
+            offered = [name for name, count in known.items() if count]
+            names = ", ".join(missing)
+            if deadline is None:
+                raise ServerError(
+                    f"no worker of {server.url} offers {names} now (offered: "
+                    f"{', '.join(offered) or 'none'}); no job was started: give --wait-for-board, "
+                    "or another --board"
+                )
+            if time.monotonic() >= deadline:
+                raise ServerError(
+                    f"no worker of {server.url} offered {names} in time; no job was started: give "
+                    "more --wait-minutes, or another --board"
+                )
+            progress(f"waits for a worker that offers {names}", 0, 1)
+            time.sleep(min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))
 
 
 def _check_model(path: Path) -> None:

@@ -124,6 +124,16 @@ class Server:
         """End a job. One that has ended stays as it is."""
         return job_of(self._json("POST", f"jobs/{_checked(key)}/cancel", dict))
 
+    def boards(self) -> dict[str, int]:
+        """Each board that the server knows, and how many of it workers offer now."""
+        found = {}
+        for one in _list(self._get("boards")):
+            name, count = (one.get("name"), one.get("count")) if isinstance(one, dict) else (0, 0)
+            if not isinstance(name, str) or not isinstance(count, int):
+                raise _stranger()
+            found[printable(name)] = count
+        return found
+
     def session_facts(self, board: str, template: str) -> Mapping[str, Any]:
         """What it knows of a board. ServerError if there can be no session on it."""
         answer = self._get(f"boards/{quote(board, safe='')}/session", template=template)
