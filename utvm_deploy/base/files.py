@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import temporary_file
 
 _CHUNK_BYTES = 1 << 20
@@ -107,7 +108,7 @@ def check_regular(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, atomically."""
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_atomically(path, lambda file: file.write(utf8(text)))
 
 
 def file_digest(path: Path) -> str:

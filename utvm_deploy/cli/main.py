@@ -21,6 +21,7 @@ from typing import NoReturn
 from utvm_deploy import __version__
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.base.readable import readable
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
 from utvm_deploy.cli.keep_run import keep_run, model_digests
@@ -244,10 +245,15 @@ class _WarningsOnce(logging.Filter):
         return is_new
 
 
+class _Readable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return readable(super().format(record))
+
+
 def _set_up_logging(verbosity: int) -> None:
     handler = logging.StreamHandler()
     told = "%(relativeCreated)7d ms  %(message)s" if verbosity else "warning: %(message)s"
-    handler.setFormatter(logging.Formatter(told))
+    handler.setFormatter(_Readable(told))
     handler.addFilter(_WarningsOnce())
     root = logging.getLogger("utvm_deploy")
     root.handlers[:] = [handler]

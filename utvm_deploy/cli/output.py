@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from utvm_deploy.base.progress import Progress
+from utvm_deploy.base.readable import readable
 from utvm_deploy.cli.events import write_event
 
 #: Without a terminal, each new step is a line, and a long step is one more this often.
@@ -62,12 +63,12 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """A line for a person to read."""
-        self._prose.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._prose.print(readable(text), markup=False, highlight=False, soft_wrap=True)
 
     def page(self, markdown: str) -> None:
         """A page in Markdown: laid out on a terminal, and as it is in a pipe or a file."""
         if self._prose.is_terminal:
-            self._prose.print(Markdown(markdown, hyperlinks=False))
+            self._prose.print(Markdown(readable(markdown), hyperlinks=False))
         else:
             self.line(markdown.rstrip("\n"))
 
@@ -84,7 +85,8 @@ class Output:
         A wide table may be wider than the terminal. In a pipe or a file each row is one line, so
         that ``grep`` finds whole rows.
         """
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        shown = None if title is None else readable(title)
+        table = Table(title=shown, title_justify="left", box=None, pad_edge=False)
         _fill(table, columns, rows)
         # A table is padded to its console's width only as far as its columns need.
         is_wide = is_wide or not self._prose.is_terminal
@@ -113,7 +115,9 @@ class Output:
         with Live(console=self._stderr, auto_refresh=False, transient=True) as live:
 
             def show(rows: Sequence[Sequence[object]], caption: str) -> None:
-                table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+                table = Table(
+                    box=None, pad_edge=False, caption=readable(caption), caption_justify="left"
+                )
                 _fill(table, columns, rows)
                 live.update(table, refresh=True)
 
@@ -122,11 +126,12 @@ class Output:
     def error(self, kind: str, text: str) -> None:
         """The one sentence of a failure."""
         self.result("utvm.error/1", {"kind": kind, "error": text})
-        self._stderr.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+        told = escape(readable(text))
+        self._stderr.print(f"[bold red]error:[/] {told}", highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A line on stderr, for every form of the result."""
-        self._stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._stderr.print(readable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _plain_progress(self, what: str, done: int, total: int) -> None:
         write_event("progress", {"what": what, "done": done, "total": total})
@@ -156,7 +161,8 @@ def _console(stream: Any) -> Console:
 
 
 def _step(what: str, done: int, total: int) -> str:
-    return f"{what} {done}/{total}" if total > 1 else what
+    told = readable(what)
+    return f"{told} {done}/{total}" if total > 1 else told
 
 
 def _cell(value: object) -> str:
@@ -166,7 +172,7 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return "" if value is None else str(value)
+    return "" if value is None else readable(str(value), kept="")
 
 
 def _plain(value: Any) -> Any:

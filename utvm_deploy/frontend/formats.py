@@ -27,6 +27,7 @@ from typing import Any
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.given_shapes import (
     given_shapes,
@@ -304,7 +305,7 @@ def main(path: Path, folder: Path) -> int:
             (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
-        (folder / _REFUSAL).write_text("\n".join(refusal(path, exc)), encoding="utf-8")
+        (folder / _REFUSAL).write_bytes(utf8("\n".join(refusal(path, exc))))
     return 1
 
 

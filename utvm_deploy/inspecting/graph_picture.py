@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from utvm_deploy.base.readable import readable
 from utvm_deploy.graph.attribute_values import NO_CLAMP
 from utvm_deploy.graph.attributes import CallTir, Convolution, Mean, Pad, Pool, Softmax
 from utvm_deploy.graph.macs import macs, total_macs
@@ -113,7 +114,7 @@ def graph_svg(graph: Graph) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif">',
-        f"<title>{escape(graph.name)}</title>",
+        f"<title>{_text(graph.name)}</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto-start-reverse">'
         f'<path d="M0,0.5 L8,4 L0,7.5 z" fill="{_LINE}"/></marker></defs>',
@@ -124,6 +125,11 @@ def graph_svg(graph: Graph) -> str:
     parts += [_box(box, *place) for box, place in zip(boxes, places, strict=True)]
     parts += _edge_labels(edges, layout, places)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _text(text: str) -> str:
+    # XML has no control characters, not even escaped.
+    return escape(readable(text, kept=""))
 
 
 def _nodes_and_edges(graph: Graph) -> tuple[list[_Box], list[_Edge]]:
@@ -188,9 +194,9 @@ def _header(graph: Graph, width: int) -> list[str]:
     middle = width // 2
     return [
         f'<text x="{middle}" y="38" text-anchor="middle" font-size="20" font-weight="bold" '
-        f'fill="{_INK}">{escape(_cut(graph.name, width // 13))}</text>',
+        f'fill="{_INK}">{_text(_cut(graph.name, width // 13))}</text>',
         f'<text x="{middle}" y="60" text-anchor="middle" font-size="13" '
-        f'fill="{_SOFT_INK}">{escape(summary)}</text>',
+        f'fill="{_SOFT_INK}">{_text(summary)}</text>',
     ]
 
 
@@ -200,7 +206,7 @@ def _box(box: _Box, x: float, y: float) -> str:
     radius = 2 * _RADIUS if box.is_border else _RADIUS
     ink, soft = (_PAPER, "#cfd8e0") if box.is_border else (_INK, _SOFT_INK)
     parts = [
-        f"<g><title>{escape(box.tooltip)}</title>",
+        f"<g><title>{_text(box.tooltip)}</title>",
         f'<rect x="{left:.1f}" y="{y:.1f}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" '
         f'rx="{radius:g}" fill="{fill}" stroke="{border}" stroke-width="1.2"/>',
     ]
@@ -208,13 +214,13 @@ def _box(box: _Box, x: float, y: float) -> str:
     # The block of lines is centred: 17 px for the title, 15 for each detail.
     base = y + (_BOX_HEIGHT - 17 - 15 * len(lines)) / 2 + 13
     middle = f'x="{x:.1f}" text-anchor="middle"'
-    title = escape(_cut(box.title, _TITLE_CHARACTERS))
+    title = _text(_cut(box.title, _TITLE_CHARACTERS))
     parts.append(
         f'<text {middle} y="{base:.1f}" font-size="13" font-weight="bold" fill="{ink}">'
         f"{title}</text>"
     )
     for number, line in enumerate(lines, 1):
-        text = escape(_cut(line, _DETAIL_CHARACTERS))
+        text = _text(_cut(line, _DETAIL_CHARACTERS))
         parts.append(
             f'<text {middle} y="{base + 1 + 15 * number:.1f}" font-size="11" fill="{soft}">'
             f"{text}</text>"
@@ -222,7 +228,7 @@ def _box(box: _Box, x: float, y: float) -> str:
     if box.corner:
         parts.append(
             f'<text x="{left + _BOX_WIDTH - 6:.1f}" y="{y + 11:.1f}" text-anchor="end" '
-            f'font-size="9" fill="{border}">{escape(_cut(box.corner, 12))}</text>'
+            f'font-size="9" fill="{border}">{_text(_cut(box.corner, 12))}</text>'
         )
     return "".join([*parts, "</g>"])
 
@@ -264,7 +270,7 @@ def _edge_labels(
         parts.append(
             f'<text x="{x + 7:.1f}" y="{y + _BOX_HEIGHT + 16:.1f}" font-size="10.5" '
             f'fill="{_SOFT_INK}" stroke="{_PAPER}" stroke-width="3" paint-order="stroke">'
-            f"{escape(text)}</text>"
+            f"{_text(text)}</text>"
         )
     return parts
 

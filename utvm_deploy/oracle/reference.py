@@ -26,6 +26,7 @@ import numpy as np
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import FileRefused, ModelError, UtvmError, VerifyError
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import given_bytes, load_model, tflite_bytes
@@ -251,11 +252,11 @@ def interpret_or_explain(model: str, directory: Path) -> int:
             (directory / _SHADOW).write_text(saved(found.shadow), encoding="utf-8")
         np.savez(directory / _RESULTS, **results)  # type: ignore[arg-type]
     except Refused as exc:
-        (directory / _FILE_REFUSED).write_text(str(exc), encoding="utf-8")
-        (directory / _REFUSAL).write_text(_refusal("this file", str(exc)), encoding="utf-8")
+        (directory / _FILE_REFUSED).write_bytes(utf8(str(exc)))
+        (directory / _REFUSAL).write_bytes(utf8(_refusal("this file", str(exc))))
         return 1
     except Exception as exc:  # any exception is LiteRT's or the model's: the parent reports it
-        (directory / _REFUSAL).write_text(" ".join(str(exc).split()), encoding="utf-8")
+        (directory / _REFUSAL).write_bytes(utf8(" ".join(str(exc).split())))
         return 1
     return 0
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.quantizing.child_files import JOB, REFUSAL
 
 #: Given the folder, the job, and what reports progress.
@@ -49,7 +50,7 @@ def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = " ".join(f"{type(error).__name__}: {error}".split())
         text = f"its quantization failed with {said} ({Path(where.filename).name}:{where.lineno})"
-    (folder / REFUSAL).write_text(text, encoding="utf-8")
+    (folder / REFUSAL).write_bytes(utf8(text))
     return 1
 
 

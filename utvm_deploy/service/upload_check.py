@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.frontend.formats import converted, limit_import, refusal
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
@@ -49,7 +50,7 @@ def main(path: Path, folder: Path) -> int:
             if len(content) <= _MOST_BYTES:
                 (folder / name).write_bytes(content)
     except Exception as error:
-        (folder / REFUSAL).write_text(refusal(path, error)[1], encoding="utf-8")
+        (folder / REFUSAL).write_bytes(utf8(refusal(path, error)[1]))
         return 1
     return 0
 
