@@ -17,8 +17,8 @@ struct step {
 
 static const struct step steps[] = {BOARD_CLOCK_STEPS};
 
-// A third of a second or more at the clocks that cores wake up with; oscillators
-// take milliseconds.
+// Each read takes three cycles or more, so this is 7 ms or more at 400 MHz.
+// Oscillators take a few milliseconds.
 #define MAX_READS 1000000u
 
 // Where a debugger finds a core whose clock never came.

@@ -5,8 +5,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
-#include "port.h"
-#include "ring.h"
+#include "received.h"
 
 #define UART_BAUD REGISTER(BOARD_UART_BASE + 0x10u)
 #define UART_STAT REGISTER(BOARD_UART_BASE + 0x14u)
@@ -34,9 +33,6 @@ _Static_assert(DIVISOR >= 1u && DIVISOR < 8192u && REAL_BAUD < BOARD_UART_BAUD /
                    REAL_BAUD > BOARD_UART_BAUD / 50u * 49u,
                "the UART's clock does not make the baud rate of the board's file");
 
-static struct ring received;
-static bool is_tx_full;
-
 void uart_start(void) {
     UART_CTRL = 0u;
     UART_BAUD = (SAMPLES - 1u) << 24 | DIVISOR;
@@ -51,17 +47,8 @@ void uart_rx_isr(void) {
     // An overrun that is not cleared stops the receiver.
     UART_STAT = STAT_ERRORS;
     while (UART_STAT & STAT_RX_FULL) {
-        const uint8_t byte = (uint8_t)UART_DATA;
-        // A full ring drops the byte: the frame's CRC fails and the host asks
-        // again.
-        if (!ring_is_full(&received)) {
-            ring_put(&received, byte);
-        }
+        receive((uint8_t)UART_DATA);
     }
-}
-
-size_t uart_read(uint8_t *data, size_t size) {
-    return ring_take(&received, data, size);
 }
 
 size_t uart_write(const uint8_t *data, size_t size) {
@@ -76,8 +63,4 @@ size_t uart_write(const uint8_t *data, size_t size) {
 void uart_drain(void) {
     while (!(UART_STAT & STAT_TX_COMPLETE)) {
     }
-}
-
-bool uart_is_busy(void) {
-    return is_tx_full || !ring_is_empty(&received);
 }

@@ -4,8 +4,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
-#include "port.h"
-#include "ring.h"
+#include "received.h"
 
 #define UART_START_RX REGISTER(BOARD_UART_BASE + 0x000u)
 #define UART_START_TX REGISTER(BOARD_UART_BASE + 0x008u)
@@ -26,8 +25,7 @@
 #define BAUD_CODE                                                                                  \
     ((uint32_t)(((uint64_t)BOARD_UART_BAUD << 32) / BOARD_UART_CLOCK_HZ + 0x800u) & 0xFFFFF000u)
 
-static struct ring received;
-static bool is_sending, is_tx_full;
+static bool is_sending;
 
 void uart_start(void) {
     UART_PSEL_TXD = BOARD_UART_TX_PIN;
@@ -47,17 +45,8 @@ void uart_rx_isr(void) {
     while (UART_RX_READY) {
         // Before the byte is taken: that brings the next one, and its event.
         UART_RX_READY = 0u;
-        const uint8_t byte = (uint8_t)UART_RXD;
-        // A full ring drops the byte: the frame's CRC fails and the host asks
-        // again.
-        if (!ring_is_full(&received)) {
-            ring_put(&received, byte);
-        }
+        receive((uint8_t)UART_RXD);
     }
-}
-
-size_t uart_read(uint8_t *data, size_t size) {
-    return ring_take(&received, data, size);
 }
 
 size_t uart_write(const uint8_t *data, size_t size) {
@@ -74,8 +63,4 @@ size_t uart_write(const uint8_t *data, size_t size) {
 void uart_drain(void) {
     while (is_sending && !UART_TX_READY) {
     }
-}
-
-bool uart_is_busy(void) {
-    return is_tx_full || !ring_is_empty(&received);
 }

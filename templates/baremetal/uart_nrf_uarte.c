@@ -6,8 +6,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
-#include "port.h"
-#include "ring.h"
+#include "received.h"
 
 #define UARTE_START_RX REGISTER(BOARD_UART_BASE + 0x000u)
 #define UARTE_START_TX REGISTER(BOARD_UART_BASE + 0x008u)
@@ -41,11 +40,10 @@
 #error "a UARTE has 115200, 230400, 460800 or 1000000 baud here"
 #endif
 
-static struct ring received;
 static volatile uint8_t rx_byte;
 // DMA reads RAM only, and what is sent may be in flash.
 static uint8_t tx_bytes[TX_BYTES];
-static bool is_sending, is_tx_full;
+static bool is_sending;
 
 static uint32_t address_of(const volatile void *data) {
     return (uint32_t)(uintptr_t)data;
@@ -72,16 +70,8 @@ void uart_rx_isr(void) {
         // Before the next one is asked for, which takes its place.
         const uint8_t byte = rx_byte;
         UARTE_START_RX = 1u;
-        // A full ring drops the byte: the frame's CRC fails and the host asks
-        // again.
-        if (!ring_is_full(&received)) {
-            ring_put(&received, byte);
-        }
+        receive(byte);
     }
-}
-
-size_t uart_read(uint8_t *data, size_t size) {
-    return ring_take(&received, data, size);
 }
 
 size_t uart_write(const uint8_t *data, size_t size) {
@@ -107,8 +97,4 @@ size_t uart_write(const uint8_t *data, size_t size) {
 void uart_drain(void) {
     while (is_sending && !UARTE_END_TX) {
     }
-}
-
-bool uart_is_busy(void) {
-    return is_tx_full || !ring_is_empty(&received);
 }

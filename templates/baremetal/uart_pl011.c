@@ -5,8 +5,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
-#include "port.h"
-#include "ring.h"
+#include "received.h"
 
 #define UART_DR REGISTER(BOARD_UART_BASE + 0x00u)
 #define UART_FR REGISTER(BOARD_UART_BASE + 0x18u)
@@ -30,9 +29,6 @@
 // The divisor has six bits of fraction.
 #define DIVISOR ((uint32_t)(((uint64_t)BOARD_UART_CLOCK_HZ * 8u / BOARD_UART_BAUD + 1u) / 2u))
 
-static struct ring received;
-static bool is_tx_full;
-
 void uart_start(void) {
     UART_CR = 0u;
     UART_IBRD = DIVISOR >> 6;
@@ -48,17 +44,8 @@ void uart_start(void) {
 void uart_rx_isr(void) {
     UART_ICR = 0x7FFu;
     while (!(UART_FR & FR_RX_EMPTY)) {
-        const uint8_t byte = (uint8_t)UART_DR;
-        // A full ring drops the byte: the frame's CRC fails and the host asks
-        // again.
-        if (!ring_is_full(&received)) {
-            ring_put(&received, byte);
-        }
+        receive((uint8_t)UART_DR);
     }
-}
-
-size_t uart_read(uint8_t *data, size_t size) {
-    return ring_take(&received, data, size);
 }
 
 size_t uart_write(const uint8_t *data, size_t size) {
@@ -73,8 +60,4 @@ size_t uart_write(const uint8_t *data, size_t size) {
 void uart_drain(void) {
     while (UART_FR & FR_BUSY) {
     }
-}
-
-bool uart_is_busy(void) {
-    return is_tx_full || !ring_is_empty(&received);
 }

@@ -5,8 +5,7 @@
 
 #include "board_config.h"
 #include "cortex_m.h"
-#include "port.h"
-#include "ring.h"
+#include "received.h"
 
 #define USART_CR1 REGISTER(BOARD_UART_BASE + 0x00u)
 #define USART_BRR REGISTER(BOARD_UART_BASE + 0x0Cu)
@@ -27,9 +26,6 @@
 #define GPIO_MODER(base) REGISTER((base) + 0x00u)
 #define GPIO_OSPEEDR(base) REGISTER((base) + 0x08u)
 #define GPIO_AFR(base, pin) REGISTER((base) + 0x20u + (pin) / 8u * 4u)
-
-static struct ring received;
-static bool is_tx_full;
 
 static void pin_to_usart(uint32_t base, uint32_t pin) {
     const uint32_t nibble = pin % 8u * 4u;
@@ -58,17 +54,8 @@ void uart_rx_isr(void) {
     // An overrun that is not cleared would interrupt for ever.
     USART_ICR = ICR_ALL_ERRORS;
     while (USART_ISR & ISR_RX_FULL) {
-        const uint8_t byte = (uint8_t)USART_RDR;
-        // A full ring drops the byte: the frame's CRC fails and the host asks
-        // again.
-        if (!ring_is_full(&received)) {
-            ring_put(&received, byte);
-        }
+        receive((uint8_t)USART_RDR);
     }
-}
-
-size_t uart_read(uint8_t *data, size_t size) {
-    return ring_take(&received, data, size);
 }
 
 size_t uart_write(const uint8_t *data, size_t size) {
@@ -83,8 +70,4 @@ size_t uart_write(const uint8_t *data, size_t size) {
 void uart_drain(void) {
     while (!(USART_ISR & ISR_TX_COMPLETE)) {
     }
-}
-
-bool uart_is_busy(void) {
-    return is_tx_full || !ring_is_empty(&received);
 }
