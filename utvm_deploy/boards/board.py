@@ -14,7 +14,14 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import data_dir
-from utvm_deploy.base.toml_table import MAX_INTEGER, Table, did_you_mean, read_toml_text, shown
+from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml_text, shown
+from utvm_deploy.boards.drivers import (
+    CLOCK_DRIVERS,
+    TICK_UNITS,
+    UART_DRIVERS,
+    read_driver,
+    read_timer,
+)
 from utvm_deploy.boards.facts import (
     CHILD_PROBE,
     EMULATOR_PROBE,
@@ -28,8 +35,6 @@ from utvm_deploy.boards.facts import (
     Probe,
     Project,
     Region,
-    Step,
-    Timer,
     Zephyr,
     region_of_code,
     region_of_workspace,
@@ -65,60 +70,8 @@ _NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
 _DEVICE = re.compile(r"[A-Z][A-Z0-9?_-]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
-TICK_UNITS = ("cycles", "instructions", "nanoseconds")
-
-# The keys of each driver of templates/baremetal; their values are integers.
-UART_DRIVERS = {
-    "cmsdk": ("base", "rx_irq", "clock_hz"),
-    "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
-    "nrf_uarte": ("base", "rx_irq", "tx_pin", "rx_pin"),
-    "pl011": ("base", "rx_irq", "clock_hz"),
-    "imx_lpuart": ("base", "rx_irq", "clock_hz"),
-    "stm32_usart": (
-        "base",
-        "rx_irq",
-        "clock_hz",
-        "enable_register",
-        "enable_bit",
-        "gpio_enable_register",
-        "tx_gpio_base",
-        "tx_gpio_enable_bit",
-        "tx_pin",
-        "rx_gpio_base",
-        "rx_gpio_enable_bit",
-        "rx_pin",
-        "alternate_function",
-    ),
-}
-TIMER_DRIVERS = {
-    "dwt": ("clock_hz",),
-    "systick": ("clock_hz",),
-    "cmsdk": ("base", "irq", "clock_hz"),
-    "sse_counter": ("base", "control_base", "irq", "clock_hz"),
-    "nrf": ("base", "irq", "clock_hz"),
-    "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
-}
-#: Keys that may be missing, with what they are then.
-DRIVER_DEFAULTS = {"stm32_usart": {"baud_factor": 1}}
-CLOCK_DRIVERS: dict[str, tuple[str, ...]] = {
-    "none": (),
-    "steps": (),
-    "stm32f7_pll": (
-        "hse_hz",
-        "hse_bypass",
-        "pll_m",
-        "pll_n",
-        "pll_p",
-        "pll_q",
-        "apb1_divider",
-        "apb2_divider",
-        "flash_wait_states",
-        "overdrive",
-    ),
-}
 #: What boot ROMs want in an image: templates/baremetal/boot_*.c.
 BOOT_BLOCKS = ("none", "rp2040", "rp2350", "imxrt_flexspi")
-_WORD = 0xFFFF_FFFF
 
 
 def board_names() -> list[str]:
@@ -314,55 +267,6 @@ def _strings(table: Table, key: str) -> tuple[str, ...]:
     return table.strings(key) if table.has(key) else ()
 
 
-def _read_driver(table: Table, drivers: dict[str, tuple[str, ...]]) -> Driver:
-    name = table.text("driver", drivers)
-    settings = [(key, table.integer(key)) for key in drivers[name]]
-    for key, default in DRIVER_DEFAULTS.get(name, {}).items():
-        settings.append((key, table.integer(key, minimum=1) if table.has(key) else default))
-    steps = tuple(_read_step(one) for one in table.tables("steps")) if name == "steps" else ()
-    return Driver(name, tuple(settings), steps)
-
-
-def _read_step(table: Table) -> Step:
-    waits = table.has("wait")
-    step = Step(
-        register=table.integer("register"),
-        mask=table.integer("mask", minimum=1) if table.has("mask") else _WORD,
-        value=table.integer("wait" if waits else "value"),
-        waits=waits,
-    )
-    if step.register % 4:
-        raise table.error("register", f"0x{step.register:x} is not a multiple of 4")
-    if step.value & ~step.mask:
-        raise table.error(
-            "wait" if waits else "value", f"0x{step.value:x} has bits beyond its mask"
-        )
-    table.finish()
-    return step
-
-
-def _read_timer(table: Table, cpu: Cpu) -> Timer:
-    timer = Timer(
-        driver=_read_driver(table, TIMER_DRIVERS),
-        unit=table.text("unit", TICK_UNITS),
-        multiplier=table.integer("multiplier", minimum=1),
-        divisor=table.integer("divisor", minimum=1),
-    )
-    if timer.driver.name == "dwt" and not cpu.facts.has_dwt:
-        raise table.error(
-            "driver",
-            f"{cpu.core} has no DWT cycle counter; write 'systick', or a timer of the chip",
-        )
-    if timer.driver.setting("clock_hz") == 0:
-        raise table.error("clock_hz", "0 is not a timer's rate")
-    if not 0 < timer.ticks_hz <= MAX_INTEGER:
-        raise table.error(
-            "divisor", f"the timer has {timer.ticks_hz} ticks in a second, not 1 to {MAX_INTEGER}"
-        )
-    table.finish()
-    return timer
-
-
 def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link) -> Project:
     templates = table.strings("templates", TEMPLATES)
     if not templates:
@@ -373,13 +277,13 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
     if "baremetal" in templates:
         if table.has("uart") or MONITOR_LINK in link.kinds:
             uart_table = table.table("uart")
-            uart = _read_driver(uart_table, UART_DRIVERS)
+            uart = read_driver(uart_table, UART_DRIVERS)
             uart_table.finish()
         else:
             uart = Driver("none", ())
-        timer = _read_timer(table.table("timer"), cpu)
+        timer = read_timer(table.table("timer"), cpu)
         clock_table = table.table("clock")
-        clock = _read_driver(clock_table, CLOCK_DRIVERS)
+        clock = read_driver(clock_table, CLOCK_DRIVERS)
         clock_table.finish()
     boot_block = table.text("boot_block", BOOT_BLOCKS) if table.has("boot_block") else "none"
     places = read_places(table, memory)
