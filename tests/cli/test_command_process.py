@@ -177,38 +177,62 @@ def test_ctrl_c_early_in_a_verb_is_no_traceback(delay_s: float) -> None:
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("verb", [["boards"], ["boards", "--json"], ["inspect", "--supported"]])
-def test_a_full_disk_behind_stdout_is_one_sentence(verb: list[str]) -> None:
-    with open("/dev/full", "w") as full:
+@pytest.mark.parametrize(
+    ("verb", "is_unbuffered"),
+    [
+        (["boards"], False),
+        (["boards", "--json"], True),
+        (["boards", "--help"], False),
+        (["nonsense", "--json"], True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("stdout", "words"), [("/dev/full", "No space left on device"), (None, "Bad file descriptor")]
+)
+def test_a_stdout_that_takes_nothing_is_one_sentence(
+    verb: list[str], is_unbuffered: bool, stdout: str | None, words: str
+) -> None:
+    with open(stdout or os.devnull, "w") as given:
         done = subprocess.run(
             [sys.executable, "-m", "utvm_deploy", *verb],
-            env=environment(),
-            stdout=full,
+            env=environment(PYTHONUNBUFFERED="1" if is_unbuffered else ""),
+            stdout=given,
+            preexec_fn=None if stdout else lambda: os.close(1),
             stderr=subprocess.PIPE,
             text=True,
             timeout=PATIENCE_S,
         )
-    assert done.returncode == 1
+    assert done.returncode == (2 if "nonsense" in verb else 1)
     *prose, said = done.stderr.splitlines()
-    assert said == "error: the system refused: No space left on device"
+    assert said.startswith(f"error: the result cannot be written to stdout: {words}; ")
     assert "Traceback" not in "".join(prose)
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize(
-    "verb", [["boards"], ["boards", "--json"], ["inspect", "missing", "--json"]]
-)
-def test_a_closed_stdout_is_no_error(verb: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "utvm_deploy", *verb],
-        env=environment(),
-        preexec_fn=lambda: os.close(1),
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE_S,
+def test_a_reader_that_went_away_is_no_error_to_tell() -> None:
+    with running(environment(), "-m", "utvm_deploy", "boards") as command:
+        assert command.stdout is not None
+        command.stdout.close()
+        assert command.stderr is not None
+        assert command.stderr.read() == ""
+        assert command.wait(PATIENCE_S) == 1
+
+
+@pytest.mark.parametrize("error", ["MemoryError", "AttributeError"])
+def test_the_end_of_memory_is_one_sentence(error: str) -> None:
+    code = (
+        "import resource, sys\n"
+        "from utvm_deploy.cli.entry import as_process\n"
+        "def work():\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n"
+        f"    raise {error}('no function')\n"
+        "sys.exit(as_process(work))"
     )
-    assert done.returncode == int("missing" in verb)
-    assert "Traceback" not in done.stderr
+    with running(environment(), "-c", code) as command:
+        _, said = command.communicate(timeout=PATIENCE_S)
+    assert command.returncode == 1
+    assert said.startswith(f"error: the system refused more memory ({error}); ")
+    assert said.count("\n") == 1
 
 
 def small_files_only() -> None:

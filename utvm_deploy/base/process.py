@@ -27,6 +27,7 @@ from types import FrameType
 from typing import IO
 
 from utvm_deploy.base.errors import MissingTool
+from utvm_deploy.base.readable import utf8
 
 logger = logging.getLogger("utvm_deploy.base.process")
 
@@ -167,9 +168,9 @@ def run(
         timed_out,
     )
     if log_path is not None:
-        with log_path.open("a", encoding="utf-8") as log:
-            log.write(f"$ {shlex.join(argv)}\n{completed.output}")
-            log.write(f"[exit status {completed.returncode}]\n")
+        with log_path.open("ab") as log:
+            told = f"$ {shlex.join(argv)}\n{completed.output}"
+            log.write(utf8(f"{told}[exit status {completed.returncode}]\n"))
     return completed
 
 

@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 #: Exit code of a command that was called wrongly.
@@ -19,6 +19,11 @@ EXIT_USAGE = 2
 EXIT_SIGNALLED = 128
 #: Exit code of a process that Ctrl-C ended.
 EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
+#: A process that cannot get as much has met the end of its memory: TVM's library takes 250 MiB.
+_SPARE_BYTES = 384 << 20
+_OUT_OF_MEMORY = (
+    "error: the system refused more memory (%s); end other programs, or raise the limit (ulimit -v)"
+)
 #: A job scheduler or a closed terminal ends this process; no child must survive that.
 _ENDING = ("SIGTERM", "SIGHUP")
 
@@ -34,22 +39,43 @@ def as_process(work: Callable[[], int]) -> int:
         # `nohup` has SIGHUP ignored: leave it so.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
-    # Closed by the caller (`>&-`): the output is lost, and that is not an error.
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    # Closed by the caller: what is sent to stdout fails, as on a full disk, and the rest is lost.
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     # Characters that the user's locale cannot show are shown as escapes.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _Stdout(sys.stdout)
     try:
         code = work()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        with contextlib.suppress(OSError):
+            os.write(2, f"{_OUT_OF_MEMORY % type(error).__name__}\n".encode())
+        code = 1
     # Nothing is left to clean up: from here to the end Ctrl-C need not be an exception.
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory is what is missing: modules that get none end by all kinds of exceptions."""
+    if isinstance(error, MemoryError):
+        return True
+    try:
+        import mmap
+
+        mmap.mmap(-1, _SPARE_BYTES).close()
+    except (ImportError, OSError, MemoryError):
+        return True
+    return False
 
 
 def quiet_until_loaded() -> None:
@@ -74,12 +100,50 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-def discard_stdout() -> None:
-    """Send what is still buffered for stdout nowhere: it is closed, or its disk is full."""
-    if sys.stdout is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+class _Stdout(io.TextIOWrapper):
+    """Remembers why it could not be written, whoever handles that error, and discards the rest."""
+
+    def __init__(self, stdout: io.TextIOWrapper) -> None:
+        encoding, is_terminal, writes_through = (
+            stdout.encoding,
+            stdout.line_buffering,
+            stdout.write_through,
+        )
+        super().__init__(
+            stdout.detach(),
+            encoding,
+            "backslashreplace",
+            line_buffering=is_terminal,
+            write_through=writes_through,
+        )
+        self.lost: OSError | None = None
+
+    def write(self, text: str) -> int:
+        with self._remembered():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._remembered():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _remembered(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self.lost is None:
+                self.lost = error
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.fileno())
+                os.close(nowhere)
+            raise
+
+
+def lost_stdout() -> OSError | None:
+    """Why something that was sent to stdout was not written: it is closed, or its disk is full."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    return sys.stdout.lost if isinstance(sys.stdout, _Stdout) else None
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import write_text
+from utvm_deploy.base.readable import utf8
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.budget_arguments import positive_size
@@ -52,6 +54,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UtvmError(f"{args.model} is not a file; give the model that verbs should take")
     if args.board is not None:
         load_board(args.board)
+    for path in (args.model, args.records):
+        if path is not None and utf8(str(path)) != os.fsencode(path):
+            raise UtvmError(f"{FILE} is UTF-8, and {path} is not; rename that file")
     text = _HEAD + "\n".join(
         [
             _line("model", args.model, "model.tflite"),

@@ -23,7 +23,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.base.readable import readable
 from utvm_deploy.base.toml_table import did_you_mean
-from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, loaded
+from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, loaded, lost_stdout
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
@@ -46,6 +46,10 @@ class Parser(argparse.ArgumentParser):
         found = _CHOICE.search(message)
         hint = did_you_mean(found[1], _QUOTED.findall(found[2])) if found else ""
         raise UsageError(message + _see(hint, self.prog))
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """After --help or --version, which argparse prints, and never says that it could not."""
+        sys.exit(reported(lambda: status, Output()))
 
 
 def _see(hint: str, command: str) -> str:
@@ -162,11 +166,16 @@ def _parser_of(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentP
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = with_negative_values(sys.argv[1:] if argv is None else argv)
-    try:
+    args, from_file = argparse.Namespace(), ""
+
+    def parse() -> int:
+        nonlocal args, from_file
         args, from_file = _parsed(given)
-    except UtvmError as error:
-        Output(as_json="--json" in given).error(type(error).__name__, str(error))
-        return EXIT_USAGE if isinstance(error, UsageError) else 1
+        return 0
+
+    code = reported(parse, Output(as_json="--json" in given))
+    if code:
+        return code
     loaded()
     _set_up_logging(args.verbosity)
     out = Output(as_json=args.json)
@@ -195,38 +204,47 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def reported(work: Callable[[], int], out: Output, *, verbose: bool = False) -> int:
     """Do ``work``; what goes wrong becomes one sentence on ``out`` and an exit code."""
+    failure: OSError | None = None
     try:
         code = work()
-        if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a full disk can still be reported
-        return code
     except UtvmError as error:
         out.error(type(error).__name__, str(error))
         if verbose and error.__cause__ is not None:
             out.note(f"caused by {type(error.__cause__).__name__}: {error.__cause__}")
-        return EXIT_USAGE if isinstance(error, UsageError) else 1
+        code = EXIT_USAGE if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:
         # A verb may say what is kept.
         out.note("; ".join(("interrupted", *map(str, interrupt.args))))
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our stdout went away (a pager was closed): nothing is wrong, nothing to say.
-        discard_stdout()
-        return 1
+        code = EXIT_INTERRUPTED
     except OSError as error:
+        failure, code = error, 1
+    lost = lost_stdout()
+    if isinstance(lost, BrokenPipeError):
+        # The reader of our stdout went away (a pager was closed): nothing is wrong, nothing to say.
+        return code or 1
+    if lost is not None:
+        out.error(
+            type(lost).__name__,
+            f"the result cannot be written to stdout: {lost.strerror}; send it to a file or a "
+            "pipe that takes it",
+        )
+        return code or 1
+    if failure is not None:
         # A full disk, a folder without rights: met anywhere, and no bug.
-        if error.filename is None:  # stdout, if anything
-            discard_stdout()
-        where = f"{error.filename}: " if error.filename is not None else ""
-        told = f"the system refused: {where}{error.strerror or error}"
-        if where and error.errno == errno.ENOSPC:
-            is_temporary = error.filename == tempfile.gettempdir()
-            other = ", or set TMPDIR to another folder" if is_temporary else ""
-            told += f"; make room there{other}"
-        out.error(type(error).__name__, told)
+        out.error(type(failure).__name__, _system_refused(failure))
         if verbose:
-            raise
-        return 1
+            raise failure
+    return code
+
+
+def _system_refused(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename is not None else ""
+    told = f"the system refused: {where}{error.strerror or error}"
+    if where and error.errno == errno.ENOSPC:
+        is_temporary = error.filename == tempfile.gettempdir()
+        other = ", or set TMPDIR to another folder" if is_temporary else ""
+        told += f"; make room there{other}"
+    return told
 
 
 class _WarningsOnce(logging.Filter):

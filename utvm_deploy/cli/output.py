@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -125,7 +125,8 @@ class Output:
 
     def error(self, kind: str, text: str) -> None:
         """The one sentence of a failure."""
-        self.result("utvm.error/1", {"kind": kind, "error": text})
+        with suppress(OSError):  # stdout remembers it (cli/entry.py)
+            self.result("utvm.error/1", {"kind": kind, "error": text})
         told = escape(readable(text))
         self._stderr.print(f"[bold red]error:[/] {told}", highlight=False, soft_wrap=True)
 

@@ -34,7 +34,7 @@ _FILE = "model.tflite"
 def conversion_key(name: str, content: str, shapes: str) -> str:
     """The key of a conversion: of a file's name, the digest of its content, and given shapes."""
     parts = (name, content, shapes, *map(_version, _PACKAGES), _code_digest())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def kept_conversion(key: str) -> bytes | None:

@@ -109,8 +109,9 @@ def loaded_program(path: Path) -> Any:
     if is_pickled(path):
         raise ModelError(f"{path} {other_framework(path)}")
     try:
-        with _logged_causes() as causes:
-            program = torch.export.load(path)
+        # Its reader takes no path that is not UTF-8.
+        with _logged_causes() as causes, path.open("rb") as file:
+            program = torch.export.load(file)
     except Exception as exc:  # any exception of the many readers that it calls
         raise ModelError(
             f"{path} cannot be read as a file that torch.export.save wrote: "

@@ -213,7 +213,8 @@ def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     from utvm_deploy.frontend.torch_export import register_quantizers
 
     register_quantizers()
-    program = torch.export.load(model)
+    with Path(model).open("rb") as file:
+        program = torch.export.load(file)
     # A program with a dynamic batch may have a guard against a batch of 1.
     module = program.module(check_guards=False)
 

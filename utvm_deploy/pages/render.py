@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy import __version__
+from utvm_deploy.base.readable import readable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -64,6 +65,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown,
     )
     made.filters |= {
         "number": number,
@@ -77,11 +79,16 @@ def _environment() -> Environment:
     return made
 
 
+def _shown(value: Any) -> Any:
+    # Markup is a part of a page already.
+    return readable(value) if type(value) is str else value
+
+
 def breakable(text: str) -> Markup:
     """The text, of which a line may end behind "_" and "/", but not inside a word."""
     from markupsafe import Markup, escape
 
-    return Markup(_JOINTS.sub(r"\g<0><wbr>", str(escape(text))))
+    return Markup(_JOINTS.sub(r"\g<0><wbr>", str(escape(readable(text)))))
 
 
 def short(text: str, most: int = MOST_OF_NAMES) -> str:
