@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.device import connect
 from utvm_deploy.records import NO_CODE, Measurement, Record, Setting
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.tuning import current as module
 from utvm_deploy.tuning.current import code_of, current
 from utvm_deploy.tuning.records_file import RecordsFile

@@ -40,7 +40,7 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.records import Measurement, ModelRecord, Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.tuning.workload import Work, workload
 
 ROOT = Path(__file__).parents[2]

@@ -31,7 +31,7 @@ from utvm_deploy.records import (
     read_records,
 )
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.records.line import record_of
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.report import histories, tuning_html

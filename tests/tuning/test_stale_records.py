@@ -36,7 +36,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.records import NEAREST, RECORD, Measurement, ModelRecord, Record, Records
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 
 BOARD = load_board("mps2_an500")
 CORE = BOARD.cpu.kernel_core

@@ -17,7 +17,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.records import NEAREST, RECORD, Measurement, Record, Setting, read_records
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.tuning.current import code_of
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.upgrade import (

@@ -44,7 +44,7 @@ from utvm_deploy.records import (
     read_records,
 )
 from utvm_deploy.records.candidate import Candidate, is_of_backend
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 
 _log = logging.getLogger(__name__)
 

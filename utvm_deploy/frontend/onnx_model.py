@@ -19,8 +19,7 @@ from utvm_deploy.frontend.onnx_qlinear import without_qlinear
 from utvm_deploy.frontend.onnx_versions import in_terms_of_today, with_places_of_resizes
 from utvm_deploy.frontend.qdq import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.qdq_convert import convert
-from utvm_deploy.onnx_rewrites.pipeline import rewritten
-from utvm_deploy.onnx_rewrites.values import (
+from utvm_deploy.onnx_rewrites.known_values import (
     array_of,
     check_self_contained,
     constant_of,
@@ -29,6 +28,7 @@ from utvm_deploy.onnx_rewrites.values import (
     shape_of,
     with_known_values,
 )
+from utvm_deploy.onnx_rewrites.pipeline import rewritten
 from utvm_deploy.relax.from_onnx import relax_of_onnx
 
 _log = logging.getLogger(__name__)

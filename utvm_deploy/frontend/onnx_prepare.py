@@ -12,7 +12,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.qdq import Array
-from utvm_deploy.onnx_rewrites.values import with_known_values
+from utvm_deploy.onnx_rewrites.known_values import with_known_values
 
 #: Recurrent kinds -> gates, in ONNX's order.
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}

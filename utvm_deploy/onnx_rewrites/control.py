@@ -8,8 +8,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.onnx_rewrites.bodies import renamed
+from utvm_deploy.onnx_rewrites.known_values import array_of
 from utvm_deploy.onnx_rewrites.state import Rewriting
-from utvm_deploy.onnx_rewrites.values import array_of
 
 #: How many steps a loop may be unrolled to.
 MOST_STEPS = 256

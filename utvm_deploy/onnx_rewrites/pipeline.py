@@ -16,14 +16,14 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.onnx_rewrites.bodies import with_body
-from utvm_deploy.onnx_rewrites.rules import RULES
-from utvm_deploy.onnx_rewrites.state import STANDARD, Rewriting, State
-from utvm_deploy.onnx_rewrites.values import (
+from utvm_deploy.onnx_rewrites.known_values import (
     MOST_KNOWN,
     array_of,
     constant_of,
     evaluated,
 )
+from utvm_deploy.onnx_rewrites.rules import RULES
+from utvm_deploy.onnx_rewrites.state import STANDARD, Rewriting, State
 
 #: Elements of constants that rewrites made, and that are computed at import.
 _MOST_MADE = 1 << 16

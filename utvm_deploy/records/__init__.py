@@ -7,7 +7,7 @@
 versions, are ignored. ``kernels`` knows the meaning of a candidate.
 """
 
-from utvm_deploy.records.code import NO_CODE, EmittedCode
+from utvm_deploy.records.emitted_code import NO_CODE, EmittedCode
 from utvm_deploy.records.known import (
     DEFAULT,
     NEAREST,

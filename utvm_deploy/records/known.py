@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.code import EmittedCode
+from utvm_deploy.records.emitted_code import EmittedCode
 from utvm_deploy.records.model_record import ModelRecord
 from utvm_deploy.records.record import (
     UNITS,

@@ -166,7 +166,7 @@ class Record:
     board: str = ""
     # Whether this is what the best family chooses by itself.
     is_default: bool = False
-    code: str = ""  # digest of the kernel's C, see records.code; empty if nobody knows
+    code: str = ""  # digest of the kernel's C, see records.emitted_code; empty if nobody knows
     code_bytes: int = 0  # 0 means the same
     scratch_bytes: int = 0
     time: str = field(default="", compare=False)  # ISO 8601, UTC

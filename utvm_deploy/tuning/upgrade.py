@@ -1,7 +1,7 @@
 """Records of version 0.2.0 get the digest of the C that is emitted today for their kernels.
 
 That version wrote a digest of the generators' source files. Its records hold as long as
-``records.code.CODES_OF_0_2_0`` has their family.
+``records.emitted_code.CODES_OF_0_2_0`` has their family.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.records import NO_CODE, ModelRecord, Record, parsed
 from utvm_deploy.records.candidate import Candidate, is_of_backend
-from utvm_deploy.records.code import CODES_OF_0_2_0
+from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.records.fields import line_of, object_in
 from utvm_deploy.records.line import record_of
 from utvm_deploy.tuning.current import code_of

@@ -14,8 +14,8 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
 from utvm_deploy.kernels.native.dsp import columns_code as code
-from utvm_deploy.kernels.native.dsp import threes, tile
-from utvm_deploy.kernels.native.dsp.values import INT8, PairedValues, Values
+from utvm_deploy.kernels.native.dsp import columns_three_channels, tile
+from utvm_deploy.kernels.native.dsp.value_types import INT8, PairedValues, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -133,7 +133,11 @@ class DspColumns(ColumnConv2D):
 
     def by_column(self, weights: Array) -> Array:
         is_of_threes = isinstance(self.values, PairedValues) and self.values.channels == 3
-        return threes.by_column(weights) if is_of_threes else super().by_column(weights)
+        return (
+            columns_three_channels.by_column(weights)
+            if is_of_threes
+            else super().by_column(weights)
+        )
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling

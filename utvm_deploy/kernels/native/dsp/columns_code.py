@@ -11,8 +11,8 @@ tables are those of ``tile.py``:
              behind them
 
 Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, the quads of
-``utvm_fill_columns`` are words of two values. ``ones.py`` and ``threes.py`` have other orders, for
-one and three channels.
+``utvm_fill_columns`` are words of two values. Other orders, for one and three channels, are in
+``columns_one_channel.py`` and ``columns_three_channels.py``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.dsp import ones, threes, tile
-from utvm_deploy.kernels.native.dsp.code import function_text, helper
+from utvm_deploy.kernels.native.dsp import columns_one_channel, columns_three_channels, tile
+from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.values import INT8, PairedValues, Values
+from utvm_deploy.kernels.native.dsp.value_types import INT8, PairedValues, Values
 
 #: Depths up to the first are written out, without a loop. Others take one of the steps.
 _WHOLE_DEPTH = 64
@@ -37,8 +37,14 @@ _STEPS = (36, 32, 28, 24, 20, 16, 12, 8)
 _COMPACT_WHOLE_DEPTH, _COMPACT_STEP = 32, 20
 #: By the channels of an image: the C function that fills columns by pairs of rows, and its text.
 FILLED_IN_PAIRS: dict[int, tuple[str, Callable[[str], str]]] = {
-    ones.CHANNELS: (ones.FILL_FUNCTION, ones.fill_text),
-    threes.CHANNELS: (threes.FILL_FUNCTION, threes.fill_text),
+    columns_one_channel.CHANNELS: (
+        columns_one_channel.FILL_FUNCTION,
+        columns_one_channel.fill_text,
+    ),
+    columns_three_channels.CHANNELS: (
+        columns_three_channels.FILL_FUNCTION,
+        columns_three_channels.fill_text,
+    ),
 }
 #: Bytes from window to window at most: the reach of loads.
 LONGEST_PITCH = 1920

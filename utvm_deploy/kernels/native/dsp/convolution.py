@@ -37,7 +37,7 @@ from utvm_deploy.kernels.native.dsp.shared_layers import (
     shared_patches,
     shares_driver,
 )
-from utvm_deploy.kernels.native.dsp.values import INT8_UNSHIFTED
+from utvm_deploy.kernels.native.dsp.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.winograd import (
     FACTOR_BITS,
     SUM_LIMIT,

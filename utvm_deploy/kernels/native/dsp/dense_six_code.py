@@ -14,7 +14,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.dense import SCALE_WORDS
-from utvm_deploy.kernels.native.dsp.code import (
+from utvm_deploy.kernels.native.dsp.shared_blocks import (
     CACHE_LINE_BYTES,
     clamp,
     helper,

@@ -15,14 +15,14 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
-from utvm_deploy.kernels.native.dsp.code import (
+from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
+from utvm_deploy.kernels.native.dsp.shared_blocks import (
     clamp,
     helper,
     load_limits,
     scale,
     scale_once,
 )
-from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
 
 PARAMETERS = """
 const int16_t *planes, const int32_t *table, const int32_t *limits, int8_t *output, int32_t pixels,

@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.requantization import requantized
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.native.dsp import elementwise_code as code
-from utvm_deploy.kernels.native.dsp.code import helper
+from utvm_deploy.kernels.native.dsp.shared_blocks import helper
 from utvm_deploy.kernels.native.elementwise import (
     ElementwiseKernel,
     Loop,

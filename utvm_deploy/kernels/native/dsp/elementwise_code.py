@@ -13,7 +13,13 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.dsp.code import clamp, function_text, helper, scale, store_limits
+from utvm_deploy.kernels.native.dsp.shared_blocks import (
+    clamp,
+    function_text,
+    helper,
+    scale,
+    store_limits,
+)
 from utvm_deploy.kernels.native.elementwise import loop_parameters
 
 ADD, SUBTRACT, MULTIPLY, PRELU, EXTREMUM = "add", "subtract", "multiply", "prelu", "extremum"

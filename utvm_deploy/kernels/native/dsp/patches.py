@@ -18,7 +18,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp import patches_code as code
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.values import INT8, Values
+from utvm_deploy.kernels.native.dsp.value_types import INT8, Values
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments

@@ -16,9 +16,9 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.code import function_text, helper
+from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.values import INT8, Values
+from utvm_deploy.kernels.native.dsp.value_types import INT8, Values
 
 #: Depths are padded to multiples of this with weights of zero. The long step is used where it costs
 #: no padding. Depths up to ``_WHOLE_DEPTH`` are written out, without a loop.

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.dsp.code import function_text, helper
+from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 
 #: Channels whose bytes are widened together.
 QUAD = 4

@@ -5,8 +5,8 @@ instructions. A core that issues two at a time does them in six cycles. A tile o
 one register more than there are.
 
 ``patches_code.py`` and ``columns_code.py`` build their routines from these blocks. Blocks that
-depend on the type of the values are in ``values.py``. r0 points at the pixels of a tile and r1 at
-its weights. Loads run ahead by one word of weights and two of pixels, so they read past the end
+depend on the type of the values are in ``value_types.py``. r0 points at the pixels of a tile and r1
+at its weights. Loads run ahead by one word of weights and two of pixels, so they read past the end
 of both.
 
 Layouts of the tables, for depth k = 4 q + 2 l + f (quad, lane, phase):
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, post, pre
-from utvm_deploy.kernels.native.dsp import code
+from utvm_deploy.kernels.native.dsp import shared_blocks
 
 PIXELS = 3
 CHANNELS = 2
@@ -76,7 +76,7 @@ def estimated_cycles(pixels: int, depth: int, step: int) -> float:
 def cache_cycles(passes: int, weights_bytes: int) -> float:
     """Cycles of cache misses for weights that are read in each of several passes."""
     again = passes if weights_bytes > _CACHED_BYTES else 1
-    return again * weights_bytes / code.CACHE_LINE_BYTES * _MISS_CYCLES
+    return again * weights_bytes / shared_blocks.CACHE_LINE_BYTES * _MISS_CYCLES
 
 
 def tables(

@@ -1,8 +1,9 @@
 """CONV_2D by exact Winograd for cores with the DSP extension: 3x3 at stride 1 (``winograd_code``).
 
-The output is computed in *strips*: some rows of tiles. The strip's bytes are copied with their
-borders, transformed into V, and multiplied for each two channels of the output. All tables of a
-strip are read once, so more rows of tiles mean fewer reads of the weights, and more scratch.
+The output is computed in *bands*: some rows of tiles. The band's bytes are copied with their
+borders, transformed into V, and multiplied for each two channels of the output. All tables are read
+once for each band, so more rows of tiles mean fewer reads of the weights, and more scratch. Names
+in the C say strip: a record holds the digest of that C.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import code as blocks
-from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp import shared_blocks, tile
 from utvm_deploy.kernels.native.dsp import winograd_code as code
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
@@ -31,7 +31,7 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE
 #: Sums are multiplied by four, in 32 bits.
 SUM_LIMIT = 1 << 29
 FACTOR_BITS = 2
-#: Rows of tiles in a strip that the choice is from.
+#: Rows of tiles in a band that the choice is from.
 ROWS = (1, 2, 4, 8)
 _CHANNELS = 2
 _SCALING_WORDS = 8
@@ -43,20 +43,20 @@ _STEP = {3: 6.0, 2: 4.0}
 _GROUP, _TURNS, _POSITION = 4.5, 14.0, 18.0
 # Of the outputs of a tile and two channels; of the input of a tile and four channels.
 _OUTPUT, _INPUT = 104.0, 112.0
-# Of copying four bytes; of the calls for a strip and two channels.
+# Of copying four bytes; of the calls for a band and two channels.
 _COPY, _CALL = 2.0, 130.0
 
 
 @dataclass(frozen=True)
 class WinogradChoices(Choices):
-    """Rows of tiles in a strip."""
+    """Rows of tiles in a band."""
 
     method = "winograd"
     rows: int | None = None
 
 
-class Strips(NamedTuple):
-    """A run of equally large strips."""
+class EqualBands(NamedTuple):
+    """Bands of equally many rows of tiles, one after the other."""
 
     first: int  # row of tiles
     times: int
@@ -66,7 +66,7 @@ class Strips(NamedTuple):
 
 @dataclass(frozen=True)
 class DspWinograd:
-    """Shape parameters; a strip has ``rows`` rows of tiles."""
+    """Shape parameters; a band has ``rows`` rows of tiles."""
 
     window: Window
     input_channels: int
@@ -117,33 +117,33 @@ class DspWinograd:
         return code.OUTPUTS * self.tiles + 2
 
     @property
-    def strips(self) -> list[Strips]:
-        """The strips in their order."""
+    def bands(self) -> list[EqualBands]:
+        """All bands, in their order."""
         is_odd = self.window.output_height % code.OUTPUTS > 0
-        found = [Strips(*run, False) for run in equal_blocks(self.tile_rows, self.rows)]
+        found = [EqualBands(*run, False) for run in equal_blocks(self.tile_rows, self.rows)]
         if is_odd:
             last = found.pop()
             if last.times > 1:
                 found.append(last._replace(times=last.times - 1))
             first = last.first + (last.times - 1) * last.rows
-            found.append(Strips(first, 1, last.rows, True))
+            found.append(EqualBands(first, 1, last.rows, True))
         return found
 
-    def places(self, strips: Strips) -> Array:
-        """``places`` of a strip: for each tile in the order of V."""
+    def places(self, bands: EqualBands) -> Array:
+        """``places`` of a band: for each tile in the order of V."""
         w, pixel = self.window, self.output_channels
         found = []
         begin = 0
         for size, count in self.runs.items():
             group = code.group_bytes(size, self.input_channels)
-            stride = group * count * strips.rows
+            stride = group * count * bands.rows
             column = 0 if size == next(iter(self.runs)) else 3 * self.runs.get(3, 0)
-            for row in range(strips.rows):
+            for row in range(bands.rows):
                 for number in range(count):
                     for n in range(size):
                         t = column + number * size + n
                         there = group * (row * count + number) + 2 * self.input_channels * size
-                        is_last_row = strips.is_cut and row == strips.rows - 1
+                        is_last_row = bands.is_cut and row == bands.rows - 1
                         is_last = w.output_width % 2 > 0 and t == self.tiles - 1
                         found.append(
                             (
@@ -158,7 +158,7 @@ class DspWinograd:
         return np.array(found, dtype=np.int32).reshape(-1)
 
     def v_words(self, rows: int) -> int:
-        """Words of V for a strip of ``rows`` rows of tiles, without slack."""
+        """Words of V for a band of ``rows`` rows of tiles, without slack."""
         size = sum(n * count for n, count in self.runs.items())
         return code.POSITIONS * rows * code.group_bytes(size, self.input_channels) // 4
 
@@ -188,8 +188,8 @@ class DspWinograd:
         channels = self.input_channels
         return (
             *bytes_texts(core),
-            blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
-            blocks.helper("utvm_winograd_strip"),
+            shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
+            shared_blocks.helper("utvm_winograd_strip"),
             *(code.transform_text(core, n, channels) for n in self.runs),
             *(code.multiply_text(core, n, channels) for n in self.runs),
             code.output_text(core, once=self.once),
@@ -197,12 +197,12 @@ class DspWinograd:
 
     def drive(self, c: Driver) -> None:
         begin = 0
-        for one in self.strips:
+        for one in self.bands:
             with c.loop("batch", self.window.batch) as n, c.loop("strip", one.times) as number:
                 self._compute(c, one, n, number * one.rows + one.first, begin)
             begin += self.places(one).size
 
-    def _compute(self, c: Driver, one: Strips, n: Index, first: Index, begin: int) -> None:
+    def _compute(self, c: Driver, one: EqualBands, n: Index, first: Index, begin: int) -> None:
         w, channels = self.window, self.input_channels
         image, rows, v = self._image, self._bytes, self._v
         y = first * code.OUTPUTS
@@ -253,17 +253,17 @@ class DspWinograd:
         step = code.step_of(channels)
         group = _GROUP if step == channels else _GROUP + _TURNS + 2 * channels / step
         cycles = 0.0
-        for one in self.strips:
+        for one in self.bands:
             multiplied = sum(
                 count * one.rows * (channels / 2 * _STEP[n] + group) + _POSITION
                 for n, count in self.runs.items()
             )
             tiles = one.rows * self.tiles
-            strip = pairs * (code.POSITIONS * multiplied + tiles * _OUTPUT + _CALL)
+            band = pairs * (code.POSITIONS * multiplied + tiles * _OUTPUT + _CALL)
             copied = (code.OUTPUTS * one.rows + 2) * self.columns * channels / 4 * _COPY
-            cycles += one.times * (strip + tiles * channels / 4 * _INPUT + copied)
+            cycles += one.times * (band + tiles * channels / 4 * _INPUT + copied)
         weights = pairs * code.POSITIONS * channels * 4
-        passes = sum(one.times for one in self.strips)
+        passes = sum(one.times for one in self.bands)
         return self.window.batch * (cycles + tile.cache_cycles(passes, weights))
 
     def make_call(
@@ -281,7 +281,7 @@ class DspWinograd:
             ConstantArgument("scaling", np.ascontiguousarray(by_pair).reshape(-1)),
             ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
         )
-        places = np.concatenate([self.places(one) for one in self.strips])
+        places = np.concatenate([self.places(one) for one in self.bands])
         other = ConstantArgument("places", places)
         found = windows_call(call, self, geometry, packed, tables.border, other)
         # Other kernels have smaller weights.
@@ -310,7 +310,7 @@ class DspWinograd:
 
     @property
     def _places(self) -> Operand:
-        size = sum(one.rows * self.tiles * code.PLACE_WORDS for one in self.strips)
+        size = sum(one.rows * self.tiles * code.PLACE_WORDS for one in self.bands)
         return Operand("places", (size,), "int32")
 
     @property
@@ -319,12 +319,12 @@ class DspWinograd:
 
     @property
     def _bytes(self) -> Operand:
-        high = max(code.OUTPUTS * one.rows for one in self.strips) + 2
+        high = max(code.OUTPUTS * one.rows for one in self.bands) + 2
         return Operand("bytes", (high, self.columns, self.input_channels), "int8")
 
     @property
     def _v(self) -> Operand:
-        most = max(one.rows for one in self.strips)
+        most = max(one.rows for one in self.bands)
         return Operand("transformed", (self.v_words(most) + code.SLACK_WORDS,), "int32")
 
 

@@ -31,7 +31,7 @@ from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
-from utvm_deploy.kernels.native.dsp import code
+from utvm_deploy.kernels.native.dsp import shared_blocks
 
 #: Words of a tile in ``places``, and read but not used behind U and V.
 PLACE_WORDS = 5
@@ -125,7 +125,7 @@ def multiply_text(core: str, tiles: int, channels: int) -> str:
         a.cmp("r0", "lr")
     a.leave()
     name = multiply_name(tiles, channels)
-    return code.function_text(name, a, portable="utvm_winograd_multiply")
+    return shared_blocks.function_text(name, a, portable="utvm_winograd_multiply")
 
 
 def _load_first(a: Assembler) -> None:
@@ -251,7 +251,7 @@ def output_text(core: str, *, once: bool) -> str:
         a.str("r4", slots.scaling.word(n))
     a.load(r5=a.stack_argument("places"), r6=a.stack_argument("tiles"))
     a.store(r5=slots.places, r6=slots.left)
-    code.load_limits(a, "r2", slots.low, slots.clamps)
+    shared_blocks.load_limits(a, "r2", slots.low, slots.clamps)
     with a.loop("ne", aligned=True):
         with a.scheduled():
             a.load(r3=slots.places, r0=slots.v)
@@ -271,7 +271,7 @@ def output_text(core: str, *, once: bool) -> str:
             a.cmp("r8", 0)
         with a.unless("eq"):
             a.load(r8=slots.low, r9=slots.high)
-            code.clamp(a, ("r4", "r5", "r6", "r7"), "r8", "r9", "r10")
+            shared_blocks.clamp(a, ("r4", "r5", "r6", "r7"), "r8", "r9", "r10")
         with a.scheduled():
             a.load(r3=slots.places, r12=slots.output)
             a.ldr("r0", at("r3", 8))
@@ -290,7 +290,7 @@ def output_text(core: str, *, once: bool) -> str:
         a.strh("r5", at("r0", "r1"))
         a.strh("r4", at("r0"))
     a.leave()
-    portable = code.helper("utvm_winograd_output")
+    portable = shared_blocks.helper("utvm_winograd_output")
     if once:
         portable = replaced(
             portable,
@@ -332,12 +332,12 @@ def _transform_products(
     for register, word in ((multiplier, 2), (offset, 4), (shift, 6)):
         a.ldr(register, scaling.word(word + channel))
     if once:
-        code.scale_once(a, outputs, multiplier, offset, shift)
+        shared_blocks.scale_once(a, outputs, multiplier, offset, shift)
         return
     for one in outputs:
         a.asr(one, one, 1)
     temporary = free[3] if len(free) > 3 else "r2"
-    code.scale(a, outputs, multiplier, offset, shift, temporary, is_doubled=True)
+    shared_blocks.scale(a, outputs, multiplier, offset, shift, temporary, is_doubled=True)
 
 
 @lru_cache(maxsize=32)
@@ -348,9 +348,11 @@ def transform_text(core: str, tiles: int, channels: int) -> str:
     for kind in ("difference", "sum"):
         a = Assembler(core, _INPUT)
         _transform_rows(a, tiles, channels, is_sum=kind == "sum")
-        texts.append(code.function_text(f"{name}_{kind}", a, portable="utvm_winograd_rows"))
+        texts.append(
+            shared_blocks.function_text(f"{name}_{kind}", a, portable="utvm_winograd_rows")
+        )
     whole = replaced(
-        code.helper("utvm_winograd_input"),
+        shared_blocks.helper("utvm_winograd_input"),
         ("NAME", name, 5),
         ("CHANNELS", str(channels), 4),
         ("TILES", str(tiles), 4),

@@ -21,7 +21,6 @@ from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.gemm import (
     FLOAT_BYTES,
     MISS_CYCLES,
@@ -33,6 +32,7 @@ from utvm_deploy.kernels.native.fpu.gemm import (
 )
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
 from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels, row_labels
+from utvm_deploy.kernels.native.fpu.shared_blocks import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 
 #: Core cycles of a value that is copied as a tile reads it.

@@ -18,7 +18,6 @@ from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Wish
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.code import has_extremes, limits_table, mode_of
 from utvm_deploy.kernels.native.fpu.depthwise_code import (
     PIXELS,
     DepthwiseTile,
@@ -27,6 +26,7 @@ from utvm_deploy.kernels.native.fpu.depthwise_code import (
 )
 from utvm_deploy.kernels.native.fpu.gemm import pack
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
+from utvm_deploy.kernels.native.fpu.shared_blocks import has_extremes, limits_table, mode_of
 
 _FLOAT_BYTES = 4
 _GEOMETRY_WORDS = 8

@@ -14,7 +14,7 @@ from functools import lru_cache
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.fpu.code import (
+from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
     CONDITION,
     LEAST_FREE,

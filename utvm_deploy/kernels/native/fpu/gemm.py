@@ -20,7 +20,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot
-from utvm_deploy.kernels.native.fpu.code import (
+from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
     CONDITION,
     LEAST_FREE,

@@ -21,7 +21,8 @@ from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.fpu.code import (
+from utvm_deploy.kernels.native.fpu.gemm import add_bias
+from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
     CONDITION,
     LEAST_FREE,
@@ -32,7 +33,6 @@ from utvm_deploy.kernels.native.fpu.code import (
     has_extremes,
     run,
 )
-from utvm_deploy.kernels.native.fpu.gemm import add_bias
 
 PARAMETERS = """
 const float *image, const float *panels, const float *limits, float *output, int32_t rows,

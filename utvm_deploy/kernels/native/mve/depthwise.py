@@ -29,7 +29,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
-from utvm_deploy.kernels.native.mve.code import (
+from utvm_deploy.kernels.native.mve.shared_blocks import (
     CONDITION,
     has_left_shift,
     requantize,

@@ -30,7 +30,7 @@ from utvm_deploy.kernels.native.elementwise import (
     sides_of_sum,
 )
 from utvm_deploy.kernels.native.layer_tables import scalars
-from utvm_deploy.kernels.native.mve.code import CONDITION
+from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
 
 _ADD, _MULTIPLY = "add", "multiply"

@@ -30,7 +30,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.micro_kernel import by_groups
-from utvm_deploy.kernels.native.mve.code import (
+from utvm_deploy.kernels.native.mve.shared_blocks import (
     CONDITION,
     INT8,
     INT16,

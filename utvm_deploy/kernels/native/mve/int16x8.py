@@ -23,8 +23,8 @@ from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.native.gathered_gemm import gathered
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of
 from utvm_deploy.kernels.native.mve import gemm
-from utvm_deploy.kernels.native.mve.code import CONDITION, INT16
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
+from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, INT16
 from utvm_deploy.kernels.native.routines.int16x8 import (
     Int16x8ProductConv,
     Int16x8ProductDense,

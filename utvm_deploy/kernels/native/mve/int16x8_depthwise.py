@@ -23,8 +23,8 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import constants
-from utvm_deploy.kernels.native.mve.code import CONDITION, requantize_once
 from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
+from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, requantize_once
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
 
 _NAME = "utvm_mve_wide_depthwise"

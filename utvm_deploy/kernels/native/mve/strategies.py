@@ -26,7 +26,6 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     gathered_conv2d_call,
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
-from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
@@ -34,6 +33,7 @@ from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.mve.int16x8 import mve_int16x8_conv_call, mve_int16x8_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_int16x8_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
+from utvm_deploy.kernels.native.mve.shared_blocks import has_left_shift
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.native.pool import pool_call
 from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D

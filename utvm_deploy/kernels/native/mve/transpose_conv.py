@@ -9,8 +9,8 @@ import numpy as np
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.native.gathered_gemm import gathered
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
-from utvm_deploy.kernels.native.mve.code import has_left_shift
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
+from utvm_deploy.kernels.native.mve.shared_blocks import has_left_shift
 from utvm_deploy.kernels.native.transpose_conv import BlockConv, as_convolution, block_conv_call
 
 #: Pixels of a call of the product, if windows are not gathered.

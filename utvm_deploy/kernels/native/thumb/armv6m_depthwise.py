@@ -20,13 +20,13 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.thumb.code import ARMV6M_CONDITION
 from utvm_deploy.kernels.native.thumb.depthwise import ChannelRows
 from utvm_deploy.kernels.native.thumb.depthwise_code import (
     MOST_UNROLLED_TAPS,
     PARAMETERS,
     portable_body,
 )
+from utvm_deploy.kernels.native.thumb.shared_blocks import ARMV6M_CONDITION
 
 #: Every sum stays below this, so that ``_finish`` needs 32 bits only.
 SUM_LIMIT = 1 << 29

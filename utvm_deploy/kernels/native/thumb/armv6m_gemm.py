@@ -23,8 +23,8 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.thumb import gemm
-from utvm_deploy.kernels.native.thumb.code import ARMV6M_CONDITION
 from utvm_deploy.kernels.native.thumb.conv2d import GemmChoices, ThumbProduct
+from utvm_deploy.kernels.native.thumb.shared_blocks import ARMV6M_CONDITION
 
 TILE = gemm.ThumbTile(1, 4)
 DOT_PARAMETERS = "const int8_t *pixel, const int8_t *weights, int32_t depth, int32_t *sums"

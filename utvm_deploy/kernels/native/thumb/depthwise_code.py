@@ -21,7 +21,7 @@ from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.thumb.code import CONDITION, clamp, scale, store_limits
+from utvm_deploy.kernels.native.thumb.shared_blocks import CONDITION, clamp, scale, store_limits
 
 #: Pixels of a tile at most.
 PIXELS = 4

@@ -31,7 +31,7 @@ from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.micro_kernel import by_groups
-from utvm_deploy.kernels.native.thumb.code import (
+from utvm_deploy.kernels.native.thumb.shared_blocks import (
     CONDITION,
     clamp,
     scale,

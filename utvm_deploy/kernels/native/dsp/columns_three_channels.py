@@ -20,7 +20,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at
-from utvm_deploy.kernels.native.dsp.code import function_text, helper
+from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 
 CHANNELS = 3
 #: The C function that fills the columns.

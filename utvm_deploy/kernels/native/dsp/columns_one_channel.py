@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at
-from utvm_deploy.kernels.native.dsp.code import function_text, helper
+from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 
 CHANNELS = 1
 #: The C function that fills the columns.

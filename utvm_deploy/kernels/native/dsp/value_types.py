@@ -16,7 +16,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
-from utvm_deploy.kernels.native.dsp import code, tile
+from utvm_deploy.kernels.native.dsp import shared_blocks, tile
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
 
 #: Behind the slots of every routine with the tile.
@@ -59,11 +59,13 @@ class Values:
 
     def texts(self) -> tuple[str, ...]:
         """The C texts that the product in C needs."""
-        return (code.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),)
+        return (
+            shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
+        )
 
     def portable(self, name: str) -> str:
         """The C of the product ``c/NAME.h`` for these values."""
-        text = code.helper(name)
+        text = shared_blocks.helper(name)
         return replaced(text, ("utvm_scale(", "utvm_scale_once(", 1)) if self.once else text
 
     def pack(self, weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
@@ -92,7 +94,7 @@ class Values:
 
     def load_limits(self, a: Assembler) -> None:
         """Put the limits at r3 into their slots. Overwrites r8, r9, r10 and r12."""
-        code.load_limits(a, "r3", TileSlots.low, TileSlots.clamps)
+        shared_blocks.load_limits(a, "r3", TileSlots.low, TileSlots.clamps)
 
     def load_pitch(self, a: Assembler, outputs: str) -> str:
         """The register with the bytes from pixel to pixel; ``outputs`` has their number."""
@@ -135,10 +137,14 @@ class Values:
             if self.once:
                 shift = ("r12", "r11")[channel]
                 a.ldr(shift, at("r10", 4 * (CHANNELS * 3 + channel)))
-                code.scale_once(a, [pair[channel] for pair in sums], multiplier, offset, shift)
+                shared_blocks.scale_once(
+                    a, [pair[channel] for pair in sums], multiplier, offset, shift
+                )
                 continue
             self.load_shift(a, offset, channel)
-            code.scale(a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11")
+            shared_blocks.scale(
+                a, [pair[channel] for pair in sums], multiplier, offset, "r12", "r11"
+            )
 
     def load_shift(self, a: Assembler, offset: str, channel: int) -> None:
         """Put a channel's shift into r12; ``offset`` has its offset, r10 points at the table."""
@@ -155,7 +161,9 @@ class Values:
         a.cmp("r2", 0)
         with a.unless("eq"), a.scheduled():
             a.load(r10=TileSlots.low, r11=TileSlots.high)
-            code.clamp(a, [low for low, _ in SUMS[:pixels]], "r10", "r11", "r12", 8 * self.size)
+            shared_blocks.clamp(
+                a, [low for low, _ in SUMS[:pixels]], "r10", "r11", "r12", 8 * self.size
+            )
 
     def store(self, a: Assembler, register: str, place: Memory) -> None:
         """Store both outputs of a pixel."""
@@ -183,7 +191,7 @@ class UnshiftedValues(Values):
         shift += "while (!((uint32_t)s[4] >> (shift - 1) & 1)) {\n            shift++;\n        }\n"
         value = "int32_t value = utvm_scale((int32_t)sum, s[2], s[4], "
         return replaced(
-            code.helper(name),
+            shared_blocks.helper(name),
             ("(o / 2) * 8", f"(o / 2) * {self.scaling_words}", 1),
             (f"{value}s[6])", f"{shift}        {value}shift)", 1),
         )
@@ -225,7 +233,7 @@ class WideValues(Values):
 
     def portable(self, name: str) -> str:
         return replaced(
-            code.helper(name),
+            shared_blocks.helper(name),
             ("uint32_t sum = (uint32_t)s[0];", "int64_t sum = 0;", 1),
             ("sum += (uint32_t)(", "sum += (int64_t)(", 1),
             ("utvm_scale((int32_t)sum, s[2], s[4], s[6])", self.scaled, 1),
