@@ -12,6 +12,7 @@ import pytest
 from utvm_deploy.boards.board import board_names, load_board
 from utvm_deploy.cli.main import main
 
+PART = ["--device", "nRF52840"]
 FROM = ["--from", "mps2_an500", "--core", "cortex-m7", "--clock", "216M"]
 F746 = ["--new", "mine", "--from", "nucleo_f746zg"]
 
@@ -82,6 +83,8 @@ def test_every_board_can_be_a_start(name: str) -> None:
         (["--new", "mine", *FROM, "--flash", "4096M"], 1, "mine.toml: memory[0].size: "),
         (["--new", "../mine", *FROM], 1, "the name '../mine' must be letters"),
         (["--new", "mine", "--from", "mps2_an50"], 1, "did you mean 'mps2_an500'?"),
+        (["--new", "mine", *PART, "--core", "cortex-m7"], 1, "m7; leave --core and --clock out\n"),
+        (["--new", "mine", *PART, "--clock", "1M"], 1, "not 1; leave --core and --clock out, or"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
@@ -120,6 +123,15 @@ def test_a_chip_that_nobody_knows_gets_what_is_right_for_its_core(
     assert board.project.timer is not None and board.project.timer.driver.name == timer
     assert board.project.clock is not None and board.project.clock.name == "none"
     assert board.link.kinds == ("debug",)
+
+
+def test_memory_that_start_up_cannot_use_is_said_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ["boards", "--new", "mine", "--device", "X77", "--core", "cortex-m4", "--clock", "16M"]
+    assert main([*argv, "--flash", "1M@0x90000000", "--ram", "128K@0x20000000"]) == 0
+    said = capsys.readouterr().out
+    assert "mine has code in flash, which is flash that the core cannot start from" in said
 
 
 def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

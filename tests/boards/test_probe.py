@@ -497,7 +497,7 @@ def test_a_real_board_needs_a_port(disco: Image, monkeypatch: pytest.MonkeyPatch
         "no serial port is known for stm32f746g_disco, and no USB device 0483:374b or 0483:3752 "
         "has one; plug it in, give port=... (--port), or write "
         '[boards.stm32f746g_disco] port = "/dev/ttyACM0" into bench.toml; '
-        "without it, give --emulate: its twin on the emulated mps2_an500"
+        "verbs such as verify and profile take its twin on mps2_an500 by --emulate"
     )
     with pytest.raises(NoDevice, match="serial port /dev/ttyNOWHERE is not there"):
         start(disco.board, disco, port="/dev/ttyNOWHERE")

@@ -47,6 +47,16 @@ def test_what_the_machine_lacks_is_said() -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(ends))
 
 
+def test_the_vectors_are_where_the_machine_reads_them() -> None:
+    # Its flash is larger than the machine's memory there.
+    board = load_board("mimxrt1060_evk")
+    twin = emulated_twin(board)
+    assert (board.vector_flash.size, twin.vector_flash.size) == (8 << 20, 4 << 20)
+    assert twin.vector_flash.address == load_board("mps2_an500").vector_flash.address
+    assert twin.emulator is not None
+    assert twin.emulator.twin_note.endswith("flash has 4,194,304 of its 8,388,608 bytes there")
+
+
 def test_boards_without_a_twin_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BoardError, match="mps2_an500 runs on this computer already; leave --emul"):
         emulated_twin(load_board("mps2_an500"))
@@ -57,6 +67,8 @@ def test_boards_without_a_twin_are_refused(capsys: pytest.CaptureFixture[str]) -
     command = ["verify", str(MODEL), "--emulate", "--board"]
     assert main([*command, "utvm://localhost/nucleo_f746zg"]) == 2
     assert "--emulate runs on this computer, and not on" in capsys.readouterr().err
+    assert main([*command, "nucleo_f746zg", "--template", "zephyr"]) == 2
+    assert "images of the template baremetal, not zephyr; leave" in capsys.readouterr().err
     assert main([*command, "nucleo_f746zg", "--port", "/dev/ttyACM0"]) == 1
     assert "nucleo_f746zg.twin runs on this computer" in capsys.readouterr().err
 

@@ -235,8 +235,8 @@ def test_a_board_that_is_flashed_has_its_cycles_modelled_elsewhere(
     assert silicon(*argv, "--cases", "* chain") == 0, capsys.readouterr().err
     found = content(file)
     assert found["setup"]["board"]["is_silicon"] and found["setup"]["board"]["probe"] == "mine"
-    # Chosen by its core and memories.
-    assert found["setup"]["modelling"]["board"] == "mps2_an500"
+    # Its own twin.
+    assert found["setup"]["modelling"]["board"] == "desk.twin"
     assert found["timing"] == {
         "unit": "instructions", "per_second": 15_625_000, "source": "cmsdk"
     }  # fmt: skip
@@ -261,9 +261,9 @@ def test_without_an_emulator_modelled_cycles_are_left_empty(
     modelling, emulated = origin.modelling_of(board, Cleaner())
     assert emulated is None and modelling.board is None
     assert modelling.why == "qemu-system-arm is not installed"
-    # Half the RAM is another chip.
-    memory = tuple(replace(region, size=region.size // 2) for region in board.memory)
-    assert origin.stand_in(replace(board, memory=memory)) is None
+    # Nobody models the cycles of its core, or emulates that.
+    assert origin.stand_in(load_board("microbit")) is None
+    assert origin.stand_in(load_board("nrf5340dk")) is None
 
 
 def test_another_board_file_that_is_wrong_does_not_matter(

@@ -80,6 +80,8 @@ def check_same_chip(base: Board, chip: Chip) -> None:
     if chip.core is not None and chip.core != base.cpu.core:
         _check_core(chip.core)
     remedy = "name the chip by --device PART and leave --from out"
+    if chip.device is not None and base.fits_device(chip.device):
+        remedy = "leave --core and --clock out"
     if chip.device is not None and not base.fits_device(chip.device):
         kind = unsupported(chip.device)
         if kind is not None:

@@ -104,6 +104,8 @@ def _placed(board: Board, machine: Board) -> tuple[Region, ...]:
     for region in dict.fromkeys((*used, *others)):
         # RAM is where the machine has RAM, as long as there is room.
         places = free if region.kind == "flash" else [*free[1:], *free[:1]]
+        if region == board.vector_flash:
+            places = free[:1]
         found = _place(region, places)
         if found is not None:
             placed[region.name] = found

@@ -218,6 +218,12 @@ def board_of(args: argparse.Namespace) -> Board:
             raise UsageError(
                 f"--emulate runs on this computer, and not on {server}; give --board {name}"
             )
+        template = getattr(args, "template", None)
+        if template not in (None, "baremetal"):
+            raise UsageError(
+                f"--emulate runs images of the template baremetal, not {template}; leave "
+                "--template out"
+            )
         board = emulated_twin(board)
     check = check_place if server is None else check_no_place
     check(board, **{name: getattr(args, name, None) for name in ("port", "probe", "serial")})

@@ -12,6 +12,7 @@ from utvm_deploy.base.toml_table import MAX_INTEGER, did_you_mean
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import bench_path, load_bench
 from utvm_deploy.boards.new_board import Chip, Place, donor_of, of_the_chip, write_new_board
+from utvm_deploy.boards.regions import dead_places
 from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.budget_arguments import positive_size
 from utvm_deploy.cli.output import Output
@@ -136,6 +137,8 @@ def _run_new(args: argparse.Namespace, out: Output) -> int:
         )
     else:
         out.line(f"  right for the chip of {base.name} only: {', '.join(of_the_chip(base))}")
+    for sentence in dead_places(board):
+        out.line(f"  {sentence}")
     out.line(f"check each line against the datasheet, then: utvm doctor --board {path}")
     out.result(
         "utvm.boards.new/1",

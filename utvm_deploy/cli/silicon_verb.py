@@ -163,6 +163,8 @@ def _show(report: Report, out: Output) -> None:
             f"modelled on {modelling.board} by {modelling.emulator}, cycle model "
             f"{modelling.cycle_model}"
         )
+        if modelling.why:
+            out.line(modelling.why)
     # Nothing is said to be measured that a model of the core counted.
     counted = "measured" if board.is_silicon else "counted"
     for model in report.models:

@@ -148,7 +148,7 @@ def _emulated_instead(board: Board) -> str:
     machine = machine_for(board)
     if machine is None:
         return ""
-    return f"; without it, give --emulate: its twin on the emulated {machine.name}"
+    return f"; verbs such as verify and profile take its twin on {machine.name} by --emulate"
 
 
 def _looked_for(board: Board, serial: str | None) -> str:

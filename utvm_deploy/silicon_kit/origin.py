@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import BoardError, BuildError, MissingTool, ProbeError
-from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.twin import emulated_twin
 from utvm_deploy.device import Device
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.emulator.plugin import installed_qemu_version, plugin_for
@@ -81,37 +82,19 @@ def timing_of(device: Device) -> Timing:
 
 
 def stand_in(board: Board) -> Board | None:
-    """An emulated board with a cycle model, the same core and memories of the same sizes."""
-    if board.has_cycle_model:
-        return board
-    for name in board_names():
-        try:
-            other = load_board(name)
-        except BoardError:
-            continue  # errors in other board files do not matter here
-        if other.has_cycle_model and _likeness(other) == _likeness(board):
-            return other
-    return None
-
-
-def _likeness(board: Board) -> tuple[object, ...]:
-    """What cycles depend on, as far as the cycle model knows it."""
-    cpu = board.cpu
-    memories = sorted((region.kind, region.size, region.executable) for region in board.memory)
-    data = board.data_ram
-    return (
-        (cpu.core, cpu.fpu, cpu.dsp, cpu.mve),
-        (cpu.icache_bytes, cpu.icache_ways, cpu.dcache_bytes, cpu.dcache_ways),
-        memories,
-        (data.kind, data.size),
-    )
+    """The board itself or its twin, if a cycle model counts there."""
+    try:
+        found = board if board.runs_here else emulated_twin(board)
+    except BoardError:
+        return None
+    return found if found.has_cycle_model else None
 
 
 def modelling_of(board: Board, clean: Cleaner) -> tuple[Modelling, Board | None]:
     """Where modelled cycles of the board come from, and the emulated board that counts them."""
     emulated = stand_in(board)
     if emulated is None:
-        why = "no emulated board has a cycle model, the same core and the same memories"
+        why = f"no emulated machine with a cycle model has {board.name}'s core and enough memory"
         return Modelling(None, "", "", why), None
     assert emulated.emulator is not None
     program = emulated.emulator.program
@@ -122,7 +105,8 @@ def modelling_of(board: Board, clean: Cleaner) -> tuple[Modelling, Board | None]
     except (ProbeError, BuildError) as error:
         return Modelling(None, "", "", clean(str(error))), None
     version = f"{program} {installed_qemu_version(program)}"
-    return Modelling(emulated.name, cycle_model_digest(emulated), version), emulated
+    note = emulated.emulator.twin_note
+    return Modelling(emulated.name, cycle_model_digest(emulated), version, note), emulated
 
 
 def _system() -> str:

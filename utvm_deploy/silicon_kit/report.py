@@ -53,7 +53,10 @@ class BoardUsed:
 
 @dataclass(frozen=True)
 class Modelling:
-    """Where modelled cycles come from; ``board`` is None if there are none, and ``why`` says so."""
+    """Where modelled cycles come from.
+
+    ``why`` says why there are none (``board`` is None), or what a twin has of the board.
+    """
 
     board: str | None
     cycle_model: str  # its digest
