@@ -32,7 +32,6 @@ static const uint32_t device_windows[][2] = {BOARD_DEVICE_WINDOWS};
 #define DEVICE_WINDOW_COUNT (sizeof device_windows / sizeof device_windows[0])
 #define IS_REGISTERS(access) ((access) == REGISTERS)
 #else
-#define DEVICE_WINDOW_COUNT 0u
 #define IS_REGISTERS(access) 0
 #endif
 
@@ -40,9 +39,10 @@ static const uint32_t device_windows[][2] = {BOARD_DEVICE_WINDOWS};
 #ifdef BOARD_POOLS
 static const uint32_t pools[][2] = {BOARD_POOLS};
 #define POOL_COUNT (sizeof pools / sizeof pools[0])
-#else
-#define POOL_COUNT 0u
 #endif
+
+// A core without an MPU has none.
+#define WINDOW_COUNT (MPU_TYPE >> 8 & 0xFFu)
 
 #if __ARM_ARCH >= 8
 
@@ -51,6 +51,9 @@ static void window(uint32_t number, uint32_t begin, uint32_t end, enum access ac
     const uint32_t read_only = access == READ_EXECUTE ? 1u : 0u;
     const uint32_t no_execute = access == READ_WRITE || IS_REGISTERS(access) ? 1u : 0u;
     const uint32_t type = IS_REGISTERS(access) ? 2u : begin < RAM_BEGIN ? 1u : 0u;
+    if (number >= WINDOW_COUNT) {
+        return;
+    }
     MPU_RNR = number;
     MPU_RBAR = begin | read_only << 2 | 1u << 1 | no_execute;
     MPU_RLAR = ((end - 1u) & ~31u) | type << 1 | 1u;
@@ -89,6 +92,9 @@ static void window(uint32_t number, uint32_t begin, uint32_t end, enum access ac
                                                 : 1u << 19 | 3u << 16;
     const uint32_t rights = access == NOTHING ? 1u : access == READ_EXECUTE ? 6u : 3u;
     const uint32_t no_execute = access == READ_WRITE || IS_REGISTERS(access) ? 1u : 0u;
+    if (number >= WINDOW_COUNT) {
+        return;
+    }
     MPU_RNR = number;
     MPU_RBAR = base;
     MPU_RASR = no_execute << 28 | rights << 24 | types | left_out << 8 | (bits - 1u) << 1 | 1u;
@@ -99,13 +105,13 @@ static void prepare(void) {
 
 #endif
 
+// The most important windows come first. If there are too few, tasks may not use
+// what comes last: they are stopped there, and the guard stays.
 void mpu_start(const struct utvm_region *regions, uint32_t count) {
-    const uint32_t windows = MPU_TYPE >> 8 & 0xFFu;
     const uint32_t workspace = (uint32_t)(uintptr_t)utvm_workspace;
     const uint32_t workspace_end = (uint32_t)(uintptr_t)utvm_workspace_end;
     const uint32_t stack = (uint32_t)(uintptr_t)utvm_task_stack;
-    // As many as may be wanted below; a core without an MPU has none.
-    if (windows < count + 3u + DEVICE_WINDOW_COUNT + POOL_COUNT) {
+    if (WINDOW_COUNT == 0u) {
         return;
     }
     prepare();
@@ -140,7 +146,7 @@ void mpu_start(const struct utvm_region *regions, uint32_t count) {
         window(number++, pools[i][0], pools[i][1], READ_WRITE);
     }
 #endif
-    for (; number < windows; ++number) {
+    for (; number < WINDOW_COUNT; ++number) {
         MPU_RNR = number;
         MPU_RASR = 0u;
     }

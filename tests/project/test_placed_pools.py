@@ -17,6 +17,7 @@ from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.project import build_image
 from utvm_deploy.project.pools import placed_pools, without_pools
+from utvm_deploy.project.tree import project_files
 from utvm_deploy.project.zephyr import app_config
 
 BOARD = "mps2_an500"
@@ -50,6 +51,24 @@ def test_a_pool_is_whole_eighths_of_a_window(compiled: CompiledModel, size: int)
     assert pool.address % (1 << bits - 3) == 0 == pool.end % (1 << bits - 3)
     left = without_pools(board, [pool]).region("dtcm")
     assert (left.address, left.end) == (region.address, pool.address)
+
+
+def test_pools_for_which_an_mpu_has_no_window_are_named(
+    compiled: CompiledModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = load_board(BOARD)
+    dtcm, rest = board.region("dtcm"), [r for r in board.memory if r.name != "dtcm"]
+    names = [f"tcm{at}" for at in range(6)]
+    parts = [replace(dtcm, name=n, address=dtcm.address + 8192 * at, size=8192)
+             for at, n in enumerate(names)]  # fmt: skip
+    project = replace(board.project, data="ram")
+    board = replace(board, memory=(*rest, *parts), project=project)
+    # One flash, two windows for the workspace and one for the stack leave four.
+    for used in (4, 6):
+        pools = tuple(MemoryPool(name, 1024, 1024, 0, (), ()) for name in names[:used])
+        project_files(replace(compiled, pools=pools), board)
+        assert len(caplog.records) == (used > 4)
+    assert "none left for pool tcm4, pool tcm5, so tasks that use that are" in caplog.text
 
 
 def test_a_pool_whose_alignment_has_no_room_is_refused(compiled: CompiledModel) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pytest
 from tiny_model import tiny_model
 
 from tests.safety.bad_kernels import SOURCE
 from utvm_deploy.base.errors import DeviceFault, LinkTimeout, TaskTimeout
-from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.probe import RunningBoard, needs_debugger, open_link, start
@@ -52,6 +53,12 @@ class Session:
 
 @pytest.fixture
 def session(board: Board) -> Iterator[Session]:
+    with session_on(board) as found:
+        yield found
+
+
+@contextmanager
+def session_on(board: Board) -> Iterator[Session]:
     image = build_image(tiny_model(board, source=SOURCE), board)
     kind = board.link.kinds[0]
     with start(board, image, has_debug_stream=needs_debugger(kind)) as running:
@@ -91,6 +98,20 @@ def bad_tasks(session: Session) -> Iterator[tuple[str, Task]]:
         yield "a write to a peripheral", session.task("bad_write", uart)
     yield "a write to the system's registers", session.task("bad_write", 0xE000_ED08)
     yield "a write to the MPU", session.task("bad_write", 0xE000_ED94)
+
+
+@pytest.mark.emulator
+def test_boards_with_many_regions_are_guarded() -> None:
+    board = load_board("mps2_an386")
+    flash, ram = board.memory
+    small = 64 << 10
+    others = [replace(ram, name=f"ram{at}", address=ram.end - small * (at + 1), size=small)
+              for at in range(6)]  # fmt: skip
+    memory = (flash, replace(ram, size=ram.size - 6 * small), *others)
+    with session_on(replace(board, memory=memory)) as session:
+        for name in ("good_add", "utvm_fault"):
+            with pytest.raises(DeviceFault, match="faulted"):
+                session.run(session.task("bad_write", session.image.symbols[name] & ~3))
 
 
 def endless_tasks(session: Session) -> Iterator[tuple[str, Task]]:

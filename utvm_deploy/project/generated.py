@@ -19,6 +19,9 @@ from utvm_deploy.project.pools import PlacedPool
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"
 _READ_WRITE = "UTVM_RIGHT_READ | UTVM_RIGHT_WRITE"
 
+#: How many windows the smallest MPUs have.
+MPU_WINDOWS = 8
+
 # What the linker calls a region at its other address.
 ALIAS_SUFFIX = "_alias"
 
@@ -160,6 +163,20 @@ def _regions(board: Board, weights: Region | None) -> Iterator[str]:
         if region == board.main_flash and board.project.through_alias:
             assert region.alias is not None
             yield f"0x{region.alias:08x}u, 0x{region.alias + region.size:08x}u, {rights}"
+
+
+def without_window(
+    board: Board,
+    external: ExternalLibrary | None,
+    pools: Sequence[PlacedPool],
+    weights: Region | None,
+) -> list[str]:
+    """What an MPU of ``MPU_WINDOWS`` keeps from tasks, because others come first in mpu.c."""
+    flashes = sum("WRITE" not in region for region in _regions(board, weights))
+    # The workspace, what is below it in its region, and the stack.
+    room = MPU_WINDOWS - flashes - 3
+    wanted = [f"registers at 0x{at:08x}" for at, _ in (external.registers if external else ())]
+    return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
 
 
 def linker_script(board: Board, template: str, weights: Region | None = None) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,13 +26,17 @@ from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
+    MPU_WINDOWS,
     board_config,
     cmake_lists,
     linker_script,
     toolchain_file,
+    without_window,
 )
 from utvm_deploy.project.pools import placed_pools, without_pools
 from utvm_deploy.project.zephyr import application_files, image_id_header, is_zephyr
+
+logger = logging.getLogger(__name__)
 
 PROJECT_FILE = "utvm_project.json"
 PROJECT_SCHEMA = "utvm.project_tree/1"
@@ -187,6 +192,15 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         external = compiled.external if compiled else None
         weights = board.weights_flash(compiled.weights_bytes) if compiled else None
         files["template/board_config.h"] = board_config(board, external, pools, weights)
+        kept_out = without_window(board, external, pools, weights)
+        if kept_out:
+            logger.warning(
+                "an MPU of %d windows has none left for %s, so tasks that use that are stopped; "
+                "if %s's chip has such a one, give fewer --pool",
+                MPU_WINDOWS,
+                ", ".join(kept_out),
+                board.name,
+            )
         script = (folder / "link.ld.in").read_text(encoding="utf-8")
         files["link.ld"] = linker_script(without_pools(board, pools), script, weights)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
