@@ -91,6 +91,19 @@ def test_the_checklist_has_the_doctors_rows_in_their_order(name: str, computer: 
         assert f"`{program}`" in steps
 
 
+def test_a_chip_that_locks_its_debug_port_says_so(
+    computer: Computer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (caution,) = load_board("nrf52840dk").cautions
+    assert caution.startswith("from revision 3 on, its debug port is locked at each reset")
+    main(["doctor", "--board", "nrf52840dk"])
+    assert f"\ntake care: {caution}\n" in capsys.readouterr().out
+    assert main(["boards", "nrf5340dk"]) == 0
+    assert (
+        "  take care its debug port is locked at each reset (APPROTECT)" in capsys.readouterr().out
+    )
+
+
 def test_nothing_is_plugged_in(computer: Computer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--board", BOARD, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)

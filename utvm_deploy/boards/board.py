@@ -211,6 +211,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         emulator=emulator,
         source=text,
         devices=_read_devices(top),
+        cautions=_strings(top, "cautions"),
     )
     top.finish()
     if not trust:

@@ -257,6 +257,8 @@ class Board(Shown):
     source: str
     # The parts that the file is right for, as makers order them, "?" for any letter or digit.
     devices: tuple[str, ...] = ()
+    # What its user must know of the chip before the first run, a sentence each.
+    cautions: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:

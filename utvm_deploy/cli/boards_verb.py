@@ -240,6 +240,8 @@ def _print_board(board: Board, out: Output) -> None:
     out.line(f"  templates {', '.join(board.project.templates)}")
     out.line(f"  probes    {', '.join(board.probe.kinds)}")
     out.line(f"  links     {', '.join(board.link.kinds)}")
+    for caution in board.cautions:
+        out.line(f"  take care {caution}")
     if board.emulator:
         emulator = board.emulator
         out.line(

@@ -47,11 +47,15 @@ def run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"everything for {board.name} is here")
     for check in missing:
         out.line(f"{check.what} is missing: {check.fix}")
+    cautions = board.cautions if board else ()
+    for caution in cautions:
+        out.line(f"take care: {caution}")
     out.result(
         "utvm.doctor/1",
         {
             "ok": not missing,
             "board": board.name if board else None,
+            "cautions": cautions,
             "checks": [{**asdict(check), "ok": check.ok} for check in checks],
         },
     )
