@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from utvm_deploy.compiler.code_digest import code_digest, kernel_code, whole_code
+from utvm_deploy.kernels.isa.naked_function import NEXT_STATEMENT, naked_function
 
 HEADER = """\
 // Adds.
@@ -51,6 +52,13 @@ def test_the_numbers_of_local_labels_do_not_count() -> None:
     assert assembly("7:", "subs r0, #1", "beq 3f", "bne 7b", "3:", "bx lr") == LOOP
     assert assembly("1:", "subs r0, #1", "beq 1f", "bne 1b", "1:", "bx lr") == LOOP
     assert assembly("1:", "9:", "subs r0, #1", "beq 2f", "bne 9b", "3:", "2:", "bx lr") == LOOP
+
+
+def test_how_assembly_is_cut_into_statements_does_not_count() -> None:
+    lines = ["1:", *(f"add r0, r0, #{n % 16}" for n in range(300)), "bne 1b", "bx lr"]
+    text = naked_function("helper", ["int x"], lines, "", "1")
+    assert text.count(NEXT_STATEMENT) == 1
+    assert whole_code([text]) == whole_code([text.replace(NEXT_STATEMENT, "\n")])
 
 
 def test_how_an_operand_is_written_does_not_count() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from utvm_deploy.cores.timing import Kind
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
 from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post, pre
+from utvm_deploy.kernels.isa.naked_function import LONGEST_STRING, naked_function
 
 PARAMETERS = (
     *("const int8_t *x", "const int8_t *w", "int8_t *y", "int32_t count"),
@@ -230,3 +233,16 @@ def test_a_conditional_block_is_short() -> None:
     with pytest.raises(ValueError, match="one to four instructions, not 5"), a.when("eq"):
         for number in range(5):
             a.mov("r0", number)
+
+
+def test_no_string_of_assembly_is_longer_than_c99_promises() -> None:
+    block = ("itte eq", "moveq r0, #1", "moveq r1, #2", "movne r0, #3")
+    for before in range(20):  # so that a block is at the end of a statement in every way
+        lines = ["nop"] * before + ["add r0, r0, #16", *block] * 110
+        text = naked_function("helper", ["int x"], lines, "", "1")
+        statements = [re.findall(r'"(.*)\\n"', one) for one in text.split("__asm__(\n")[1:]]
+        assert len(statements) == 2
+        assert all(sum(len(one) + 1 for one in own) <= LONGEST_STRING for own in statements)
+        assert all(own[0] == ".syntax unified" for own in statements)
+        assert [line for own in statements for line in own[1:]] == lines
+        assert all(own[1] in (block[0], lines[before]) for own in statements[1:])

@@ -1,10 +1,10 @@
 """What a kernel's C says, without how it is written: the text that is compared, and its digest.
 
-Comments, line breaks, spaces and the kernel's own name do not count. Of an assembly string its
-instructions count, and where its branches go. The numbers of its local labels do not count, nor how
-an operand is written: ``add r0, r0, #16`` is ``add r0, #0x10``. A helper function counts where the
-kernel reaches it, wherever it stands: an edit of a shared header changes the digest of the kernels
-that use what was edited.
+Comments, line breaks, spaces and the kernel's own name do not count. Of assembly its instructions
+count, and where its branches go, however it is cut into statements. The numbers of its local labels
+do not count, nor how an operand is written: ``add r0, r0, #16`` is ``add r0, #0x10``. A helper
+function counts where the kernel reaches it, wherever it stands: an edit of a shared header changes
+the digest of the kernels that use what was edited.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from utvm_deploy.kernels.isa.naked_function import NEXT_STATEMENT
 
 #: What stands for the kernel's own name.
 KERNEL = "kernel"
@@ -106,7 +108,8 @@ def _tokens(text: str) -> list[str]:
     """The text's words; directives are one each, strings of assembly one for each instruction."""
     found: list[str] = []
     strings: list[str] = []
-    for match in _TOKEN.finditer(text.replace("\\\n", " ")):
+    text = text.replace("\\\n", " ").replace(NEXT_STATEMENT, "\n")
+    for match in _TOKEN.finditer(text):
         token = match[0]
         if token.startswith(("//", "/*")):
             continue

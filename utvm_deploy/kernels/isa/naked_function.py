@@ -5,8 +5,16 @@ The preprocessor chooses one of them by the macros that describe the core.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
+_SYNTAX = '        ".syntax unified\\n"\n'
+#: Between two statements of assembly, of which the second continues the first.
+NEXT_STATEMENT = f");\n    __asm__(\n{_SYNTAX}"
+#: C99 promises no longer strings.
+LONGEST_STRING = 4095
+# Clang forgets the condition of a block where its statement ends.
+_BLOCK = re.compile(r"(?:it|vpt|vpst)([te]*)\b")
 _ATTRIBUTES = """\
 // A naked function's parameters look unused: nothing may be derived from that.
 #if !defined(UTVM_NAKED) && defined(__GNUC__)
@@ -36,9 +44,35 @@ def naked_function(
     declared = ",\n    ".join(parameters)
     naked = ",\n    ".join(f"{parameter} UTVM_UNUSED" for parameter in parameters)
     # GCC numbers the copies of a function that it makes; %= would not do in basic assembly.
-    body = "\n".join(f'        "{line}\\n"' for line in [".syntax unified", *lines])
+    body = NEXT_STATEMENT.join(
+        "\n".join(f'        "{line}\\n"' for line in statement) for statement in _statements(lines)
+    )
     return (
         f"{_ATTRIBUTES}\n#if {condition}\n"
-        f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{body});\n}}\n"
+        f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{_SYNTAX}{body});\n}}\n"
         f"#else\n{attribute}static void {name}(\n    {declared}) {{\n{portable}}}\n#endif\n"
     )
+
+
+def _statements(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The lines of each statement: its string is not too long, and no block is cut."""
+    statement: list[str] = []
+    room = most = LONGEST_STRING - len(".syntax unified\n")
+    for block in _blocks(lines):
+        size = sum(len(line) + 1 for line in block)
+        if size > room:
+            yield statement
+            statement, room = [], most
+        statement += block
+        room -= size
+    yield statement
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Lines one by one, and those together of which the first gives the others a condition."""
+    at = 0
+    while at < len(lines):
+        block = _BLOCK.match(lines[at].strip())
+        end = at + (1 if block is None else 2 + len(block[1]))
+        yield lines[at:end]
+        at = end
