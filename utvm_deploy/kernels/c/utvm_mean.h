@@ -32,6 +32,7 @@ static inline int32_t utvm_sum_run(const int8_t *from, int32_t count) {
     return total;
 }
 
+#if !(defined(__ARM_FEATURE_MVE) && defined(__GNUC__))
 // Adds up to 256 rows of 4 * `words` columns each, at most 16, to their totals.
 static inline void utvm_sum_columns(const int8_t *from, int32_t rows, int32_t pitch, int32_t words,
                                     int32_t *totals) {
@@ -51,6 +52,7 @@ static inline void utvm_sum_columns(const int8_t *from, int32_t rows, int32_t pi
         totals[4 * n + 3] += (int32_t)(odd[n] >> 16) - 128 * rows;
     }
 }
+#endif
 
 // Sums of `columns` columns, by rows that a small cache keeps.
 static inline void utvm_sum_block(const int8_t *from, int32_t rows, int32_t columns, int32_t pitch,
