@@ -334,6 +334,44 @@ def test_c_files_for_a_cortex_m_are_valid_cxx(tmp_path: Path, board_name: str) -
     compile_as_cxx(bundle, compiler, "c++11", *made.board.cpu.compiler_flags)
 
 
+STRICT_CXX = (
+    *("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wold-style-cast", "-Wcast-qual"),
+    *("-Wcast-align", "-Wzero-as-null-pointer-constant", "-Wconversion", "-Wsign-conversion"),
+)
+USER_CPP = """\
+#include "net.h"
+#include "net_selftest.h"
+
+alignas(NET_ARENA_ALIGNMENT) static uint8_t arena[NET_ARENA_BYTES];
+alignas(NET_POOL_DTCM_ALIGNMENT) static uint8_t pool[NET_POOL_DTCM_BYTES];
+
+static void put(char, void *) {}
+
+int main() {
+    net_input_0(arena)[0] = NET_INPUT_0_ZERO_POINT;
+    net_run(arena, pool);
+    net_run_layer(0, arena, pool);
+    const int sum = net_output_0(arena)[0] + net_output_1(arena)[0];
+    return net_selftest(arena, pool, put, nullptr) + sum;
+}
+"""
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++20"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_strict_cxx_takes_the_headers(
+    case: Case, tmp_path: Path, compiler: str, standard: str
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    bundle = write(case, tmp_path / "bundle")
+    source = tmp_path / "main.cpp"
+    source.write_text(USER_CPP)
+    options = (*STRICT_CXX, *(("-Wuseless-cast",) if compiler == "g++" else ()))
+    folders = (f"-I{bundle / 'include'}", f"-I{bundle / 'selftest'}")
+    run(compiler, f"-std={standard}", *options, *folders, "-fsyntax-only", source)
+
+
 ARDUINO_STUB = """\
 #include <stdint.h>
 struct Stream {

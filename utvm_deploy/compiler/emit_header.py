@@ -37,7 +37,10 @@ def _parts(model: CompiledModel) -> Iterator[str]:
 #include <stdint.h>
 
 #ifdef __cplusplus
+#define {upper}_AT(type, place) static_cast<type *>(static_cast<void *>(place))
 extern "C" {{
+#else
+#define {upper}_AT(type, place) (type *)(void *)(place)
 #endif
 
 #define {upper}_GENERATOR "utvm_deploy {__version__}"
@@ -248,6 +251,7 @@ def _buffer_macros(macro: str, buffer: Buffer, *, has_place: bool) -> Iterator[s
 
 def _accessor(name: str, direction: str, index: int, buffer: Buffer) -> Iterator[str]:
     kind = c_type(buffer.dtype)
-    macro = f"{name.upper()}_{direction.upper()}_{index}_OFFSET"
+    upper = name.upper()
+    macro = f"{upper}_{direction.upper()}_{index}_OFFSET"
     yield f"static inline {kind} *{name}_{direction}_{index}(uint8_t *arena) {{\n"
-    yield f"    return ({kind} *)(void *)(arena + {macro});\n}}\n"
+    yield f"    return {upper}_AT({kind}, arena + {macro});\n}}\n"
