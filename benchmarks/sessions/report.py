@@ -18,7 +18,7 @@ def lines(rows: Sequence[Measured]) -> Iterator[tuple[str, list[str]]]:
     yield "start, until the first answer", [_time(row.start_s) for row in rows]
     yield "one exchange: 4 bytes read", [_time(row.exchange_s) for row in rows]
     for count in rows[0].batches_s:
-        name = f"a batch of {count} task{'s' if count > 1 else ''}"
+        name = f"a list of {count} task{'s' if count > 1 else ''}"
         yield name, [_time(row.batches_s[count]) for row in rows]
     most = max(rows[0].batches_s)
     yield f"tasks a second, {most} at once", [f"{most / row.batches_s[most]:,.0f}" for row in rows]
@@ -69,13 +69,13 @@ this computer and an emulated board (QEMU), over each of its links.
 
 {chr(10).join(cells)}
 
-Calls wait in a queue until a result is read, and one batch carries them all. With one exchange
+Calls wait in a queue until a result is read, and one task list carries them all. With one exchange
 for each call, {_COUNT} calls of a small kernel took up to
 {best.strict_s / best.lazy_s:.0f} times as long ({best.board}, {best.link}).
 
-Strict execution also checks the red zones around every tensor after each call. A lazy batch checks
-them once, at its end. Equal calls in a row are sent as one task with a repeat count, different ones
-one by one.
+Strict execution also checks the red zones around every tensor after each call. Lazy execution
+checks them once, at its end. Equal calls in a row are sent as one task with a repeat count,
+different ones one by one.
 
 ![200 calls, strict and lazy](sessions.svg)
 

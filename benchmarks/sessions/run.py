@@ -1,4 +1,4 @@
-"""Measures what a session with a device costs: exchanges, batches, bulk memory, modules.
+"""Measures what a session with a device costs: exchanges, task lists, bulk memory, modules.
 
     python benchmarks/sessions/run.py                      the table, for the default boards
     python benchmarks/sessions/run.py --board B --link L   one board, one link

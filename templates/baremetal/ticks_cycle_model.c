@@ -26,7 +26,7 @@ static uint64_t modelled_cycles(void *context) {
     return counter(BOARD_COUNTER_CYCLES);
 }
 
-// The host calls it as a task in front of a batch: what is counted from there
+// The host calls it as the first task of a list: what is counted from there
 // on does not depend on how the request came in.
 void utvm_forget_history(void) {
     __asm__ volatile("isb\n\tdbg #12\n\tisb" ::: "memory");

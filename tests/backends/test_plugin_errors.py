@@ -65,7 +65,7 @@ def of_patterns(text: str) -> str:
         (of_patterns("(Pattern(('CUSTOM A',), build, reference),)"), r"CUSTOM A has no infer"),
         (
             of_patterns("(Pattern(('CUSTOM A', 'ADD'), build, reference, infer),)"),
-            r"CUSTOM A\+ADD has a custom operator in a chain",
+            r"CUSTOM A\+ADD has a custom operator among others",
         ),
         (
             "backend = Backend('a/b', (Pattern(('ADD',), build),), CODE)",

@@ -8,7 +8,7 @@ import pytest
 
 from utvm_deploy.cores.timing import Kind
 from utvm_deploy.cores.timing_m7 import CORTEX_M7
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post, pre
 from utvm_deploy.kernels.isa.naked_function import LONGEST_STRING, naked_function
 
@@ -18,7 +18,7 @@ PARAMETERS = (
 )
 
 
-class Slots(Frame):
+class Slots(StackFrame):
     end: Slot
     scales: Slot = words(3)
     last: Slot

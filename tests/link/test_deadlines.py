@@ -34,7 +34,7 @@ def test_every_rate_counts() -> None:
     floor_s = speeds.task_s()
     assert speeds.task_s(1000) == pytest.approx(floor_s + 1000 * deadlines.CYCLES_PER_BYTE / 1e6)
     assert speeds.task_s(0, 5000) == pytest.approx(floor_s + 5000 * deadlines.CYCLES_PER_MAC / 1e6)
-    assert speeds.host_s(3.0) == deadlines.BATCH_FLOOR_S + 12.0
+    assert speeds.host_s(3.0) == deadlines.TASKS_FLOOR_S + 12.0
     assert speeds.host_s(line_bytes=960, floor_s=0.0) == pytest.approx(1.5)
     assert probe_s(MIB, 5.0) > MIB / 8192
     # An STM32F7's data sheet: 16 s to erase 1 MiB, and as much to write it.

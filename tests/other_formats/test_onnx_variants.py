@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Callable[[OnnxWriter], str], str]] = {
         lambda w: str(
             w.add("MaxPool", _mixed(w), kernel_shape=[1, 1], strides=[3, 3], ceil_mode=1)
         ),
-        "last window is behind the image",
+        "last window begins after the last row or column",
     ),
     "dropout": (
         lambda w: str(

@@ -28,7 +28,7 @@ def connect(
     - ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``).
       ``probe`` names one of the file's probes, and ``serial`` its serial number if there are
       several. If these are None, ``bench.toml`` decides, then USB.
-    - ``link`` is "monitor", "debug" or "monitor+debug": batches over the monitor, much memory
+    - ``link`` is "monitor", "debug" or "monitor+debug": tasks over the monitor, much memory
       through the debugger. Without it, the board's file decides.
     - ``strict`` runs each call at once, so that an error comes from where it was made.
     - ``timing`` is "cycles", or "instructions": an emulated board runs without its cycle model

@@ -242,7 +242,7 @@ def tuned_here(
 
     ``device(link)`` connects over that link, or over the one that is usual.
     """
-    from utvm_deploy.tuning.chain_runs import measure_chains
+    from utvm_deploy.tuning.fused_runs import measure_fused
     from utvm_deploy.tuning.model_runs import run_model
     from utvm_deploy.tuning.place import fastest_link
     from utvm_deploy.tuning.tuner import tune
@@ -259,7 +259,7 @@ def tuned_here(
             same: dict[str, Any] = {"level": level, "tell": tell}
             if library is not None:
                 for graph in made.graphs:
-                    measure_chains(graph, usual, file, found.setting, backend=library, **same)
+                    measure_fused(graph, usual, file, found.setting, backend=library, **same)
             return found, [
                 run_model(graph, usual, file, found.setting, library=library, **same)
                 for graph in made.graphs

@@ -52,7 +52,7 @@ def call(
     is success. The statements know these names:
 
     - input_0, input_1, ...: pointers to the computed inputs of the match, in the order in which
-      its operators list them. What one operator of a chain makes for the next is not among them.
+      its operators list them. What a fused operator makes for the next one is not among them.
     - the names of ``tables``: pointers to constants in flash, such as weights. The layout is the
       array's, in C order.
     - the names of ``numbers``: values of type int32_t.

@@ -1,7 +1,7 @@
-"""Whether a chain becomes one call, or stays apart because tuning found that faster.
+"""Whether operators are fused into one call, or stay apart because tuning found that faster.
 
-Records know a chain by the call's kernel. One record has what the call took in its model. Another
-one, with the choice ``chain=apart``, has what the operators took there one by one.
+Records know fused operators by the call's kernel. One record has what the call took in its model.
+Another one, with the choice ``chain=apart``, has what the operators took there one by one.
 """
 
 from __future__ import annotations
@@ -17,29 +17,27 @@ from utvm_deploy.records import Record, Records
 from utvm_deploy.records.candidate import Candidate
 
 
-def candidates_of_chain(backend: Backend) -> tuple[Candidate, Candidate]:
-    """The call of the whole chain, and its operators apart."""
+def fused_and_apart(backend: Backend) -> tuple[Candidate, Candidate]:
+    """The call of the fused operators, and the operators apart."""
     return Candidate(backend.family), Candidate.of(backend.family, chain="apart")
 
 
 @dataclass(frozen=True, eq=False)
 class ChainRecords:
-    """What records say of a backend's chains on a core, at one level of the C compiler."""
+    """What records say of a backend's fused operators on a core, at one level of the C compiler."""
 
     backend: Backend
     core: str
     records: Records | None = None
     optimization_flag: str = ""
 
-    def why_apart(self, graph: Graph, chain: Operator) -> str:
-        """Why the operators of a merged chain stay apart, in a phrase; empty if they do not."""
-        whole, apart = (
-            self._newest(graph, chain, one) for one in candidates_of_chain(self.backend)
-        )
+    def why_apart(self, graph: Graph, fused: Operator) -> str:
+        """Why fused operators stay apart, in a phrase; empty if they do not."""
+        whole, apart = (self._newest(graph, fused, one) for one in fused_and_apart(self.backend))
         if whole is None:
             return ""
         if not whole.measurement.is_ok:
-            return f"the chain met {whole.measurement.error!r} when it was tuned"
+            return f"the fused call met {whole.measurement.error!r} when it was tuned"
         if apart is None or apart.setting != whole.setting or not apart.measurement.is_ok:
             return ""
         ticks, others, unit = (
@@ -48,10 +46,10 @@ class ChainRecords:
         )
         if others > ticks:
             return ""
-        return f"the chain took {ticks:,} {unit}, its operators apart {others:,}"
+        return f"the fused call took {ticks:,} {unit}, the separate operators {others:,}"
 
-    def _newest(self, graph: Graph, chain: Operator, candidate: Candidate) -> Record | None:
-        key = identity_of(graph, chain).key
+    def _newest(self, graph: Graph, fused: Operator, candidate: Candidate) -> Record | None:
+        key = identity_of(graph, fused).key
         found: Iterable[Record] = (
             record
             for record in self.records or ()

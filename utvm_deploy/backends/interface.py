@@ -119,7 +119,7 @@ Infer: TypeAlias = Callable[[Sequence[Tensor | None], bytes], Sequence[TensorTyp
 class Pattern:
     """Operators that one call computes."""
 
-    #: TFLite's names, in the order of the chain: ("CONV_2D", "RELU"). A custom operator is
+    #: TFLite's names, in the order of the data: ("CONV_2D", "RELU"). A custom operator is
     #: "CUSTOM " and its name in the file; it is alone.
     operators: tuple[str, ...]
     build: Build = field(repr=False)
@@ -282,7 +282,7 @@ def _check_pattern(where: str, pattern: Pattern) -> None:
     if any(kind.startswith(CUSTOM_PREFIX) for kind in kinds):
         if len(kinds) > 1:
             raise PluginError(
-                f"{where}: the pattern {shown} has a custom operator in a chain; give the custom "
+                f"{where}: the pattern {shown} has a custom operator among others; give the custom "
                 "operator a separate pattern"
             )
         for name in ("reference", "infer"):

@@ -132,9 +132,9 @@ class DeviceError(UtvmError):
 
 
 class StoppedTask(DeviceError):
-    """A task did not end normally; the tasks behind it in its batch did not run.
+    """A task did not end normally; the tasks after it in its list did not run.
 
-    ``index`` is its position among the tasks of the batch, and ``detail`` the number of its calls
+    ``index`` is its position among the tasks of the list, and ``detail`` the number of its calls
     that ended. ``pc`` is where it was, ``lr`` where it would have returned to, and ``address`` what
     it accessed. Each is None if the device does not know it. The caller may describe the task in
     ``task``.

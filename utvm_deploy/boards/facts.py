@@ -218,7 +218,7 @@ class Probe:
 class Link:
     """How bytes move between host and device.
 
-    Batches run over the first kind. If that is the monitor, an additional debug link moves memory.
+    Tasks run over the first kind. If that is the monitor, an additional debug link moves memory.
     """
 
     kinds: tuple[str, ...]

@@ -76,7 +76,7 @@ class Device(Connection):
         self.session.write(address, data)
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
-        """Run a batch; the ticks of every repeat of every task."""
+        """Run tasks, one after the other; the ticks of every repeat of every task."""
         return self.session.execute(tasks, timeout_s)
 
     def checksum(self, address: int, size: int) -> int:
@@ -230,7 +230,7 @@ def connect(
     ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``). ``probe``
     names one of the file's probes, and ``serial`` its serial number if there are several. If these
     are None, ``bench.toml`` decides, then USB. ``link`` is ``monitor``, ``debug`` or
-    ``monitor+debug`` (batches over the monitor, much memory through the debugger). Without it, the
+    ``monitor+debug`` (tasks over the monitor, much memory through the debugger). Without it, the
     board file decides. ``strict`` runs each call at once, to find errors. ``timing`` "instructions"
     runs an emulated board without its cycle model, about twice as fast. ``server`` is the URL of
     the server that the board is connected to. Nothing is started until the device is used.

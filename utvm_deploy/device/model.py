@@ -179,14 +179,14 @@ class DeviceModel(Tabled):
             )
 
     def run_timed(self, inputs: Sequence[Array]) -> list[int]:
-        """Run layer by layer in one batch; the ticks of each call."""
+        """Run layer by layer as one task list; the ticks of each call."""
         self.set_inputs(inputs)
         calls = [self.call_layer(layer) for layer in self.compiled.layers]
         check_statuses(self)
         return [call.ticks.all[0] for call in calls]
 
     def run_checked(self, inputs: Sequence[Array]) -> list[tuple[int, ...]]:
-        """Run layer by layer in one batch; CRC-32 of each layer's outputs.
+        """Run layer by layer as one task list; CRC-32 of each layer's outputs.
 
         The device computes the checksums, so that no activation travels over the link.
         """

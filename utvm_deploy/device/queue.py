@@ -1,10 +1,10 @@
-"""Lazy execution: calls wait here until somebody wants a result, then go to the device as a batch.
+"""Lazy execution: calls wait here until somebody wants a result, then go out as one task list.
 
     call ─▶ queue ─▶ frame │ fill │ call │ call │ check │ ─▶ link ─▶ ticks, or which call failed
 
 Equal calls in a row are sent as one task with repeats. Results are as if each call had run at once:
 reading or changing memory that a queued call may use flushes the queue first. Tasks at the end of
-each batch check the red zones around all blocks that took part.
+each list check the red zones around all blocks that took part.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Queue:
             raise
         finally:
             # Only Ctrl-C and bugs leave calls behind that nobody has told.
-            _fail_all(calls, DeviceError("the batch was interrupted"))
+            _fail_all(calls, DeviceError("the calls were interrupted"))
             # What is ours is still to be done: others rely on it.
             self._waiting[:0] = [call for call in calls if not call.is_done]
 
@@ -186,7 +186,7 @@ class Queue:
                 call.fail(named)
             raise named from error
         except DeviceError as error:
-            # The device refused the batch and ran none of it: those before the culprit still may.
+            # The device refused the list and ran none of it: those before the culprit still may.
             index = min(error.index, len(frame) - 1)
             failed = frame[index].calls[0]
             refused = DeviceError(

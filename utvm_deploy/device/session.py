@@ -103,7 +103,7 @@ class Session:
             self.link.write(address, data)
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
-        """Run a batch, after all that is queued."""
+        """Run tasks, after all that is queued."""
         self.queue.flush()
         with self.watch():
             return self.link.execute(tasks, timeout_s)

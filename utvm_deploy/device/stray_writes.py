@@ -19,8 +19,8 @@ _CRC_BYTES = 4
 def stray_writes(model: DeviceModel, inputs: Sequence[Array]) -> tuple[Layer, ...]:
     """The layers of a backend that change bytes outside of their inputs, outputs and scratch.
 
-    Runs layer by layer in one batch. The device computes checksums of those bytes before and after
-    each layer, so that little travels over the link.
+    Runs layer by layer as one task list. The device computes checksums of those bytes before and
+    after each layer, so that little travels over the link.
     """
     compiled, device = model.compiled, model.device
     watched = [

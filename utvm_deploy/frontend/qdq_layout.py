@@ -107,8 +107,8 @@ def max_pool(
         ):
             if (outputs - 1) * stride >= extent + before:
                 raise node.unsupported(
-                    "its last window is behind the image, where runtimes disagree about the size "
-                    "of the result; leave ceil_mode out, or pad less"
+                    "its last window begins after the last row or column, where runtimes disagree "
+                    "about the size of the result; leave ceil_mode out, or pad less"
                 )
         # Rounding the size up is padding behind the image.
         wanted = [

@@ -443,7 +443,7 @@ class Dequantize:
 
 @dataclass(frozen=True)
 class External(OfMixedTypes):
-    """A custom operator, or a chain of operators, that only a backend computes.
+    """A custom operator, or fused operators, that only a backend computes.
 
     ``lower(graph, operator, core)`` gives the call of the backend's kernel.
     """

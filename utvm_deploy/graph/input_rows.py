@@ -69,8 +69,8 @@ def _why_not(graph: Graph, image: int) -> str:
     if len(shape) != 4 or shape[0] != 1:
         return (
             f"the layer {operator.kind} that makes '{name}' of {graph.name} reads the input "
-            f"{list(shape)}, which is not an image [1, height, width, channels] whose rows "
-            "could come one by one"
+            f"{list(shape)}, which is not of shape [1, height, width, channels]: its rows "
+            "cannot come one by one"
         )
     return (
         f"the layer {operator.kind} that makes '{name}' of {graph.name} needs all rows of the "

@@ -20,7 +20,7 @@ class Task:
     args: tuple[int, ...] = ()
     repeat: int = 1
     # How long all its calls may take together, by the device's clock; None: the rest of the
-    # deadline of the batch.
+    # deadline of the list of tasks.
     deadline_s: float | None = None
 
 

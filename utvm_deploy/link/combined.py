@@ -1,4 +1,4 @@
-"""Two links to one device: batches over the runtime's line, much memory through a debugger.
+"""Two links to one device: tasks over the runtime's line, much memory through a debugger.
 
 A line moves some kilobytes in a second, and a debugger's server a thousand times as much. But the
 core runs only while the debugger lets it. So the core is halted for a moment around each large

@@ -28,8 +28,8 @@ BUSY_COMPUTER = 8.0
 TASK_FLOOR_S = 0.2
 #: A model's layer has more: it may first fill caches and tables.
 LAYER_FLOOR_S = 2.0
-#: A batch has this long on top, by the host's clock, for the way there and back.
-BATCH_FLOOR_S = 2.0
+#: A list of tasks has this long on top, by the host's clock, for the way there and back.
+TASKS_FLOOR_S = 2.0
 #: Any line is at least this fast: 9600 baud, with a half more for what is sent again.
 SECONDS_PER_LINE_BYTE = 1.5 * 10 / 9_600
 #: Each exchange takes up to so much longer than its bytes: USB adapters, and damaged frames.
@@ -60,7 +60,7 @@ class Speeds:
         *,
         line_bytes: int = 0,
         exchanges: int = 1,
-        floor_s: float = BATCH_FLOOR_S,
+        floor_s: float = TASKS_FLOOR_S,
     ) -> float:
         """For tasks that run so long and bytes that travel, by the host's clock."""
         line_s = SECONDS_PER_LINE_BYTE * line_bytes + SECONDS_PER_EXCHANGE * (exchanges - 1)

@@ -1,4 +1,4 @@
-"""The link through a debugger's server: the core is halted, except while it runs a batch.
+"""The link through a debugger's server: the core is halted, except while it runs tasks.
 
 The server moves memory. Everything that needs the runtime is a request of the same messages as on a
 line. Its payload and a mailbox are written to RAM, and the core is started at ``utvm_debug_run``.
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.base import Hello, Region, Task
-from utvm_deploy.link.batch import run_batches, whole_room
 from utvm_deploy.link.deadlines import Speeds, probe_s
 from utvm_deploy.link.fault import (
     BFAR_ADDRESS,
@@ -48,6 +47,7 @@ from utvm_deploy.link.replies import (
     read_regions,
     region_of,
 )
+from utvm_deploy.link.task_lists import run_task_lists, whole_room
 
 log = logging.getLogger("utvm_deploy.link")
 
@@ -73,9 +73,9 @@ class DebugTimeouts:
 
     # From a reset to the point where requests are taken.
     boot_s: float = 10.0
-    # One request other than a batch.
+    # One request other than a list of tasks.
     request_s: float = 5.0
-    # Beyond a batch's own deadline, so that the device's report of it comes first.
+    # Beyond the tasks' own deadline, so that the device's report of it comes first.
     last_s: float = 0.5
 
 
@@ -97,7 +97,7 @@ class DebugLink:
         if missing:
             raise DeviceError(
                 f"the image has no {', '.join(sorted(missing))}, so that a debugger cannot run "
-                "batches in it; build it again with this version"
+                "tasks in it; build it again with this version"
             )
         self._client = client
         self._timeouts = timeouts or DebugTimeouts()
@@ -181,7 +181,7 @@ class DebugLink:
             return self._request("EXECUTE", payload, what, left_s + self._timeouts.last_s)
 
         room = whole_room(self._greeted())
-        return run_batches(tasks, lambda: room, timeout_s, run)
+        return run_task_lists(tasks, lambda: room, timeout_s, run)
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 of ``size`` bytes of the device's memory, computed there."""

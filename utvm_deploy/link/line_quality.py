@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import replace
 
 from utvm_deploy.link.base import Hello
-from utvm_deploy.link.batch import whole_room
+from utvm_deploy.link.task_lists import whole_room
 from utvm_deploy.link.waits import Timeouts
 
 #: No part of a copy is made shorter. Its frame has some 30 bytes more.
@@ -48,11 +48,11 @@ class LineQuality:
         """How many of up to ``room`` bytes to move at once."""
         return room if self._limit is None else min(room, self._limit)
 
-    def batch_room(self, hello: Hello) -> tuple[int, int]:
-        """Bytes for the tasks of a batch, and for their ticks.
+    def list_room(self, hello: Hello) -> tuple[int, int]:
+        """Bytes for the tasks of a list, and for their ticks.
 
-        One loss splits no batch: it may have been a busy computer, and ticks may depend on
-        earlier runs of the same batch.
+        One loss splits no list: it may have been a busy computer, and ticks may depend on
+        earlier runs of the same list.
         """
         room = whole_room(hello)
         if self._limit is None or 4 * self._limit > self.largest_bytes:

@@ -40,7 +40,7 @@ class Status(IntEnum):
     """First word of every reply. ``index`` and ``detail`` after it say where."""
 
     OK = 0
-    ACCEPTED = 1  # EXECUTE only: the batch is valid and begins now; its result follows
+    ACCEPTED = 1  # EXECUTE only: the tasks are valid and begin now; their result follows
     VERSION = 2  # the frame is of another protocol version; detail: the device's
     NO_SESSION = 3  # the session is not the one in force; detail: the nonce of the boot
     OPCODE = 4  # unknown opcode; detail: the opcode
@@ -157,7 +157,7 @@ CRC_BYTES = 4
 OUTCOME = Layout(
     (
         Field("status", "u16", "one of Status"),
-        Field("index", "u16", "which task of a batch"),
+        Field("index", "u16", "which task of the list"),
         Field("detail", "u32", "which address, length or number"),
     )
 )
@@ -265,7 +265,7 @@ MESSAGES = (
     Message(
         "EXECUTE",
         4,
-        "run a batch of tasks",
+        "run a list of tasks",
         request=Layout(tail="tasks"),
         reply=Layout(tail="one u64 of ticks for every call, in order"),
     ),

@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from utvm_deploy.base.errors import DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Hello, Region, Task
-from utvm_deploy.link.batch import run_batches
 from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.frame import Damage, Frame, FrameDecoder, encode_frame
 from utvm_deploy.link.line_quality import LineQuality
@@ -40,6 +39,7 @@ from utvm_deploy.link.replies import (
     read_regions,
 )
 from utvm_deploy.link.stream import Stream
+from utvm_deploy.link.task_lists import run_task_lists
 from utvm_deploy.link.waits import Timeouts, Waits
 
 log = logging.getLogger("utvm_deploy.link")
@@ -207,7 +207,7 @@ class MonitorLink:
         def run(payload: bytes, what: str, left_s: float) -> bytes:
             return self._request("EXECUTE", what, tail=payload, timeout_s=left_s)
 
-        return run_batches(tasks, lambda: self._line.batch_room(hello), timeout_s, run)
+        return run_task_lists(tasks, lambda: self._line.list_room(hello), timeout_s, run)
 
     def checksum(self, address: int, size: int) -> int:
         """CRC-32 of ``size`` bytes of the device's memory, computed there."""

@@ -161,7 +161,7 @@ def _region(record: bytes, what: str) -> Region:
 def refusal(name: str, outcome: Mapping[str, int], what: str) -> DeviceError:
     """The error for an outcome other than OK of a request called ``name``."""
     status, index, detail = outcome["status"], outcome["index"], outcome["detail"]
-    where = f" (task {index} of the batch)" if name == "EXECUTE" else ""
+    where = f" (task {index} of the list)" if name == "EXECUTE" else ""
     reasons = {
         Status.OPCODE: f"it does not know opcode {detail}; rebuild its image",
         Status.LENGTH: f"a message of {detail} bytes is malformed{where}",

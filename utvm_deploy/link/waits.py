@@ -13,7 +13,7 @@ class Timeouts:
 
     # One exchange, resends included, on top of what its bytes and its work take.
     reply_s: float = 5.0
-    # To a batch that is still silent at its deadline, for one more answer.
+    # To a list of tasks that is still silent at its deadline, for one more answer.
     last_s: float = 1.5
     # A request is sent again after so much silence; twice as long after each time,
     resend_s: float = 0.5
@@ -51,7 +51,7 @@ class Waits:
         self._under_way_s = min(self._under_way_s, timeouts.byte_s * self._request_bytes)
 
     def is_over(self, now_s: float) -> bool:
-        """Whether to give up. A batch in progress gets one more question at its deadline."""
+        """Whether to give up. A list in progress gets one more question at its deadline."""
         if now_s < self._deadline_s:
             return False
         if not self._is_accepted or self._asked_at_end:
@@ -84,7 +84,7 @@ class Waits:
         self._is_within_frame = is_within_frame
         silence_over_s = now_s + self._timeouts.resend_s
         if self._is_accepted:
-            # A batch in progress is left alone: bytes that arrive would spoil its timing.
+            # A list in progress is left alone: bytes that arrive would spoil its timing.
             if is_within_frame:
                 self._due_s = silence_over_s
             elif not self._asks_for_result:

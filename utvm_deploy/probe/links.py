@@ -15,7 +15,7 @@ from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.throttle import ThrottledStream
 from utvm_deploy.probe.running import RunningBoard
 
-# Batches over the monitor, much memory through the debugger.
+# Tasks over the monitor, much memory through the debugger.
 COMBINED_LINK = f"{MONITOR_LINK}+{DEBUG_LINK}"
 
 # Behind a kind with the monitor: the rate that its line is slowed down to.
@@ -28,7 +28,7 @@ SYNC_SYMBOL = "utvm_sync_code"
 def choose_link(board: Board, wanted: str | None = None) -> str:
     """``monitor``, ``debug`` or ``monitor+debug``; BoardError if the board has no such link.
 
-    By default a board's batches run over the first link of its file. If that is the monitor and the
+    By default a board's tasks run over the first link of its file. If that is the monitor and the
     board has a debug link, too, the two are combined. ``monitor@9600`` is a monitor link that is
     slowed down to a line of that rate.
     """

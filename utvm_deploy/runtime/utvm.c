@@ -3,7 +3,7 @@
 //                  request              made                out
 //     RECEIVE ──────────────▶ (handle) ─────▶ SEND ───────────────▶ RECEIVE
 //                                │              │  ▲
-//                       CHECKSUM ◀              ▼  │ batch done
+//                       CHECKSUM ◀              ▼  │ tasks done
 //                     (then SEND)              RUN ┘      RESET ─▶ RECEIVE
 //
 // Nothing is received while a reply is made or sent: rx_buffer holds the
@@ -245,7 +245,7 @@ static int send(utvm_t *utvm) {
     utvm->tx_sent += (uint32_t)put;
     if (utvm->tx_sent == utvm->tx_length) {
         utvm->state = utvm->state_after_send;
-        // the request is done with, unless it is a batch that runs now
+        // the request is done with, unless it is a list of tasks that runs now
         if (utvm->state == UTVM_STATE_RECEIVE) {
             utvm->rx_length = 0;
         }

@@ -1,6 +1,6 @@
 // utvm: the runtime that a host drives over a byte stream.
 //
-// It reads and writes memory, runs batches of tasks (a task is a function's
+// It reads and writes memory, runs lists of tasks (a task is a function's
 // address and some words of arguments), times them, and answers in frames
 // that survive a bad line. PROTOCOL.md has the bytes; link/ has the other end.
 //

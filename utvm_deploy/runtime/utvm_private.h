@@ -85,7 +85,7 @@ void utvm_on_checksum(utvm_t *utvm, struct utvm_request request);
 void utvm_on_regions(utvm_t *utvm, struct utvm_request request);
 void utvm_on_execute(utvm_t *utvm, struct utvm_request request);
 
-// One poll's worth of a checksum, and of a batch. Returns 1 when it is done.
+// One poll's worth of a checksum, and of a task list. Returns 1 when it is done.
 int utvm_checksum_step(utvm_t *utvm);
 int utvm_execute_step(utvm_t *utvm, struct utvm_request request);
 

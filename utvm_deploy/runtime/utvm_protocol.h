@@ -25,7 +25,7 @@ enum utvm_opcode {
     UTVM_OPCODE_READ = 2,
     // copy memory to the device
     UTVM_OPCODE_WRITE = 3,
-    // run a batch of tasks
+    // run a list of tasks
     UTVM_OPCODE_EXECUTE = 4,
     // CRC-32 of memory
     UTVM_OPCODE_CHECKSUM = 5,
@@ -85,7 +85,7 @@ enum utvm_tick_unit {
 
 // one of Status (u16)
 #define UTVM_OUTCOME_STATUS 0u
-// which task of a batch (u16)
+// which task of the list (u16)
 #define UTVM_OUTCOME_INDEX 2u
 // which address, length or number (u32)
 #define UTVM_OUTCOME_DETAIL 4u

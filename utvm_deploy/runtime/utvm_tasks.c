@@ -1,4 +1,4 @@
-// EXECUTE: check a whole batch, then run it, timing every call.
+// EXECUTE: check a whole list of tasks, then run it, timing every call.
 //
 // SPDX-License-Identifier: Apache-2.0
 #include <string.h>
@@ -29,7 +29,7 @@ static uint32_t task_bytes(const uint8_t *task) {
     return UTVM_TASK_BYTES + 4 * utvm_get16(task + UTVM_TASK_ARGC);
 }
 
-// Make the refusal, or return 1 if nothing stands against running the batch.
+// Make the refusal, or return 1 if nothing stands against running the tasks.
 static int check(utvm_t *utvm, struct utvm_request request) {
     uint32_t room = utvm_reply_max(utvm) - UTVM_EXECUTE_REPLY_BYTES;
     uint32_t calls_left = room / 8;

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from utvm_deploy.tuning.inputs import Job
 
-#: The most in one batch: those before a stopped candidate run once more.
+#: The most in one task list: those before a stopped candidate run once more.
 FLIGHT = 8
 #: Nor more than take so long together, as far as is known: Ctrl-C waits for the end of a flight.
 FLIGHT_S = 0.5

@@ -1,4 +1,4 @@
-"""Runs built candidates on a device, many in one batch, and compares every output.
+"""Runs built candidates on a device, many in one task list, and compares every output.
 
     jobs ─▶ group that fits ─▶ module, tables, inputs ─▶ fill │ run │ checksum ─▶ ticks
 

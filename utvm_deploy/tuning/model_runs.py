@@ -145,7 +145,7 @@ class _ModelRunner:
         core = device.board.cpu.kernel_core
         self._defaults = default_candidates(graph, core)
         if library is not None:
-            # What a backend's chains become has other kernels.
+            # A backend's fused operators have other kernels.
             self._defaults |= default_candidates(with_chains(graph, library, core), core)
         # What a compile with them follows says nothing of a library's layers, nor of code size.
         self._is_recorded = library is None and level != SIZE
@@ -255,7 +255,7 @@ def _slower(
 ) -> dict[str, tuple[int, int]]:
     """Kernels that the records changed, and that became slower in the model."""
     picks, without = decision.picks, decision.without
-    # A backend's chain may be one kernel in one of the runs alone.
+    # A backend's fused operators may be one kernel in one of the runs alone.
     return {
         key: (before[key], after[key])
         for key in before

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, words
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 
@@ -47,7 +47,7 @@ class _Dot:
         self.depth = depth
         count = 2 * rows * (self.quads + (self.rest > 0))
 
-        class Slots(Frame):
+        class Slots(StackFrame):
             table: Slot = words(count)
             a: Slot  # the next rows
             rows: Slot  # that are left

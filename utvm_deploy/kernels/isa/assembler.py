@@ -2,7 +2,7 @@
 
 An ``Assembler`` collects the instructions of one routine. A method call is an instruction:
 
-    class Slots(Frame):
+    class Slots(StackFrame):
         end: Slot
 
     a = Assembler(timing, ("const int8_t *bytes", "int32_t count", "int32_t *sum"))
@@ -55,7 +55,7 @@ _LANES = "t"
 _TAIL_PREDICATED = ("dlstp", "wlstp")
 
 
-class Frame:
+class StackFrame:
     """The stack frame of a routine: a class of slots, a word each unless ``words`` says more.
 
     A subclass of a frame has the slots of its base first. ``size_bytes=`` makes a frame larger.
@@ -73,8 +73,8 @@ class Frame:
 
 
 def words(count: int) -> Slot:
-    """A slot of several words, as a default in a ``Frame``: ``scales: Slot = words(4)``."""
-    return count  # type: ignore[return-value]  # Frame puts the slot in its place
+    """A slot of several words, as a default in a ``StackFrame``: ``scales: Slot = words(4)``."""
+    return count  # type: ignore[return-value]  # StackFrame puts the slot in its place
 
 
 class Label:
@@ -284,7 +284,7 @@ class Assembler:
     def enter(
         self,
         saved: tuple[str, ...] = ("r4-r11", "lr"),
-        frame: type[Frame] = Frame,
+        frame: type[StackFrame] = StackFrame,
         *,
         vectors: tuple[str, ...] = (),
     ) -> None:
@@ -348,7 +348,7 @@ class Assembler:
         self.movw(register, value & _HALF)
         self.movt(register, value >> 16 & _HALF)
 
-    def copy_arguments(self, register: str, frame: type[Frame], *names: str) -> None:
+    def copy_arguments(self, register: str, frame: type[StackFrame], *names: str) -> None:
         """Copy arguments on the stack, through a register, to the slots with their names."""
         for name in names:
             self.ldr(register, self.stack_argument(name))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
 from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, load_last_bytes, scale_wide
@@ -30,7 +30,7 @@ _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10")
 _FREE = ("r2", "r3", "r11", "r12", "lr")
 
 
-class _Slots(Frame, size_bytes=20):
+class _Slots(StackFrame, size_bytes=20):
     """What a routine keeps on the stack."""
 
     last_turn: Slot  # the inputs of the last whole turn

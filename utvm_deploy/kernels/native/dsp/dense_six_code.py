@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.kernels.contract.c_texts import replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.dense import SCALE_WORDS
@@ -35,7 +35,7 @@ _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
 _WEIGHTS = ("r3", "r12", "lr")
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     bias: Slot  # of the next group

@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.strategy import Choices
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.shared_blocks import (
@@ -140,7 +140,7 @@ def pack_table(weights: Array, scaling: Scaling) -> Array:
     return np.concatenate(parts, axis=1).reshape(-1)
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the routine keeps on the stack."""
 
     output: Slot  # of the next pixel

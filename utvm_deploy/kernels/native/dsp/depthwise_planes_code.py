@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import cycle
 
 from utvm_deploy.kernels.contract.c_texts import replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, SINGLE, Variant
@@ -33,7 +33,7 @@ _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 _TAPS = ("r2", "r3", "r11", "r10", "r9", "r8")
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the routine keeps on the stack."""
 
     left: Slot  # pixels of the row that are not stored yet

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.shared_blocks import (
@@ -30,7 +30,7 @@ SCALING_WORDS, NUMBERS = 5, 8
 EXACT_SHIFT = 19
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     end: Slot  # of the left side

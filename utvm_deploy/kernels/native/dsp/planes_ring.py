@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, helper
 
@@ -19,7 +19,7 @@ _MOVE_PARAMETERS = (
 )
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the widening routine keeps on the stack."""
 
     source: Slot  # the next four channels

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.shared_blocks import clamp, store_limits
@@ -39,7 +39,7 @@ class DspPool(NativePool):
         return _pixel(core, self.is_average)
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the routine keeps on the stack."""
 
     image: Slot  # the window's first position, at the next channels

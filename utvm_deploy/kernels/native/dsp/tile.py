@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at, post, pre
 from utvm_deploy.kernels.native.dsp import shared_blocks
 
@@ -49,7 +49,7 @@ _MISS_CYCLES = 22
 _CACHED_BYTES = 2048
 
 
-class TileSlots(Frame):
+class TileSlots(StackFrame):
     """What every routine with this tile keeps on the stack."""
 
     last: Slot  # where r1 points when the last step of these channels begins

@@ -14,7 +14,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label, words
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 from utvm_deploy.kernels.native.dsp import shared_blocks, tile
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
@@ -52,7 +52,7 @@ class Values:
         """Of two channels."""
         return self.rows * CHANNELS
 
-    def frame(self, slots: type[Frame]) -> type[Frame]:
+    def frame(self, slots: type[StackFrame]) -> type[StackFrame]:
         """The stack frame of a routine with these slots."""
         assert slots.size_bytes <= _BEHIND_BYTES
         return slots
@@ -284,7 +284,7 @@ class WideValues(Values):
         a.strh(register, place)
 
 
-class _Behind(Frame, size_bytes=_BEHIND_BYTES):
+class _Behind(StackFrame, size_bytes=_BEHIND_BYTES):
     """The slots of any routine with the tile."""
 
 
@@ -312,7 +312,7 @@ class LongValues(WideValues):
         " >> s[6]"
     )
 
-    def frame(self, slots: type[Frame]) -> type[Frame]:
+    def frame(self, slots: type[StackFrame]) -> type[StackFrame]:
         super().frame(slots)
         return _LongSlots
 

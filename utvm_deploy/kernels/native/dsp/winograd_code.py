@@ -28,7 +28,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 
 from utvm_deploy.kernels.contract.c_texts import replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, words
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp import shared_blocks
@@ -54,14 +54,14 @@ int32_t pitch, int32_t tiles, int32_t is_sum
 """
 
 
-class _MultiplySlots(Frame):
+class _MultiplySlots(StackFrame):
     groups: Slot
     left: Slot  # groups of this position
     end: Slot  # of V
     last: Slot  # where U ends for this position
 
 
-class _OutputSlots(Frame):
+class _OutputSlots(StackFrame):
     scaling: Slot = words(8)
     low: Slot  # the lower limit in each of four bytes
     high: Slot

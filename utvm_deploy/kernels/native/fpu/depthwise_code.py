@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
@@ -34,7 +34,7 @@ PIXELS = 4
 _PIXELS_SHIFT = "lsl #2"
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     rows: Slot  # of this group of channels

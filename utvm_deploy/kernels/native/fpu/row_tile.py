@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from utvm_deploy.cores.timing import Kind
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
@@ -48,7 +48,7 @@ _FLOAT_BYTES = 4
 _STEPS = (4, 6, 5, 7, 3, 2, 1)
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     image: Slot  # the first row of outputs sees this

@@ -18,7 +18,7 @@ import numpy as np
 from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dense import DenseRoutine
 from utvm_deploy.kernels.native.layer_tables import DenseTables
@@ -28,7 +28,7 @@ from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, multiply_fou
 _SUMS = ("r0", "r2", "r4", "r6")
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the routine keeps on the stack."""
 
     vector: Slot

@@ -25,7 +25,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Buffer, buffers
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -49,7 +49,7 @@ int32_t pairs
 """
 
 
-class _Slots(Frame, size_bytes=64):
+class _Slots(StackFrame, size_bytes=64):
     """What a routine keeps on the stack."""
 
     offsets: Slot

@@ -26,7 +26,7 @@ from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -47,7 +47,7 @@ CHANNELS = 4
 PIXELS = 3
 
 
-class _Slots(Frame, size_bytes=56):
+class _Slots(StackFrame, size_bytes=56):
     """What a routine keeps on the stack."""
 
     pixels: Slot  # of the next tile

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.driver import KernelParameter, buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -32,7 +32,7 @@ _LANES = 4
 _SUMS = ("r4", "r5", "r6", "r7")
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What the routine keeps on the stack."""
 
     scaling: Slot

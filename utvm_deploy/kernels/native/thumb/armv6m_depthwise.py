@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.thumb.depthwise import ChannelRows
 from utvm_deploy.kernels.native.thumb.depthwise_code import (
@@ -38,7 +38,7 @@ _PIXELS = ("r0", "r2", "r3", "r1")
 _LARGEST_CONSTANT = 255  # of ADDS and MOVS
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack. Comments name the registers of a load of several words."""
 
     pixel: Slot  # r0: the first of the next tile

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.thumb.shared_blocks import CONDITION, clamp, scale, store_limits
 
@@ -39,7 +39,7 @@ int32_t channels
 _SUMS = ("r4", "r5", "r6", "r7")
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     pixel: Slot  # the next one

@@ -26,7 +26,7 @@ from itertools import pairwise
 from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.isa.assembler import Assembler, Frame, Label
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
@@ -43,7 +43,7 @@ from utvm_deploy.kernels.native.thumb.shared_blocks import (
 SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
 
 
-class _Slots(Frame):
+class _Slots(StackFrame):
     """What a routine keeps on the stack."""
 
     pixels: Slot  # of the next tile

@@ -1,6 +1,6 @@
-"""Measures the chains of a backend in their model: each as one call, and its operators apart.
+"""Measures a backend's fused operators in their model: as one call, and apart.
 
-We have no kernel to compare a chain with alone. So the whole model runs twice. The records
+We have no kernel to compare fused operators with alone. So the whole model runs twice. The records
 get the ticks of the layers concerned, and a compile with them takes what is faster.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.backends.chain_choice import candidates_of_chain
-from utvm_deploy.backends.chains import is_chain, with_chains
+from utvm_deploy.backends.chain_choice import fused_and_apart
+from utvm_deploy.backends.chains import is_fused, with_chains
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
@@ -37,14 +37,14 @@ class _Run:
     ticks: tuple[int, ...]
     checksums: Sequence[tuple[int, ...]]
 
-    def of(self, chain: Operator) -> tuple[int, tuple[int, ...]]:
-        """The ticks of the layers that compute a chain, and the checksums of what it makes."""
-        wanted = set(chain.sources)
+    def of(self, operator: Operator) -> tuple[int, tuple[int, ...]]:
+        """The ticks of the layers that compute an operator, and the checksums of its outputs."""
+        wanted = set(operator.sources)
         found = [one.index for one in self.compiled.layers if set(one.operators) <= wanted]
         return sum(self.ticks[index] for index in found), self.checksums[found[-1]]
 
 
-def measure_chains(
+def measure_fused(
     graph: Graph,
     device: Device,
     file: RecordsFile,
@@ -54,25 +54,25 @@ def measure_chains(
     backend: Backend,
     tell: Tell = lambda text: None,
 ) -> None:
-    """Write down what the chains of a model take, as far as the records do not know it."""
+    """Write down what the fused operators of a model take, as far as the records do not know it."""
     merged = with_chains(graph, backend, device.board.cpu.kernel_core)
     known = {
         (one.kernel.key, one.candidate)
         for one in file.records
         if one.setting == setting and one.code == code_of_backend(backend)
     }
-    whole, apart = candidates_of_chain(backend)
-    chains = [
+    whole, apart = fused_and_apart(backend)
+    fused = [
         one
         for one in merged.operators
-        if is_chain(one) and (identity_of(merged, one).key, whole) not in known
+        if is_fused(one) and (identity_of(merged, one).key, whole) not in known
     ]
-    if not chains:
+    if not fused:
         return
     single = tuple(one for one in backend.patterns if len(one.operators) == 1)
-    tell(f"running {graph.name} without the chains of {backend.name}")
+    tell(f"running {graph.name} without the fused operators of {backend.name}")
     plain = _run(graph, device, file, replace(backend, patterns=single), level)
-    tell(f"running {graph.name} with the chains of {backend.name}")
+    tell(f"running {graph.name} with the fused operators of {backend.name}")
     error, made = "", None
     try:
         made = _run(graph, device, file, backend, level)
@@ -81,18 +81,18 @@ def measure_chains(
     except UtvmError as problem:
         error = str(problem)
     found: list[Record] = []
-    for chain in chains:
-        ticks, right = plain.of(chain)
+    for call in fused:
+        ticks, right = plain.of(call)
         measurement = Measurement(error="crash", detail=error[:200])
         if made is not None:
-            their_ticks, checksums = made.of(chain)
+            their_ticks, checksums = made.of(call)
             measurement = Measurement(their_ticks, float(their_ticks))
             if checksums != right:
                 measurement = Measurement(error="wrong output")
 
-        def record(candidate: Candidate, measured: Measurement, chain: Operator = chain) -> Record:
+        def record(candidate: Candidate, measured: Measurement, call: Operator = call) -> Record:
             return Record(
-                identity_of(merged, chain),
+                identity_of(merged, call),
                 setting,
                 candidate,
                 measured,

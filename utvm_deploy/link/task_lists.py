@@ -20,11 +20,11 @@ _MAX_DEADLINE_US = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Batch:
+class TaskList:
     """One EXECUTE."""
 
     payload: bytes
-    # Which tasks of the caller's it holds, and how often each is called in this batch.
+    # Which tasks of the caller's it holds, and how often each is called in this list.
     positions: tuple[int, ...]
     repeats: tuple[int, ...]
 
@@ -61,24 +61,24 @@ def check_tasks(tasks: Sequence[Task]) -> None:
 
 
 def deadline_us(task: Task, timeout_s: float) -> int:
-    """The deadline that the device gets; a task without one has the deadline of the batch."""
+    """The deadline that the device gets; a task without one has the deadline of the list."""
     deadline_s = timeout_s if task.deadline_s is None else task.deadline_s
     return max(1, math.ceil(min(deadline_s * 1e6, _MAX_DEADLINE_US)))
 
 
 def split_tasks(
     tasks: Sequence[Task], room: Callable[[], tuple[int, int]], timeout_s: float
-) -> Iterator[Batch]:
-    """``tasks`` in order, in the fewest batches; a task with many repeats may span several.
+) -> Iterator[TaskList]:
+    """``tasks`` in order, in the fewest lists; a task with many repeats may span several.
 
-    ``room`` gives the bytes for tasks and for ticks of the batch that is being filled.
+    ``room`` gives the bytes for tasks and for ticks of the list that is being filled.
     """
     records: list[bytes] = []
     positions: list[int] = []
     repeats: list[int] = []
 
-    def batch() -> Batch:
-        made = Batch(b"".join(records), tuple(positions), tuple(repeats))
+    def full() -> TaskList:
+        made = TaskList(b"".join(records), tuple(positions), tuple(repeats))
         for started in (records, positions, repeats):
             started.clear()
         return made
@@ -91,7 +91,7 @@ def split_tasks(
             calls_room = max(reply_bytes // _TICKS_BYTES, 1)
             used = sum(map(len, records))
             if records and (used + size > request_bytes or sum(repeats) >= calls_room):
-                yield batch()
+                yield full()
                 continue
             repeat = min(left, calls_room - sum(repeats), _MAX_REPEAT)
             words = [word & 0xFFFFFFFF for word in task.args]
@@ -105,43 +105,43 @@ def split_tasks(
             repeats.append(repeat)
             left -= repeat
     if records:
-        yield batch()
+        yield full()
 
 
-def run_batches(
+def run_task_lists(
     tasks: Sequence[Task],
     room: Callable[[], tuple[int, int]],
     timeout_s: float,
     run: Callable[[bytes, str, float], bytes],
 ) -> list[tuple[int, ...]]:
-    """The ticks of every repeat of every task, in as many batches as needed.
+    """The ticks of every repeat of every task, in as many lists as needed.
 
     ``run`` takes an EXECUTE's payload, a description of it, and the seconds that remain. It returns
     the reply after the outcome. Its errors say which of the caller's tasks they are about. If
-    earlier batches ran, an error has no status of a refusal: that would say that nothing ran.
+    earlier lists ran, an error has no status of a refusal: that would say that nothing ran.
     """
     check_tasks(tasks)
     deadline = time.monotonic() + timeout_s
     ticks: list[list[int]] = [[] for _ in tasks]
     has_run = False
-    for batch in split_tasks(tasks, room, timeout_s):
-        what = f"to run tasks {batch.positions[0]} to {batch.positions[-1]}"
+    for one in split_tasks(tasks, room, timeout_s):
+        what = f"to run tasks {one.positions[0]} to {one.positions[-1]}"
         try:
-            data = run(batch.payload, what, deadline - time.monotonic())
+            data = run(one.payload, what, deadline - time.monotonic())
         except DeviceError as error:
-            if error.status is not None and error.index < len(batch.positions):
-                error.index = batch.positions[error.index]
+            if error.status is not None and error.index < len(one.positions):
+                error.index = one.positions[error.index]
             if has_run and not isinstance(error, DeviceReset | StoppedTask):
                 error.status = None
             raise
         has_run = True
-        check_size(data, _TICKS_BYTES * batch.calls, what)
-        times = iter(struct.unpack(f"<{batch.calls}Q", data))
-        for position, repeat in zip(batch.positions, batch.repeats, strict=True):
+        check_size(data, _TICKS_BYTES * one.calls, what)
+        times = iter(struct.unpack(f"<{one.calls}Q", data))
+        for position, repeat in zip(one.positions, one.repeats, strict=True):
             ticks[position].extend(next(times) for _ in range(repeat))
     return [tuple(of_task) for of_task in ticks]
 
 
 def whole_room(hello: Hello) -> tuple[int, int]:
-    """What a batch may have if nothing gets lost: bytes for tasks, and for ticks."""
+    """What a list may have if nothing gets lost: bytes for tasks, and for ticks."""
     return hello.request_bytes, hello.reply_bytes - OUTCOME.size_bytes
