@@ -247,11 +247,13 @@ def test_the_memory_map_of_a_compiled_model_is_drawn(app: App) -> None:
         "macs": 0,
         "memory": [use],
         "layers": [{**layer, "engine": "generic", "why": ""}] * 2,
+        "tradeoff": {"streamed": [0]},
     }
     finish_with(app, result)
     key = key_of(start(app, verb=["compile"]))
     app.wait(key)
     text = page(app, f"/jobs/{key}")
+    assert '2 <small class="quiet">each strip of a layer counts</small>' in text
     assert '<rect x="0.0" y="0.0" width="720.0" height="200.0"' in text
     assert "input x: 64 bytes at 0, layers 0 to 1" in text
     digest = app.http.get(f"/api/v1/jobs/{key}").json()["models"][0]["sha256"]

@@ -107,7 +107,7 @@ def _table(found: ModelComparison, out: Output) -> None:
 
 
 def _short(figure: str) -> str:
-    return {"instructions": "instr.", "pessimistic": "pessim."}.get(figure, figure)
+    return {"instructions": "instr."}.get(figure, figure)
 
 
 def _totals(found: ModelComparison, figure: str, out: Output) -> None:

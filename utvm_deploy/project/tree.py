@@ -196,7 +196,7 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         if kept_out:
             logger.warning(
                 "an MPU of %d windows has none left for %s, so tasks that use that are stopped; "
-                "if %s's chip has such a one, give fewer --pool",
+                "if the MPU of %s has no more windows, give fewer --pool",
                 MPU_WINDOWS,
                 ", ".join(kept_out),
                 board.name,

@@ -48,7 +48,7 @@ class BoardNow:
         """Its state in a word or two."""
         state = self.state
         if not state.count:
-            return "waited for" if state.queued else "no worker has it"
+            return "no worker offers it"
         if state.free and state.count > 1:
             return f"{state.free} of {state.count} free"
         return "free" if self.is_free else "in use"
