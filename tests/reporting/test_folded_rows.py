@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from utvm_deploy.pages.render import breakable
 from utvm_deploy.profiling.page import profile_html
 from utvm_deploy.profiling.summary import words_in
 
-ROOT = Path(__file__).resolve().parents[2]
 LAYERS = 30
 WHY = "DSP assembly, 3 pixels x 2 channels in registers, rows of 16 channels widened; by a record"
 
@@ -77,31 +75,28 @@ def test_names_are_broken_between_words_and_escaped() -> None:
 
 
 @pytest.mark.tools
-def test_rows_are_a_line_on_a_phone_and_open_by_the_keyboard_and_on_paper(tmp_path: Path) -> None:
-    pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
-    sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
-    from chromium import PALE_TEXTS, chromium, look_as, missing
+def test_rows_are_a_line_on_a_phone_and_open_by_the_keyboard_and_on_paper(
+    tmp_path: Path, browser: Any
+) -> None:
+    from chromium import PALE_TEXTS, look_as
     from selenium.webdriver.common.keys import Keys
 
-    if missing():
-        pytest.skip(missing())
     page = tmp_path / "profile.html"
     page.write_text(profile_html(a_profile()))
-    with chromium(tmp_path) as browser:
-        browser.get(page.as_uri())
-        for width in (390, 1200):
-            look_as(browser, width, "dark")
-            assert browser.execute_script(PALE_TEXTS) == []
-            rows = browser.execute_script(ROWS)
-            assert len(rows) == LAYERS
-            # Layer 0 names its strips.
-            assert all(height <= 40 for height, _ in rows[1:])
-            assert all(right <= 0 for _, right in rows), "the cycles are out of sight"
-        assert browser.execute_script(OPEN) == 0
-        browser.find_elements("css selector", "td summary")[3].send_keys(Keys.ENTER)
-        assert browser.execute_script(OPEN) == 1
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-        assert browser.execute_script(OPEN) == LAYERS
+    browser.get(page.as_uri())
+    for width in (390, 1200):
+        look_as(browser, width, "dark")
+        assert browser.execute_script(PALE_TEXTS) == []
+        rows = browser.execute_script(ROWS)
+        assert len(rows) == LAYERS
+        # Layer 0 names its strips.
+        assert all(height <= 40 for height, _ in rows[1:])
+        assert all(right <= 0 for _, right in rows), "the cycles are out of sight"
+    assert browser.execute_script(OPEN) == 0
+    browser.find_elements("css selector", "td summary")[3].send_keys(Keys.ENTER)
+    assert browser.execute_script(OPEN) == 1
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert browser.execute_script(OPEN) == LAYERS
 
 
 #: The height of each row, and how far its cycles are beyond the edge of the table's region.

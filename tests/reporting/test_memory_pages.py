@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from utvm_deploy.pages.memory_picture import memory_values
 from utvm_deploy.profiling.memory_page import memory_html, memory_svg
 
-ROOT = Path(__file__).resolve().parents[2]
 LONG = "/".join(f"block_{number}" for number in range(30))
 
 
@@ -95,30 +93,49 @@ def test_texts_of_many_layers_are_upright_and_do_not_overlap() -> None:
 
 
 @pytest.mark.tools
-def test_a_dark_page_is_printed_dark_on_white_with_heads_that_repeat(tmp_path: Path) -> None:
-    pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
-    sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
-    from chromium import PALE_TEXTS, chromium, look_as, missing
+def test_a_dark_page_is_printed_dark_on_white_with_heads_that_repeat(
+    tmp_path: Path, browser: Any
+) -> None:
+    from chromium import PALE_TEXTS, look_as
 
-    if missing():
-        pytest.skip(missing())
     page = tmp_path / "memory.html"
     page.write_text(memory_html(a_result()))
-    with chromium(tmp_path) as browser:
-        look_as(browser, 700, "dark")
-        browser.get(page.as_uri())
-        colour = "return getComputedStyle(document.body).color"
-        assert browser.execute_script(colour) == "rgb(230, 237, 243)"
-        assert browser.execute_script(PALE_TEXTS) == []
-        small = (
-            "return [...document.querySelectorAll('th button')].map((b) => "
-            "b.getBoundingClientRect()).filter((r) => r.width < 24 || r.height < 24).length"
-        )
-        assert browser.execute_script(small) == 0
-        dark = {"name": "prefers-color-scheme", "value": "dark"}
-        emulated = {"media": "print", "features": [dark]}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
-        assert browser.execute_script(colour) == "rgb(28, 36, 48)"
-        # Chromium leaves buttons out of heads that it repeats on the next page.
-        display = "return getComputedStyle(document.querySelector('th button')).display"
-        assert browser.execute_script(display) == "contents"
+    look_as(browser, 700, "dark")
+    browser.get(page.as_uri())
+    colour = "return getComputedStyle(document.body).color"
+    assert browser.execute_script(colour) == "rgb(230, 237, 243)"
+    assert browser.execute_script(PALE_TEXTS) == []
+    small = (
+        "return [...document.querySelectorAll('th button')].map((b) => "
+        "b.getBoundingClientRect()).filter((r) => r.width < 24 || r.height < 24).length"
+    )
+    assert browser.execute_script(small) == 0
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    emulated = {"media": "print", "features": [dark]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    assert browser.execute_script(colour) == "rgb(28, 36, 48)"
+    # Chromium leaves buttons out of heads that it repeats on the next page.
+    display = "return getComputedStyle(document.querySelector('th button')).display"
+    assert browser.execute_script(display) == "contents"
+
+
+@pytest.mark.tools
+def test_a_page_is_as_wide_as_a_phone_and_shows_the_bytes(tmp_path: Path, browser: Any) -> None:
+    from chromium import look_as
+
+    page = tmp_path / "memory.html"
+    page.write_text(memory_html(a_result()))
+    look_as(browser, 390, "light")
+    browser.get(page.as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+    edges = browser.execute_script(BYTES)
+    assert len(edges) == 4 and max(edges) < 380
+
+
+#: How far right the bytes of each use of the arena reach.
+BYTES = """
+const column = [...document.querySelectorAll("table")[0].rows[0].cells]
+  .findIndex((cell) => cell.innerText.trim() === "bytes");
+return [...document.querySelectorAll("table")[0].tBodies[0].rows]
+  .map((row) => row.cells[column].getBoundingClientRect().right);
+"""
