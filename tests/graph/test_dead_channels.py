@@ -92,6 +92,15 @@ def _bordered(m: ModelWriter, rng: Rng) -> None:
     m.output(m.conv2d(x, weights, _bias(rng, 5, 0)))
 
 
+def _bordered_above(m: ModelWriter, rng: Rng) -> None:
+    """PAD, whose border is above a channel that is constant inside of it."""
+    bias = _bias(rng, 16, 9)
+    bias[7:12] = -FAR
+    x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), bias, zero_point=20)
+    x = m.pad(x, [[0, 0], [1, 1], [1, 0], [0, 0]])
+    m.output(m.conv2d(x, int8(rng, 5, 1, 1, 16), _bias(rng, 5, 0)))
+
+
 def _without_bias(m: ModelWriter, rng: Rng) -> None:
     x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), _bias(rng, 16, 9))
     m.output(m.conv2d(x, int8(rng, 5, 1, 1, 16), None))
@@ -256,6 +265,7 @@ LOSING = (
 )
 KEEPING = (
     _padded,
+    _bordered_above,
     _without_bias,
     _output,
     _joined_in_part,

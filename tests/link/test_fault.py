@@ -55,5 +55,29 @@ def test_words(text: str, said: str) -> None:
     assert text == said
 
 
+#: Bit of CFSR -> a part of what it means, as the manuals have it.
+MEANINGS = {
+    **{0: "fetch from a forbidden", 1: "access to a forbidden", 3: "forbidden access on return"},
+    **{4: "stack overflow", 5: "forbidden access while saving floating-point"},
+    **{8: "fetch from where nothing is", 9: "access to where nothing is", 10: "(found late)"},
+    **{11: "bus error on return", 12: "stack overflow", 13: "bus error while saving"},
+    **{16: "undefined", 17: "Thumb bit", 18: "return from an exception", 19: "without its unit"},
+    **{20: "stack limit", 24: "unaligned", 25: "division by zero"},
+}
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_each_bit(bit: int) -> None:
+    """A bit names its cause; who jumped to nowhere is in the link register."""
+    said = words(6, cfsr=1 << bit)
+    assert MEANINGS.get(bit, "cause unknown") in said
+    assert said.count(", ") == 1
+    assert said.endswith(
+        "called from reset_handler+10 (0x0000010a)"
+        if bit in (0, 8, 17)
+        else "in peek+4 (0x00000204)"
+    )
+
+
 def test_one_cause_is_said_once() -> None:
     assert words(5, cfsr=1 << 4 | 1 << 12).count("stack overflow") == 1

@@ -124,6 +124,28 @@ def test_models_go_after_jobs(store: Store) -> None:
         assert not store.job_keys()
 
 
+def test_a_model_waits_an_hour_for_its_first_job(store: Store) -> None:
+    """Whoever uploaded it may not have started a job yet; so what comes is refused instead."""
+    young, old = store.model(4 * MIB, age_s=50 * 60), store.model(4 * MIB, age_s=70 * 60)
+    with store.kept():
+        with pytest.raises(NoRoom):
+            store.files.add(os.urandom(LIMIT - 2 * MIB))
+        assert [model.sha256 for model in store.database.models()] == [young.sha256]
+        assert store.files.path(young.sha256).exists()
+        assert not store.files.path(old.sha256).exists()
+
+
+def test_results_wait_minutes_for_who_fetches_them(store: Store) -> None:
+    model = store.model(age_s=0)
+    young, old = store.job(model, 4 * MIB, age_s=240), store.job(model, 4 * MIB, age_s=360)
+    with store.kept():
+        with pytest.raises(NoRoom):
+            store.files.add(os.urandom(LIMIT - 2 * MIB))
+        assert store.job_keys() == {young.key}
+        assert store.files.path(young.files[0].sha256).exists()
+        assert not store.files.path(old.files[0].sha256).exists()
+
+
 def test_what_does_not_fit_is_refused_and_fits_later(store: Store) -> None:
     model = store.model(age_s=0)
     with store.kept():
