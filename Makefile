@@ -42,7 +42,10 @@ screenshots: ## pictures of the server's pages for the docs, taken in Chromium
 release: ## build the wheel and the sdist, and try them with each Python that is found
 	$(bin)/python scripts/release.py
 
+mutate: ## mistakes in a copy of the tree that tests must notice: all, or ONLY=name
+	$(bin)/python scripts/mutate/mutate.py --only "$(ONLY)"
+
 size: ## sizes of the C runtime per core
 	$(bin)/python scripts/size
 
-.PHONY: help install demo fmt check test test-fast replay replay-write notebooks site screenshots release size
+.PHONY: help install demo fmt check test test-fast replay replay-write notebooks site screenshots release size mutate

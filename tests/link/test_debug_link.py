@@ -31,7 +31,7 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.link.base import Link, Task
 from utvm_deploy.link.combined import CombinedLink
-from utvm_deploy.link.debug import DebugLink
+from utvm_deploy.link.debug import POINT_SYMBOL, DebugLink
 from utvm_deploy.link.fault import nearest_symbol
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.messages import Status
@@ -117,6 +117,23 @@ def test_the_four_primitives(link: Link, image: Image) -> None:
     assert link.read(out, 4) == zlib.crc32(data[:100]).to_bytes(4, "little")
     nonce = link.hello().nonce
     assert nonce == hello.nonce
+    link.reset()
+    assert link.hello().nonce != nonce
+
+
+@pytest.mark.parametrize("debug_board", ["mps2_an386"], indirect=True)
+def test_a_server_may_forget_breakpoints_at_a_reset(
+    link: Link, image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As st-util does."""
+    reset = GdbClient.reset
+
+    def forgetful(client: GdbClient) -> None:
+        reset(client)
+        client.request(b"z1,%x,2" % (image.symbols[POINT_SYMBOL] & ~1), "to forget")
+
+    monkeypatch.setattr(GdbClient, "reset", forgetful)
+    nonce = link.hello().nonce
     link.reset()
     assert link.hello().nonce != nonce
 

@@ -57,12 +57,24 @@ def test_words(text: str, said: str) -> None:
 
 #: Bit of CFSR -> a part of what it means, as the manuals have it.
 MEANINGS = {
-    **{0: "fetch from a forbidden", 1: "access to a forbidden", 3: "forbidden access on return"},
-    **{4: "stack overflow", 5: "forbidden access while saving floating-point"},
-    **{8: "fetch from where nothing is", 9: "access to where nothing is", 10: "(found late)"},
-    **{11: "bus error on return", 12: "stack overflow", 13: "bus error while saving"},
-    **{16: "undefined", 17: "Thumb bit", 18: "return from an exception", 19: "without its unit"},
-    **{20: "stack limit", 24: "unaligned", 25: "division by zero"},
+    0: "fetch from a forbidden",
+    1: "access to a forbidden",
+    3: "forbidden access on return",
+    4: "stack overflow",
+    5: "forbidden access while saving floating-point",
+    8: "fetch from where nothing is",
+    9: "access to where nothing is",
+    10: "(found late)",
+    11: "bus error on return",
+    12: "stack overflow",
+    13: "bus error while saving",
+    16: "undefined",
+    17: "Thumb bit",
+    18: "return from an exception",
+    19: "without its unit",
+    20: "stack limit",
+    24: "unaligned",
+    25: "division by zero",
 }
 
 
