@@ -194,7 +194,7 @@ def test_another_host_takes_over(device: HostDevice) -> None:
 
 
 def test_a_lost_result_is_asked_for_at_the_deadline(
-    device: HostDevice, symbols: dict[str, int]
+    device: HostDevice, symbols: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     hello = MonitorLink(device.stream).hello()
     base = hello.workspace_address
@@ -205,12 +205,14 @@ def test_a_lost_result_is_asked_for_at_the_deadline(
     before = recording.bytes_passed("to host")
     link.execute([Task(symbols["test_count"], (base,))], 5.0)
     both = recording.bytes_passed("to host") - before
+    assert not caplog.records
     accepted = both - 8 - 25
     faults = (Fault("drop", "to host", before + accepted + 1, length=60),)
     link = MonitorLink(FlakyStream(device.stream, faults))
     link.write(base, bytes(4))
     link.execute([Task(symbols["test_count"], (base,))], 0.3)
     assert link.read(base, 4) == (1).to_bytes(4, "little")
+    assert "so its times may be too long" in caplog.text
 
 
 def test_a_batch_longer_than_its_deadline(device: HostDevice, symbols: dict[str, int]) -> None:

@@ -78,6 +78,9 @@ def test_a_board_says_who_has_it_and_who_waits(app: App) -> None:
     assert app.http.get("/api/v1/boards/nowhere").status_code == 404
     may_end.set()
     app.wait(first)
+    # So has the form that runs a job again.
+    again = app.http.get(f"/jobs/{first}").text.partition('id="again-board"')[2]
+    assert f">{BOARD}<" in again and ">host (no worker offers it)<" in again
     assert board_of(app)["holders"] == []
     assert app.http.get("/api/v1/counts").json() == {"done": 1}
 

@@ -344,6 +344,11 @@ class MonitorLink:
                         continue
                     if message.name in _QUICK and waits.sent == 1:  # else: which copy's answer?
                         self._line.note_answer(moved, time.monotonic() - waits.sent_s)
+                    if waits.asks_for_result:
+                        log.warning(
+                            "the line lost the result of a batch or damaged a frame while it ran; "
+                            "the batch was asked again, so its times may be too long"
+                        )
                     if waits.sent == 1 and not heard:
                         self._line.note_good(moved)
                     self._check_session(outcome, item, what)

@@ -40,7 +40,8 @@ class Waits:
         self.sent_s = -math.inf
         self._pause_s = timeouts.resend_s
         self._is_accepted = False
-        self._asks_for_result = False
+        #: Whether a batch in progress was asked for its result, which disturbs what it measures.
+        self.asks_for_result = False
         self._asked_at_end = False
         self._is_within_frame = False
 
@@ -74,7 +75,7 @@ class Waits:
         self.sent += 1
         self.sent_s = now_s
         # A result that may have been lost was asked for, and so may be this request.
-        self._asks_for_result = self._is_accepted
+        self.asks_for_result = self._is_accepted
         self._due_s = now_s + self._pause_s + self._under_way_s
         self._pause_s = min(2 * self._pause_s, self._timeouts.resend_max_s)
 
@@ -87,7 +88,7 @@ class Waits:
             # A list in progress is left alone: bytes that arrive would spoil its timing.
             if is_within_frame:
                 self._due_s = silence_over_s
-            elif not self._asks_for_result:
+            elif not self.asks_for_result:
                 self._due_s = math.inf
         elif is_within_frame:
             # Noise without an end must not keep a request from being sent again.

@@ -85,10 +85,7 @@ def _facts(before: Run, now: Run) -> Iterator[dict[str, Any]]:
         ("when", moment(before.started), moment(now.started)),
         ("board", before.board, now.board),
         ("git", before.git, now.git),
-        (
-            "model's file",
-            *(run.models[0].sha256[:16] if run.models else "" for run in (before, now)),
-        ),
+        ("model's file", _file_of(before), _file_of(now)),
     ]
     for what, first, second in pairs:
         if first or second:
