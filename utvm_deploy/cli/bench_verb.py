@@ -53,8 +53,8 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_cmsis_nn(
         parser,
         "",
-        "; of several builds the fastest for each model is compared; without it: figures that "
-        "were recorded once",
+        "; of several builds, the fastest for each model is compared; without any: figures that "
+        "were recorded earlier",
         several=True,
     )
     add_records(parser)

@@ -27,15 +27,18 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connected",
         action="store_true",
-        help="the boards at this computer's USB and their serial ports; with NAME: of this board",
+        help="list the boards on USB, with their serial ports; with NAME: this board only",
     )
     new = parser.add_argument_group("another board")
     new.add_argument("--new", metavar="NEW", help="write NEW.toml into the current folder")
     new.add_argument(
-        "--device", metavar="PART", help="its chip, such as STM32H743ZI; the board file is found"
+        "--device", metavar="PART", help="its chip (STM32H743ZI): a file of the same chip is copied"
     )
     new.add_argument(
-        "--from", dest="base", metavar="B", help="a board with the same chip, whose file it copies"
+        "--from",
+        dest="base",
+        metavar="B",
+        help="a board of the same chip: its file is copied",
     )
     new.add_argument("--core", metavar="CORE", help="the core of its chip (cortex-m4)")
     new.add_argument("--clock", metavar="HZ", type=_clock, help="the core's clock (64M)")
@@ -44,7 +47,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
             option,
             metavar="BYTES[@ADDRESS]",
             type=_place,
-            help=f"size of its largest {what}; of an unknown chip the address, too (1M@0x08000000)",
+            help=f"size of its largest {what}; for an unknown chip, with address (1M@0x08000000)",
         )
 
 

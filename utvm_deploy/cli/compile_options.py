@@ -37,7 +37,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
         choices=KERNELS,
         default=KERNELS[0],
         help="best: ours, the fastest for the core; generic: ours in plain C; cmsis-nn: your "
-        "CMSIS-NN where it has a function and --records know nothing better, else ours; "
+        "CMSIS-NN where it has a function and --records know no faster kernel, else ours; "
         "default: %(default)s",
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
@@ -48,14 +48,14 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
         "--float-math",
         choices=FLOAT_MATHS,
         default=EXACT,
-        help="exact: sums and products of float32 are rounded as by the reference; fast: a product "
-        "and a sum may be rounded at once, where the core can; default: %(default)s",
+        help="exact: float32 is rounded where the reference rounds; fast: a product and the sum "
+        "after it may be rounded together, where the core can; default: %(default)s",
     )
     group.add_argument(
         "--scratch",
         choices=SCRATCH_PLACES,
         default=AUTO,
-        help="where layers have their scratch: in the arena, on the stack, or (auto) in a separate "
+        help="where layers keep their scratch: in the arena, on the stack, or (auto) in a separate "
         "buffer, if the board has tightly coupled RAM for it; default: %(default)s",
     )
     add_budgets(group)
@@ -89,8 +89,9 @@ def add_optimize(parser: Any) -> None:
         "--optimize",
         choices=LEVELS,
         default=TIME,
-        help="time: as fast as can be; size: few bytes of code; balanced: speed where it is worth "
-        "its code; ram: the smallest arena, at most 20 %% slower; default: %(default)s",
+        help="time: as fast as possible; size: as little flash as possible; balanced: less flash "
+        "where that costs little time; ram: the smallest arena, at most 20 %% slower; "
+        "default: %(default)s",
     )
 
 
@@ -100,8 +101,8 @@ def add_records(parser: Any) -> None:
         "--records",
         metavar="R.jsonl",
         type=Path,
-        help="what `utvm tune` measured: each layer is compiled as was fastest; without it, and "
-        "for what it does not know, by the records that come with utvm",
+        help="what `utvm tune` measured: each layer gets its fastest kernel; for layers that it "
+        "does not have, the records that come with utvm choose",
     )
 
 
@@ -147,8 +148,8 @@ def add_plugin(parser: Any) -> None:
     parser.add_argument(
         "--plugin",
         metavar="FILE.py|NAME",
-        help="a backend of yours for operators that it covers: a Python file, or the name of an "
-        "installed plug-in; its code runs with your rights",
+        help="your backend, which computes the operators that it covers: a Python file, or the "
+        "name of an installed plug-in; its code runs with your rights",
     )
 
 

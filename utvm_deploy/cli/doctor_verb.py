@@ -14,7 +14,7 @@ from utvm_deploy.doctor import examine
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
-    parser.add_argument("--board", metavar="B", help="check for this board only, and insist")
+    parser.add_argument("--board", metavar="B", help="check only what this board needs")
     add_trust(parser)
     parser.add_argument("--port", help="serial port of a real board; default: $UTVM_PORT")
     parser.add_argument(

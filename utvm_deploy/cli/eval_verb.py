@@ -84,8 +84,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--raw-type",
         choices=RAW_TYPES,
-        help="what .bin files hold; uint8 is for int8 inputs: 128 is subtracted; default: by size, "
-        "except that bytes for an int8 input need it",
+        help="the type of the elements in .bin files; uint8: 128 is subtracted for int8 inputs; "
+        "default: by size, but bytes for an int8 input need this option",
     )
     group.add_argument(
         "--reference",
@@ -97,7 +97,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--samples",
         metavar="N",
         type=positive,
-        help="only N samples, at equal distances; of windows, N recordings",
+        help="take only N samples, spread evenly; if samples are windows: N recordings",
     )
     group.add_argument(
         "--task", choices=TASKS, help="what the output is; default: by the data and its shape"

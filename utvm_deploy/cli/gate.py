@@ -34,12 +34,12 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         "--fail-over",
         metavar="P%",
         type=percent,
-        help=f"by more than this; default {DEFAULT_ALLOWED_PERCENT:g}%%",
+        help=f"what may exceed --baseline without failing; default {DEFAULT_ALLOWED_PERCENT:g}%%",
     )
     group.add_argument(
         "--max-ram", metavar="BYTES", type=size, help="a model takes more RAM (64K is 65,536)"
     )
-    group.add_argument("--max-flash", metavar="BYTES", type=size, help="its image, more flash")
+    group.add_argument("--max-flash", metavar="BYTES", type=size, help="its image takes more flash")
 
 
 def percent(text: str) -> float:

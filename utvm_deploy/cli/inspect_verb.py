@@ -50,7 +50,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="with --supported: the operators of files of this format; onnx and torch are of "
+        help="with --supported: the operators in files of this format; onnx and torch: in "
         "quantized files",
     )
     add_plugin(parser)

@@ -135,7 +135,7 @@ def common_arguments() -> argparse.ArgumentParser:
         help="show steps; -vv also commands, -vvv also the wire",
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="print the commands that would run, run none"
+        "--dry-run", action="store_true", help="print the commands that would run, and run none"
     )
     return common
 

@@ -22,15 +22,16 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sensitivity",
         action="store_true",
-        help="also print what quantizing each layer alone costs; with --board, what it takes there",
+        help="also print the loss if one layer alone is quantized; with --board, also its time",
     )
     group = parser.add_argument_group("with --scheme mixed")
     group.add_argument(
         "--max-loss",
         metavar="X",
         type=_loss,
-        help="percentage points of accuracy below the float model if CALIB has labels, else dB of "
-        f"SQNR below the int16x8 model; default: {DEFAULT_MAX_LOSS:g}",
+        help="the most that may be lost: percentage points of accuracy against the float model if "
+        "CALIB has labels, else dB of SQNR against the int16x8 model; default: "
+        f"{DEFAULT_MAX_LOSS:g}",
     )
     group.add_argument(
         "--ram-budget", metavar="BYTES", type=positive_size, help="RAM (32K is 32,768 bytes)"

@@ -42,7 +42,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         metavar="P",
         type=_port,
         default=DEFAULT_PORT,
-        help="default: %(default)s; 0 takes one that is free",
+        help="where to listen; 0 takes a free port; default: %(default)s",
     )
     access = parser.add_argument_group("who may use it")
     access.add_argument(
@@ -68,7 +68,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--allow-code",
         action="store_true",
         help="take uploads that are programs: .pt2 and .relax models, images for the board `host`; "
-        "who sends them can do all that you can (utvm docs security)",
+        "anyone who sends one can do all that you can (utvm docs security)",
     )
     cluster = parser.add_argument_group("workers")
     cluster.add_argument(
@@ -87,14 +87,15 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         metavar="N",
         type=positive,
         default=_KEEP_DAYS,
-        help="remove jobs that ended earlier; default: %(default)s",
+        help="remove jobs N days after they ended; default: %(default)s",
     )
     disk.add_argument(
         "--disk-limit",
         metavar="SIZE",
         type=_size,
         default=_DISK_LIMIT,
-        help="of all data, such as 500M or 20G; the oldest jobs make room; default: 10G",
+        help="the most that all data may take, such as 500M or 20G; the oldest jobs are removed to "
+        "make room; default: 10G",
     )
 
 

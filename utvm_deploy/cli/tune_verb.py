@@ -72,7 +72,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--trials",
         metavar="N",
         type=positive,
-        help="candidates in all, those that the records have already included",
+        help="stop when --records have N candidates; those of earlier runs count, too",
     )
     parser.add_argument(
         "--minutes",
@@ -89,14 +89,14 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sketches",
         action="store_true",
-        help="search sketches of TVM's rules also for int8 kernels that a SIMD family computes, "
-        "and try tensor intrinsics in int8 kernels; both share the trials with all candidates",
+        help="for int8 kernels that a SIMD family computes, also search sketches of TVM's rules "
+        "and try tensor intrinsics; these trials count for --trials, too",
     )
     parser.add_argument(
         "--kernels",
         choices=(KERNELS[0], CMSIS_NN),
         default=KERNELS[0],
-        help="best: ours; cmsis-nn: your CMSIS-NN's call of each kernel as one more candidate, for "
+        help="best: ours; cmsis-nn: also measure your CMSIS-NN's function for each kernel, for "
         "`utvm compile --kernels cmsis-nn --records`; default: %(default)s",
     )
     add_cmsis_nn(parser, "for --kernels cmsis-nn, ")
@@ -104,7 +104,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     add_optimize(parser)
     add_no_float(parser)
     parser.add_argument(
-        "--seed", metavar="S", type=seed, default=0, help="of the search; default: %(default)s"
+        "--seed", metavar="S", type=seed, default=0, help="seed of the search; default: %(default)s"
     )
     parser.add_argument(
         "--show-space", action="store_true", help="list every candidate and measure none"
@@ -118,7 +118,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         "--cluster",
         metavar="ADDRESS",
         help="measure at the workers of this Dask scheduler that have the board (tcp://HOST:PORT, "
-        "tls://HOST:PORT), all at the same time",
+        "tls://HOST:PORT), at all of them at once",
     )
     parser.add_argument(
         "--certificates",

@@ -121,7 +121,7 @@ def _shown(value: object) -> str:
 OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size", "ram"))
 KERNELS = Option("kernels", "whose kernels", ("best", "generic", "cmsis-nn"))
 TUNED_KERNELS = Option("kernels", "whose kernels are candidates", ("best", "cmsis-nn"))
-SCRATCH = Option("scratch", "where layers have their scratch", ("auto", "arena", "stack"))
+SCRATCH = Option("scratch", "where layers keep their scratch", ("auto", "arena", "stack"))
 NAME = Option("name", "prefix of every C symbol", pattern="[A-Za-z][A-Za-z0-9_]{0,62}")
 EARLIER = Option(
     *("records", "a tune job, or the SHA-256 of its records: compile by what it measured"),
