@@ -72,6 +72,18 @@ def test_what_differs_is_named(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.tools
+def test_a_twins_report_is_made_on_the_twin_unless_another_board_is_given(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = read_report(folder / "digits.html")
+    report["board"] |= {"given": "nucleo_f746zg", "is_twin": True}
+    (folder / "other.json").write_text(json.dumps(report))
+    for more, made_on in (([], "nucleo_f746zg.twin"), (["--board", "mps2_an500"], "mps2_an500")):
+        assert main(["reproduce", "other.json", "--dry-run", *more]) == 0
+        assert f"and {made_on} again" in capsys.readouterr().out
+
+
+@pytest.mark.tools
 def test_a_report_without_a_digest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = read_report(folder / "digits.html")
     del report[DIGEST]

@@ -186,6 +186,18 @@ def test_a_copied_cookie_ends_with_its_login(tmp_path: Path) -> None:
         assert [is_in(app, one) for one in (mine, other, third, new)] == [False, False, False, True]
 
 
+def test_streams_end_with_their_login(locked: App) -> None:
+    mine = login(locked)
+    with httpx.stream("GET", f"{locked.url}/api/v1/events", headers=mine, timeout=30.0) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry:")
+        httpx.post(f"{locked.url}/logout", headers=mine)
+        for _ in lines:
+            pass  # until the server ends it
+    with httpx.stream("GET", f"{locked.url}/api/v1/events", headers=mine) as stream:
+        assert stream.status_code == 401
+
+
 def test_many_addresses_take_bounded_memory() -> None:
     judge = Judge(Access(TOKEN))
     for number in range(10_000):

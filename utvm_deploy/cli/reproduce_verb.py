@@ -88,8 +88,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "the report was made on a server's board, and only you can name a server; give --board"
         )
     args.board = args.board or then["board"]["given"]
-    args.emulate = bool(then["board"].get("is_twin"))
     board = board_of(args)
+    # Of another board that is given, the report is made as that is.
+    if then["board"].get("is_twin") and not board.runs_here and not args.board.startswith(SCHEME):
+        args.emulate = True
+        board = board_of(args)
     model = _found(args, "model", then["model"])
     for what in _FILES:
         if getattr(args, what) is not None and what not in then["files"]:

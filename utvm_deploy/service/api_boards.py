@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from threading import Event
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from utvm_deploy.service.api_errors import PROBLEMS
+from utvm_deploy.service.api_events import end_of_streams
 from utvm_deploy.service.board_states import BoardState, Holder, Offering
 from utvm_deploy.service.cached import Cached
 from utvm_deploy.service.parts import Parts
@@ -72,7 +72,7 @@ def board_routes(parts: Parts) -> APIRouter:
     async def events(request: Request) -> StreamingResponse:
         """What changes, as server-sent events: ``counts`` of jobs by state, and ``boards``."""
         return StreamingResponse(
-            _events(overview, request.app.state.closing),
+            _events(overview, end_of_streams(parts, request)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
@@ -80,11 +80,13 @@ def board_routes(parts: Parts) -> APIRouter:
     return routes
 
 
-async def _events(overview: Cached[dict[str, str]], closing: Event) -> AsyncIterator[str]:
+async def _events(
+    overview: Cached[dict[str, str]], is_over: Callable[[], bool]
+) -> AsyncIterator[str]:
     seen: dict[str, str] = {}
     sent = time.monotonic()
     yield "retry: 1000\n\n"
-    while not closing.is_set():
+    while not is_over():
         for kind, data in (await run_in_threadpool(overview.get)).items():
             if seen.get(kind) != data:
                 seen[kind] = data

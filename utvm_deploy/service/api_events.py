@@ -9,15 +9,16 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from utvm_deploy.service.facts import Job
 from utvm_deploy.service.parts import Parts
+from utvm_deploy.service.security_guard import session_cookie
 
 _LOOK_S = 0.5
 #: A comment keeps proxies and firewalls from ending a silent connection.
@@ -29,8 +30,18 @@ _ID = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
 _KIND = re.compile(r"[a-z]{1,20}", re.ASCII)
 
 
-async def job_events(parts: Parts, key: str, last_id: str, closing: Event) -> AsyncIterator[str]:
-    """The events of one job, until it has ended or the server ends."""
+def end_of_streams(parts: Parts, request: Request) -> Callable[[], bool]:
+    """Whether streams of this request are over: the server ends, or its login was ended."""
+    closing, access = request.app.state.closing, parts.access
+    cookie = session_cookie(request.headers)
+    has_login = access.is_session(cookie)  # a program shows the token instead
+    return lambda: closing.is_set() or (has_login and not access.is_session(cookie))
+
+
+async def job_events(
+    parts: Parts, key: str, last_id: str, is_over: Callable[[], bool]
+) -> AsyncIterator[str]:
+    """The events of one job, until it has ended or the stream is over."""
     news = _News(parts, key, last_id)
     sent = time.monotonic()
     yield "retry: 1000\n\n"
@@ -39,7 +50,7 @@ async def job_events(parts: Parts, key: str, last_id: str, closing: Event) -> As
         for event in found:
             yield event
             sent = time.monotonic()
-        if news.is_over or closing.is_set():
+        if news.is_over or is_over():
             return
         if time.monotonic() - sent > _KEEPALIVE_S:
             yield _KEEPALIVE

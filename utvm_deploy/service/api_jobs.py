@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.api_errors import PROBLEMS, Problem, next_page
-from utvm_deploy.service.api_events import job_events
+from utvm_deploy.service.api_events import end_of_streams, job_events
 from utvm_deploy.service.api_files import file_answer
 from utvm_deploy.service.facts import STATES, Job
 from utvm_deploy.service.parts import Parts
@@ -138,7 +138,7 @@ def job_routes(parts: Parts) -> APIRouter:
         """
         find_job(parts, key)
         return StreamingResponse(
-            job_events(parts, key, last_event_id, request.app.state.closing),
+            job_events(parts, key, last_event_id, end_of_streams(parts, request)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
