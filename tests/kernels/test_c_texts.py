@@ -1,14 +1,17 @@
-"""Placeholders in the C texts of kernels."""
+"""The C texts of kernels: their placeholders, and what they need of a compiler."""
 
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from utvm_deploy import kernels
 from utvm_deploy.kernels.contract.c_texts import replaced
+from utvm_deploy.kernels.contract.requantization import header
 
 MODULES = [
     path
@@ -42,3 +45,22 @@ def test_native_kernels_replace_nothing_unchecked() -> None:
         and node.func.attr == "replace"
     ]
     assert not calls, "call c_texts.replaced instead"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "other"),
+    [("(int32_t)-3 >> 1", "(uint32_t)-3 >> 1"), ("(int32_t)0xFFFFFFFEu", "INT32_MAX")],
+)
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang", "clang++"])
+def test_a_compiler_that_shifts_or_converts_otherwise_refuses_the_c(
+    compiler: str, theirs: str, other: str
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    language = "c++" if compiler.endswith("++") else "c"
+    command = (compiler, "-x", language, "-fsyntax-only", "-Wno-unused-function", "-Werror", "-")
+    text = "#include <stdint.h>\n" + header()
+    for code, is_taken in ((text, True), (replaced(text, (theirs, other, 1)), False)):
+        done = subprocess.run(command, input=code, text=True, capture_output=True, timeout=60)
+        assert (done.returncode == 0) == is_taken, done.stderr
+    assert "utvm_shifts_are_arithmetic_and_conversions_wrap" in done.stderr

@@ -1,6 +1,11 @@
 // Fixed-point arithmetic that the kernels share: bit for bit that of LiteRT's
-// reference kernels. Right shifts of negative values are arithmetic, as in
-// every compiler for the cores that are supported.
+// reference kernels.
+
+// C99 leaves two things to the compiler. The kernels need right shifts of
+// negative values that are arithmetic, and conversions to signed types that
+// wrap. This line compiles only where both hold.
+typedef char utvm_shifts_are_arithmetic_and_conversions_wrap
+    [(int32_t)-3 >> 1 == -2 && (int64_t)-3 >> 1 == -2 && (int32_t)0xFFFFFFFEu == -2 ? 1 : -1];
 
 // A function that one call keeps busy: its code stands once, at any level.
 #if defined(__clang__)
