@@ -224,6 +224,60 @@ def test_failure_and_fault_reach_the_exit_code(case: Case, tmp_path: Path) -> No
     )
 
 
+SECTIONS_CMAKE = """\
+cmake_minimum_required(VERSION 3.16)
+project(user LANGUAGES C)
+set(NET_BUILD_SELFTEST ON)
+add_subdirectory(net)
+@DEFINITIONS@
+target_link_options(net_selftest PRIVATE -Wl,-Map=${CMAKE_BINARY_DIR}/net.map)
+"""
+
+
+@pytest.mark.emulator
+def test_kernels_and_weights_go_where_the_user_puts_them(case: Case, tmp_path: Path) -> None:
+    """By the README's lines; calls reach far kernels, and kernels their weights."""
+    emulator = case.board.emulator
+    assert emulator is not None
+    for program in (case.board.cpu.facts.compiler, emulator.program):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    (tmp_path / "user").mkdir()
+    bundle = write(case, tmp_path / "user" / "net")
+    readme = (bundle / "README.md").read_text()
+    definitions = re.search(r"^ +target_compile_definitions\(.*?\"\)$", readme, re.M | re.S)
+    assert definitions
+    cmake = SECTIONS_CMAKE.replace("@DEFINITIONS@", definitions[0])
+    (tmp_path / "user" / "CMakeLists.txt").write_text(cmake)
+    script = bundle / "selftest" / "cortex_m" / "selftest.ld"
+    text = script.read_text()
+    for begin, added in (
+        ("MEMORY\n{\n", "itcm : ORIGIN = 0x20300000, LENGTH = 0x10000\n"),
+        ("MEMORY\n{\n", "qspi : ORIGIN = 0x60000000, LENGTH = 0x10000\n"),
+        ("SECTIONS\n{\n", ".kernels : { *(.kernels) } > itcm\n"),
+        ("SECTIONS\n{\n", ".weights : { *(.weights) } > qspi\n"),
+    ):
+        text = text.replace(begin, begin + added)
+    script.write_text(text)
+    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={bundle}/selftest/cortex_m/toolchain.cmake"
+    folder = build(tmp_path / "user", tmp_path / "build", toolchain)
+    linked = (folder / "net.map").read_text().partition("Linker script and memory map")[2]
+    sections = {
+        (name, source): (int(address, 16), int(size, 16))
+        for name, address, size, source in re.findall(
+            r"^ (\.\w+)\S*\s+(0x\w+)\s+(0x\w+) \S*libnet\.a\((\w+)\.c\.obj\)$", linked, re.M
+        )
+        if int(size, 16) and name in (".kernels", ".weights", ".text", ".rodata")
+    }
+    assert sections[".weights", "net_weights"] == (0x60000000, case.compiled.weights_bytes)
+    assert sections[".kernels", "net_kernels"][0] == 0x20300000
+    others = {(".text", "net"), (".rodata", "net")}
+    assert sections.keys() == {(".weights", "net_weights"), (".kernels", "net_kernels")} | others
+    elf = next(folder.rglob("net_selftest.elf"))
+    arguments = ("-machine", emulator.machine, "-nographic", "-semihosting", "-kernel", elf)
+    assert run(emulator.program, *arguments).stdout == PASS
+
+
 TWO_MODELS_CMAKE = """\
 cmake_minimum_required(VERSION 3.16)
 project(two LANGUAGES C CXX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from utvm_deploy.compiler.c_text import KERNEL_SECTION, placed
 from utvm_deploy.compiler.code_digest import code_digest, kernel_code, whole_code
 from utvm_deploy.kernels.isa.naked_function import NEXT_STATEMENT, naked_function
 
@@ -59,6 +60,26 @@ def test_how_assembly_is_cut_into_statements_does_not_count() -> None:
     text = naked_function("helper", ["int x"], lines, "", "1")
     assert text.count(NEXT_STATEMENT) == 1
     assert whole_code([text]) == whole_code([text.replace(NEXT_STATEMENT, "\n")])
+
+
+def test_the_section_of_functions_does_not_count() -> None:
+    found = placed(HEADER)
+    assert found.count(f"{KERNEL_SECTION} static") == HEADER.count("static ") == 4
+    assert digest(found, f"{KERNEL_SECTION} {KERNEL}") == SAME
+
+
+@pytest.mark.parametrize(
+    ("code", "is_function"),
+    [
+        ("UTVM_NAKED static void f(int x) {", True),
+        ("__attribute__((noinline)) static const int8_t *f(int x) {", True),
+        ("static inline void\nf(int x) {", True),
+        ("static const int8_t table[] = {f(1)};", False),
+        ("static const __attribute__((aligned(4))) int8_t table[2];", False),
+    ],
+)
+def test_only_functions_are_put_into_the_section_of_kernels(code: str, is_function: bool) -> None:
+    assert placed(code) == (f"{KERNEL_SECTION} {code}" if is_function else code)
 
 
 def test_how_an_operand_is_written_does_not_count() -> None:

@@ -24,7 +24,7 @@ edge: { sourcename: "kernel" targetname: "k.c:tile" label: "k.c:90:3" }
 }
 """
 ASSEMBLY = r"""
-UTVM_NAKED static void tile(
+UTVM_KERNEL_SECTION UTVM_NAKED static void tile(
     int a UTVM_UNUSED) {
     __asm__(
         ".syntax unified\n"

@@ -15,6 +15,14 @@ MAX_PREFIX_LENGTH = 48
 #: Converters join the names of all operators that they fused.
 MAX_COMMENT_LENGTH = 60
 
+#: A macro in front of each function of the kernels, and of the weights. It is empty, unless the
+#: user of the C defines it as an attribute that names a section.
+KERNEL_SECTION, WEIGHTS_SECTION = "UTVM_KERNEL_SECTION", "UTVM_WEIGHTS_SECTION"
+_STATIC_FUNCTION = re.compile(
+    r"^(?=(?:UTVM_\w+ |__attribute__\(\(\w+\)\) )*static [\w\s*]*(?<!__attribute__)\()",
+    re.MULTILINE,
+)
+
 _C_NAMES = {"float32": "float", "bool": "uint8_t"} | {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -65,6 +73,11 @@ def c_type(dtype: str) -> str:
             f"{', '.join(_C_NAMES)}"
         )
     return _C_NAMES[dtype]
+
+
+def placed(code: str) -> str:
+    """The C of kernels, whose static functions have the macro for their section."""
+    return _STATIC_FUNCTION.sub(f"{KERNEL_SECTION} ", code)
 
 
 def integer(value: int) -> str:

@@ -2,9 +2,9 @@
 
 Comments, line breaks, spaces and the kernel's own name do not count. Of assembly its instructions
 count, and where its branches go, however it is cut into statements. The numbers of its local labels
-do not count, nor how an operand is written: ``add r0, r0, #16`` is ``add r0, #0x10``. A helper
-function counts where the kernel reaches it, wherever it stands: an edit of a shared header changes
-the digest of the kernels that use what was edited.
+do not count, nor how an operand is written: ``add r0, r0, #16`` is ``add r0, #0x10``. Sections do
+not count either. A helper function counts where the kernel reaches it, wherever it stands: an edit
+of a shared header changes the digest of the kernels that use what was edited.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from utvm_deploy.compiler.c_text import KERNEL_SECTION
 from utvm_deploy.kernels.isa.naked_function import NEXT_STATEMENT
 
 #: What stands for the kernel's own name.
@@ -108,7 +109,7 @@ def _tokens(text: str) -> list[str]:
     """The text's words; directives are one each, strings of assembly one for each instruction."""
     found: list[str] = []
     strings: list[str] = []
-    text = text.replace("\\\n", " ").replace(NEXT_STATEMENT, "\n")
+    text = text.replace("\\\n", " ").replace(NEXT_STATEMENT, "\n").replace(f"{KERNEL_SECTION} ", "")
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token.startswith(("//", "/*")):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.c_text import c_type, float_literal
+from utvm_deploy.compiler.c_text import WEIGHTS_SECTION, c_type, float_literal
 from utvm_deploy.compiler.model import Span
 from utvm_deploy.graph.model import Array
 
@@ -66,7 +66,7 @@ class ConstantTables:
         )
         return (
             f"struct {prefix}_weights {{\n{members}}};\n\n"
-            f"extern const struct {prefix}_weights {prefix}_weights;\n"
+            f"{WEIGHTS_SECTION} extern const struct {prefix}_weights {prefix}_weights;\n"
         )
 
     def definition(self, prefix: str) -> str:

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.compiler.c_text import c_type, comment, integer
+from utvm_deploy.compiler.c_text import (
+    KERNEL_SECTION,
+    WEIGHTS_SECTION,
+    c_type,
+    comment,
+    integer,
+    placed,
+)
 from utvm_deploy.compiler.constants import TABLE_ALIGNMENT, ConstantTables
 from utvm_deploy.compiler.emit_header import emit_header
 from utvm_deploy.compiler.emit_library import (
@@ -394,7 +401,7 @@ def _kernels_parts(program: Program) -> Iterator[str]:
         yield "#include <string.h>\n\n"
     if "bool" in code:
         yield "#include <stdbool.h>\n\n"
-    yield "\n".join([*imports, *(function.text for function in functions)])
+    yield placed("\n".join([*imports, *(function.text for function in functions)]))
 
 
 def _weights_file(name: str, tables: ConstantTables) -> str:
@@ -408,7 +415,7 @@ def _weights_file(name: str, tables: ConstantTables) -> str:
 def _private_header(program: Program, tables: ConstantTables) -> str:
     name, upper = program.name, program.name.upper()
     kernels = program.kernels()
-    prototypes = "\n".join(f"{kernel.function.prototype}\n" for kernel in kernels)
+    prototypes = "\n".join(f"{KERNEL_SECTION} {kernel.function.prototype}\n" for kernel in kernels)
     prototypes += "".join(f"\nint32_t {k.wanted}(void);\n" for k in kernels if k.wanted)
     weights = "" if tables.is_empty() else tables.declaration(name) + "\n"
     return f"""\
@@ -434,7 +441,15 @@ def _private_header(program: Program, tables: ConstantTables) -> str:
 #error "no way known to align a table with this compiler: define {upper}_ALIGNED"
 #endif
 
+// Attributes that put the kernels or the weights into a section of yours.
+#ifndef {KERNEL_SECTION}
+#define {KERNEL_SECTION}
+#endif
+#ifndef {WEIGHTS_SECTION}
+#define {WEIGHTS_SECTION}
+#endif
+
 {weights}{prototypes}
-{kernel_header()}
+{placed(kernel_header())}
 #endif
 """
