@@ -37,7 +37,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
         choices=KERNELS,
         default=KERNELS[0],
         help="best: ours, the fastest for the core; generic: ours in plain C; cmsis-nn: your "
-        "CMSIS-NN where it has a function and --records know no faster kernel, else ours; "
+        "CMSIS-NN where it has a function, unless --records know a faster kernel; "
         "default: %(default)s",
     )
     add_cmsis_nn(group, "for --kernels cmsis-nn, ")
