@@ -101,7 +101,7 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 class _Stdout(io.TextIOWrapper):
-    """Remembers why it could not be written, anyone who handles that error, and discards the rest."""
+    """Remembers why it could not be written, even if the error is caught, and discards the rest."""
 
     def __init__(self, stdout: io.TextIOWrapper) -> None:
         encoding, is_terminal, writes_through = (
