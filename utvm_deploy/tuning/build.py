@@ -4,8 +4,8 @@ Each candidate is a separate C file with the kernel and a function that calls it
 
     void run_NAME(const uint32_t *words)
 
-whose words are the kernel's arguments: addresses and numbers, which the C compiler must not know
-beforehand, as it does not know them in a model. Scratch is on the stack if it fits.
+whose words are the kernel's arguments: addresses and numbers. The C compiler does not know them, as
+it does not know them in a model. Scratch is on the stack if it fits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _DIALECT = "-std=gnu11"
 _STACK_WORD = 8
 _WORDS_OF_LINE = 16
-#: Of a table in flash: a cache line.
+#: The least alignment of a table in flash: a cache line.
 _LEAST_ALIGNMENT = 32
 
 
@@ -57,7 +57,7 @@ class Built:
     call: KernelCall
     function: CFunction
     module: ModuleObject
-    # Whether the wrapper has the scratch; else words after the arguments point to it.
+    # Whether the wrapper declares the scratch; otherwise words after the arguments point to it.
     has_stack_scratch: bool
 
     @property

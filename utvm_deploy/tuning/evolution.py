@@ -33,7 +33,7 @@ _ENDLESS = 1 << 20
 
 
 class Evolution:
-    """Candidates for one kernel, better ones as more are known; equal seeds propose the same."""
+    """Proposes candidates for one kernel, by what it has learned; equal seeds propose the same."""
 
     def __init__(self, kernel: OwnKernel, seed: int, space: SearchSpace | None = None) -> None:
         self._kernel = kernel
@@ -61,17 +61,17 @@ class Evolution:
         )
 
     def propose(self) -> list[Candidate]:
-        """Some that it did not propose before; none if it finds no more."""
+        """Candidates that it has not proposed before; an empty list if it finds no more."""
         try:
             found = self._context.generate_measure_candidates() or []
-        except RuntimeError as error:  # TVM's own: a space that is used up
+        except RuntimeError as error:  # TVM raises it where a space is used up
             log.debug("%s has no more candidates: %s", self._kernel.name, error)
             return []
         proposed = [self._space.candidate_of(one.sch.trace) for one in found]
         return [one for one in proposed if one is not None]
 
     def learn(self, candidate: Candidate, measurement: Measurement) -> None:
-        """What one of them took."""
+        """Take a measurement of a candidate into account."""
         schedule = self._space.schedule_of(candidate) if measurement.is_ok else None
         key = None if schedule is None else self._space.key_of(schedule.trace)
         if schedule is None or key is None:
@@ -91,7 +91,7 @@ class Evolution:
 
 @derived_object
 class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
-    """Ticks by decisions, as a Gaussian process; nothing of it is kept beyond the tuning."""
+    """Predicts ticks from decisions by a Gaussian process, which ends with the tuning."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
         super().__init__()
@@ -100,15 +100,15 @@ class _Process(ms.cost_model.PyCostModel):  # type: ignore[misc]
         self.known: dict[Key, float] = {}
 
     def load(self, path: str) -> None:
-        """Nothing: records are what is kept."""
+        """Do nothing: only records are kept."""
 
     def save(self, path: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Nothing: ``Evolution.learn`` gets the measurements."""
+        """Do nothing: ``Evolution.learn`` gets the measurements."""
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
-        """A score for each, above 0, the larger the faster."""
+        """A score above 0 for each candidate; larger is faster."""
         asked = [self.space.key_of(one.sch.trace) or (0, "") for one in candidates]
         return scores(self.known, asked, self.random)

@@ -8,7 +8,7 @@ from utvm_deploy.tuning.inputs import Job
 
 #: The most in one task list: those before a stopped candidate run once more.
 FLIGHT = 8
-#: Nor more than take so long together, as far as is known: Ctrl-C waits for the end of a flight.
+#: The most seconds of a flight, as far as they are known: Ctrl-C waits for its end.
 FLIGHT_S = 0.5
 
 
@@ -21,7 +21,7 @@ class Flights:
         self._seconds_per_mac = 0.0
 
     def next(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
-        """The first of those that wait, as many as run in a short time; at least one."""
+        """The first waiting candidates that run in a short time together; at least one."""
         flight: list[int] = []
         seconds = 0.0
         for index in waiting[:FLIGHT]:

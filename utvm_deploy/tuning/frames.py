@@ -10,7 +10,7 @@ import pickle
 from dataclasses import dataclass
 from typing import IO
 
-#: The number of the first request and of its answer; those of batches are above it.
+#: The number of the first request and of its answer; batches have larger numbers.
 OPEN = 0
 DONE, FAILED = "done", "failed"
 

@@ -1,4 +1,4 @@
-"""Ctrl-C where work may stop: an exception inside of TVM's C++ code would end the process."""
+"""Lets Ctrl-C stop work only where it may: an exception inside TVM's C++ code ends the process."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ class Loader:
         self._spent = spent
         self._is_stopping = is_stopping
         self._session: Session | None = None
-        # By content, for candidates that share them, the one that was used last at the end; and
-        # those that the group that is being loaded needs.
+        # Loaded tables by content, because candidates share them; the one that was used last is at
+        # the end. Then the contents that the next group needs.
         self._tables: dict[bytes, Tensor] = {}
         self._wanted: set[bytes] = set()
         # Tables that are in the image instead.
@@ -88,7 +88,7 @@ class Loader:
         return has_caches and self._device.is_modelled and not self.flashes
 
     def fitting(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
-        """The first of those that wait, as many as there is room for; at least one."""
+        """The first waiting candidates that fit together; at least one."""
         self._check_session()
         if self._is_alone:
             return list(waiting[:1])
@@ -232,7 +232,7 @@ class Loader:
         return self._tables[key]
 
     def _allocated(self, make: Callable[[], _Made]) -> _Made:
-        """What ``make`` gives, after old tables made room; NoRoom if that is not enough."""
+        """The result of ``make``; old tables make room for it. NoRoom if that is too little."""
         while True:
             try:
                 return make()

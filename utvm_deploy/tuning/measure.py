@@ -34,9 +34,9 @@ from utvm_deploy.tuning.workload import Work
 
 log = logging.getLogger(__name__)
 
-#: Runs where the timer is a clock, whose readings differ; counters need one.
+#: Runs of a candidate where the timer is a clock, whose readings differ; a counter needs one.
 CLOCK_REPEATS = 20
-#: What outputs hold before a candidate runs: no kernel likes to write it throughout.
+#: What outputs hold before a candidate runs; hardly any kernel writes this everywhere.
 FILL = 0xA5
 
 _FILL_SYMBOL = "utvm_fill"
@@ -156,7 +156,7 @@ class Measurer:
         return Measurement(error="wrong output", detail=detail)
 
     def _error_of(self, job: Job) -> float:
-        """The relative error of a job's outputs, for which it runs again."""
+        """The relative error of a job's outputs; the job runs again for it."""
         key = job.work.kernel.key
         if key not in self._outputs:
             self._outputs[key] = self._output_of(self._generic[key])
@@ -177,7 +177,7 @@ class Measurer:
     def _group(
         self, jobs: Sequence[Job], *, is_first: bool = True
     ) -> list[tuple[Measurement, int] | None]:
-        """Load and run; one by one where together does not work. None: stopped before it ran."""
+        """Load and run jobs together, or one by one if that fails. None: stopped before it ran."""
         if self._stopping.is_set():
             return [None] * len(jobs)
         try:

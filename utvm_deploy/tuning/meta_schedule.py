@@ -232,7 +232,7 @@ class DeviceTuning:
         return measured[len(new) :]
 
     def _task_of(self, func: Any) -> Task:
-        """Whose candidate a scheduled PrimFunc is."""
+        """The task that a scheduled PrimFunc is a candidate of."""
         attributes: Mapping[str, Any] = func.attrs or {}
         if TASK in attributes:
             name = str(attributes[TASK])

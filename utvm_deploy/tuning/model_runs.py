@@ -147,7 +147,7 @@ class _ModelRunner:
         if library is not None:
             # A backend's fused operators have other kernels.
             self._defaults |= default_candidates(with_chains(graph, library, core), core)
-        # What a compile with them follows says nothing of a library's layers, nor of code size.
+        # Records of whole models hold neither the layers of a library nor code size.
         self._is_recorded = library is None and level != SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
@@ -155,7 +155,7 @@ class _ModelRunner:
         name = self._graph.name
         self._tell(f"compiling {name} without the records and with them")
         plain, without = self._compiled(None)
-        # Of kernels alone: what whole models took before may be out of date.
+        # By records of single kernels: what whole models took before may be out of date.
         compiled, decision = self._compiled(Records(self._file.records))
         first, base = decision, candidates_of(without.picks, self._defaults)
         if compiled.sources == plain.sources:
@@ -167,7 +167,7 @@ class _ModelRunner:
             decisions = {base: without}
             for _ in range(ROUNDS):
                 candidates = candidates_of(decision.picks, self._defaults)
-                # Of a backend's layers the candidates say nothing.
+                # Candidates say nothing about a backend's layers.
                 if self._is_recorded and candidates in tried:
                     break
                 after, layers = self._measured(compiled, decision, f"{name} with the records")
@@ -325,7 +325,7 @@ def _reason(result: ModelRun, key: str, candidate: Candidate, loss: float, scrat
     most = result.decision.most_scratch
     if most is not None and scratch > most:
         return (
-            f"its {scratch:,} bytes of scratch would enlarge the stack for {loss:.1%} of a layer; "
-            f"all layers do with {most:,}"
+            f"its {scratch:,} bytes of scratch would enlarge the stack, to save "
+            f"{loss:.1%} of a layer; {most:,} are enough for all layers"
         )
-    return f"another is {loss:.1%} slower, and shares its code or takes less scratch"
+    return f"another candidate is {loss:.1%} slower, but shares its code or takes less scratch"

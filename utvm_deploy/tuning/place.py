@@ -93,7 +93,7 @@ class Place:
         self._measurer = Measurer(device)
         self.setting = setting_of(board, self._measurer.unit, level)
         self._library_code = "" if library is None else code_of_backend(library)
-        # Whose right output is known, or about to be.
+        # Kernels whose right output is known, or is being measured.
         self._referenced: set[Work] = set()
         self._builder = Builder(board, stack, jobs, level, library)
         self._runner = ThreadPoolExecutor(1, thread_name_prefix="measure")
@@ -151,9 +151,9 @@ class Place:
         return self._runner.submit(lambda: then(self._measured(wanted, built, len(trials))))
 
     def _references(self, trials: Sequence[Trial]) -> list[Trial]:
-        """The plain kernels, whose outputs are right, as far as they are needed.
+        """Trials of the plain kernels whose outputs, which count as right, are not known yet.
 
-        They need not be trials any more.
+        Those that are among ``trials`` are left out.
         """
         wanted = []
         for work in dict.fromkeys(trial.work for trial in trials):
@@ -193,7 +193,7 @@ class Place:
 
 
 def _result(future: Future[Built]) -> Built | Measurement:
-    """What was built, or the error that it met; a missing tool or a full disk is everybody's."""
+    """What was built, or its error; a missing tool or a full disk is raised, as it meets all."""
     try:
         return future.result()
     except (MissingTool, SystemRefused):

@@ -36,7 +36,7 @@ class KernelHistory:
 
     @property
     def default_ticks(self) -> int | None:
-        """Of what the best family chooses by itself."""
+        """The ticks of the candidate that the best family chooses by itself."""
         for record in self.records:
             if record.is_default and record.measurement.is_ok:
                 return record.measurement.ticks_min
@@ -44,13 +44,13 @@ class KernelHistory:
 
     @property
     def best(self) -> Record | None:
-        """The fastest that is right."""
+        """The fastest candidate whose outputs are right."""
         right = [record for record in self.records if record.measurement.is_ok]
         return min(right, key=lambda r: r.measurement.ticks_min) if right else None
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast as the default the best is."""
+        """The ticks of the default over those of the best."""
         best, default = self.best, self.default_ticks
         if best is None or not default or not best.measurement.ticks_min:
             return None

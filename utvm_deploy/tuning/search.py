@@ -1,10 +1,10 @@
 """Which candidates to try next: where most time could be gained, near candidates that are known to
 be good.
 
-Small spaces are tried completely, as far as trials allow. In large ones, a new candidate usually
-differs least from the best ones, and sometimes is any candidate. Kernels with sketches have an
-infinite space in addition to the list; there another search proposes. Nothing here runs a
-candidate.
+Small spaces are tried completely, as far as trials allow. In large spaces, a new candidate usually
+differs little from one of the best, and sometimes is drawn from the whole space. Kernels with
+sketches also have an infinite space, in which another search proposes candidates. Nothing here runs
+a candidate.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.workload import Work
 
-#: What a kernel is thought to gain before anything is known, as a share of its time.
+#: The gain that is expected of a kernel before any measurement, as a share of its time.
 HOPED_GAIN = 0.3
-#: The factor of the hope after one more trial that gained nothing.
+#: The expected gain is multiplied by this after each trial that gained nothing.
 PATIENCE = 0.9
-#: How often a candidate is drawn from the whole space instead of near the best.
+#: The share of candidates that are drawn from the whole space instead of near the best.
 EXPLORE = 0.25
-#: New candidates resemble one of the best candidates, this number of them.
+#: The number of best candidates that new candidates are derived from.
 PARENTS = 3
 _OTHER_FAMILY = 100
-#: How often a trial goes to what is listed while there are proposals, too.
+#: The share of trials for listed candidates while there are proposals, too.
 LISTED = 0.3
-#: Proposals are asked for no more if none of this number takes at most the factor times as long as
-#: the best candidate of another family.
+#: The search for proposals ends if the first ones, this many, all take longer than the best
+#: candidate of another family, times the factor.
 FEWEST_PROPOSED = 12
 HOPELESS = 1.5
 
@@ -112,16 +112,16 @@ class KernelState:
 
     @property
     def gain(self) -> float:
-        """How many times as fast as without the records the best is, measured alone."""
+        """The ticks without the records over those of the best candidate, each measured alone."""
         best, before = self.best, self.before_ticks
         return before / best[1] if best and before and best[1] else 1.0
 
     def untried(self) -> list[Candidate]:
-        """In the order of the space, then additional proposals."""
+        """Candidates that were not tried: those of the space in its order, then proposals."""
         return list(dict.fromkeys(self._untried()))
 
     def _untried(self) -> Iterator[Candidate]:
-        """The same; some may come twice."""
+        """The same candidates; some may come twice."""
         known = chain((self.before,), self.work.candidates, self.hints, self.proposed)
         return (c for c in known if c not in self.measured and c not in self.pending)
 
@@ -159,7 +159,7 @@ class KernelState:
             self.free = None
 
     def hope(self, total: float) -> float:
-        """Ticks that the next trial may win; ``total`` stands for what is not known yet."""
+        """Ticks that the next trial may save; ``total`` replaces ticks that are not known yet."""
         best = self.best
         if best is None:
             return total / (1 + len(self.pending))

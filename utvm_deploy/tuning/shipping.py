@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from utvm_deploy.records import Record, Setting
 
-#: The number of candidates of a kernel that are kept, if they are this near to the fastest.
+#: At most so many candidates of a kernel are kept, if they are this near to the fastest.
 KEPT_CANDIDATES = 3
 KEPT_LOSS = 0.03
 

@@ -1,4 +1,4 @@
-"""How fast schedules are that nobody measured, by a Gaussian process over those that somebody did.
+"""Predicts how fast schedules are, by a Gaussian process over those that were measured.
 
 A schedule is described by the number of its sketch and by its decisions, as a text such as
 ``1.4.2/1.1.8/2``.
@@ -18,16 +18,16 @@ from utvm_deploy.kernels.portable.template_free import described
 #: Number of the sketch, and the decisions.
 Key: TypeAlias = tuple[int, str]
 
-#: Before this number is measured, one proposal is as good as another.
+#: With fewer measurements, scores are random.
 FEWEST_KNOWN = 6
 #: The process uses this number of measurements, the fastest first.
 MOST_KNOWN = 200
-#: Of ticks that the process does not explain, as a share of their variance.
+#: What the process does not explain of ticks, as a share of their variance.
 _NOISE = 0.02
 
 
 def scores(known: Mapping[Key, float], asked: Sequence[Key], random: np.random.Generator) -> Any:
-    """A score for each that is asked for, above 0, the larger the faster; ``known`` has ticks."""
+    """A score above 0 for each of ``asked``; larger is faster. ``known`` has ticks."""
     if len(known) < FEWEST_KNOWN:
         return random.random(len(asked))
     fastest = sorted(known.items(), key=lambda one: one[1])[:MOST_KNOWN]

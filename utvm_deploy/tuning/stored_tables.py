@@ -55,8 +55,9 @@ class StoredTables:
     def store(self, wanted: Mapping[str, Tables]) -> bool:
         """Start an image that has these tables, by kernel's key, and those that it has already.
 
-        If the flash has no room for all, those that it has already make room. False if that does
-        not help, or if there is nothing to store. If True, everything else on the device is lost.
+        If the flash has no room for all, the tables that it has already are removed. False if that
+        does not help, or if there is nothing to store. If True, everything else on the device is
+        lost.
         """
         new = {
             kernel: tables

@@ -8,7 +8,7 @@ import numpy as np
 
 from utvm_deploy.tuning.inputs import Job, places_of, samples_of
 
-#: The largest error of floating-point outputs that passes if nobody says another one.
+#: The default for the largest error of floating-point outputs that passes.
 TOLERANCE = 1e-5
 
 

@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 BATCH = 16
 #: The first batch has one candidate; each following batch is larger by this factor.
 BATCH_GROWTH = 4
-#: The same over a line on which loading takes most of the time, and how many of them are of one
-#: kernel, whose tables then travel once.
+#: The same for a line on which loading takes most of the time; and how many candidates in a row are
+#: of one kernel, so that its tables are sent once.
 SLOW_BATCH = 32
 SLOW_IN_A_ROW = 8
 SLOW_SHARE = 0.6
@@ -54,7 +54,7 @@ HINTS = 3
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Tabled):
-    """How far a tuning is, or what it came to."""
+    """The state of a tuning, or its result."""
 
     setting: Setting
     states: tuple[KernelState, ...]
@@ -212,7 +212,7 @@ class _Loop:
         self._begin = time.monotonic()
         self._until = None if minutes is None else self._begin + 60 * minutes
         self._watch = watch
-        # Of whichever code: all are worth a try.
+        # Also those of outdated code: their candidates are worth a try.
         known = [*shipped_records(self._setting.core), *file.records]
         self._scratch_bytes = {
             (one.kernel.key, one.candidate): one.scratch_bytes for one in file.records
@@ -229,10 +229,10 @@ class _Loop:
         state = KernelState(work, free=free, first=first if work.admits(first) else None)
         measured = self._file.records.of(work.kernel, self._setting)
         for record in current(work, measured, self._setting.core, self._library_code):
-            # What a library took counts only where it may be taken.
+            # Records of a library count only where its call may be taken.
             if not is_of_backend(record.candidate.family) or record.candidate in work.candidates:
                 state.add(record.candidate, record.measurement)
-        # What other compilers and versions, what ships with us, and what similar shapes found.
+        # Winners of other compilers and versions, of the shipped records, and of similar shapes.
         chosen = self._known.choices(work.kernel, self._setting.core, self._setting)
         hints = dict.fromkeys(c for c, _ in chosen if c not in state.measured)
         state.hints = list(islice((c for c in hints if work.admits(c)), HINTS))

@@ -31,7 +31,7 @@ from utvm_deploy.tuning.places import Trial, recorded
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.workload import Work, workload
 
-#: Of each kernel's schedules, the fastest that are measured again.
+#: How many of each kernel's fastest schedules are measured again.
 MOST = 4
 # Of a schedule that failed, TVM writes 1e10 seconds.
 _FAILED_S = 1e9

@@ -186,7 +186,7 @@ def with_one_rounding(call: KernelCall) -> KernelCall:
 
 
 def with_fused_sums(call: KernelCall) -> KernelCall:
-    """The call of the kernel that rounds a product and a sum at once, if there is one.
+    """The call of the kernel that rounds a product and its sum together, if there is one.
 
     Native kernels of float32 have it as the property ``fused``. In C, the compiler does it.
     """

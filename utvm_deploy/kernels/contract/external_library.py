@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What the addresses and sizes of registers are multiples of: an MPU of Armv7-M wants it.
+#: Addresses and sizes of registers are multiples of this: an MPU of Armv7-M needs that.
 WINDOW_BYTES = 256
 #: Ranges of registers that MPUs have room for.
 MOST_WINDOWS = 2
@@ -40,7 +40,7 @@ class ExternalLibrary:
     zephyr_config: tuple[str, ...] = ()
     # A C function ``int32_t f(void *state)`` that must run once before the model does; empty: none.
     initialize: str = ""
-    # What it keeps from then on, in the arena; the functions get it, too.
+    # The bytes of its state, which is in the arena; all of its functions get the address.
     state_bytes: int = 0
     # Registers of the device that its code uses: (address, bytes) of each range.
     registers: tuple[tuple[int, int], ...] = ()

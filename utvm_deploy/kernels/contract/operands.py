@@ -16,7 +16,7 @@ def quantization_of(tensor: Tensor) -> Quantization:
 
 
 def stored(dtype: str) -> str:
-    """The type of which kernels have an element: booleans are bytes of 0 or 1."""
+    """The type that an element has in kernels: booleans are bytes of 0 or 1."""
     return "uint8" if dtype == "bool" else dtype
 
 

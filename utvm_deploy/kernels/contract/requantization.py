@@ -94,7 +94,7 @@ def fold_input_offset(bias: Array, weights: Array, zero_point: int) -> Array:
 def requantize(value: Any, multiplier: Any, shift: Any) -> Any:
     """TIR: value * multiplier * 2**(shift - 31), rounded twice (conv, depthwise, add, ...).
 
-    Given an int, it returns an int, as do ``add_wrapping`` and ``clamped``.
+    If it gets an int, it returns an int; so do ``add_wrapping`` and ``clamped``.
     """
     if isinstance(value, int):
         return requantized(value, multiplier, shift)

@@ -22,7 +22,7 @@ _METHOD = "method"
 
 @dataclass(frozen=True)
 class Layer(Operation):
-    """An operator that wants a kernel for a core, and the portable call that it can always have."""
+    """An operator that needs a kernel for a core, and its portable call, which always exists."""
 
     core: str
     portable: KernelCall
@@ -34,18 +34,18 @@ class Wish:
 
     # Exactly this candidate. One without choices asks for its family, None for the best kernel.
     candidate: Candidate | None = None
-    most_scratch: int | None = None  # bytes, if there is a kernel with at most these
+    most_scratch: int | None = None  # in bytes, if a kernel can do with so few
     # Fewer bytes of flash: 0, COMPACT_LITTLE, COMPACT_MOST of ``records.candidate``.
     compact: int = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the strategy chooses, within the limits."""
+        """Whether the strategy chooses among its candidates, within the limits."""
         return self.candidate is None or not self.candidate.choices
 
     @property
     def is_default(self) -> bool:
-        """Whether the strategy chooses without limits."""
+        """Whether the strategy chooses among all of its candidates."""
         return self.is_open and self.most_scratch is None and not self.compact
 
 
@@ -122,7 +122,8 @@ class Choices:
         method = given.pop(_METHOD, "")
         if method != cls.method:
             named = f"its method is {method!r}" if method else "it names no method"
-            return f"{named}, but this is {f'method {cls.method!r}' if cls.method else 'without'}"
+            own = f"has the method {cls.method!r}" if cls.method else "has no method"
+            return f"{named}, but the strategy {own}"
         types = _types(cast(Any, cls))
         for name, value in given.items():
             if name not in types:
