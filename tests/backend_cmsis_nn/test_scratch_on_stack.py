@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def test_the_arena_holds_activations_alone() -> None:
     assert max(needs) <= stack.stack_bytes < max(needs) + 8
     assert stack.arena_bytes < arena.arena_bytes
     assert f"below {1024 + stack.stack_bytes} bytes" in stack.sources["digits.h"]
-    assert "int64_t scratch_0[" in stack.sources["digits.c"]
+    words = re.findall(r"int64_t scratch_0\[(\d+)\]", stack.sources["digits.c"])
+    assert [8 * int(count) for count in words] == [-(-one // 8) * 8 for one in needs if one]
     larger = with_stack_for(stack, board).project.stack_bytes
     assert larger >= max(board.project.stack_bytes, 1024 + stack.stack_bytes)
     much = replace(stack, stack_bytes=9_232)

@@ -164,6 +164,8 @@ def test_nothing_needs_nothing() -> None:
     ("offsets", "arena", "message"),
     [
         ((0, 8), 32, "lets b and a overlap"),
+        ((0, 15), 31, "lets b and a overlap"),
+        ((15, 0), 31, "lets b and a overlap"),
         ((0, 17), 40, "puts b at 17"),
         ((0, 16), 24, "puts b at 16..32 of 24"),
         ((-16, 16), 32, "puts a at -16"),
@@ -172,7 +174,8 @@ def test_nothing_needs_nothing() -> None:
 def test_verifier_finds_every_kind_of_fault(
     offsets: tuple[int, int], arena: int, message: str
 ) -> None:
-    a, b = Block("a", 16, 0, 1, 8), Block("b", 16, 1, 2, 8)
+    alignment = 1 if 15 in offsets else 8
+    a, b = Block("a", 16, 0, 1, alignment), Block("b", 16, 1, 2, alignment)
     with pytest.raises(CompileError, match=message):
         verify([a, b], Placement(offsets, arena))
 

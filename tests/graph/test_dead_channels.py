@@ -92,6 +92,13 @@ def _bordered(m: ModelWriter, rng: Rng) -> None:
     m.output(m.conv2d(x, weights, _bias(rng, 5, 0)))
 
 
+def _padded_above(m: ModelWriter, rng: Rng) -> None:
+    """An image far above its zero point, which stands at the edges of the next layer."""
+    x = m.conv2d(m.input((1, 6, 6, 3), 0.05, 9), int8(rng, 16, 1, 1, 3), np.full(16, FAR, np.int32))
+    weights = rng.integers(1, 4, (12, 3, 3, 16), np.int8)
+    m.output(m.conv2d(x, weights, np.zeros(12, np.int32), scale=0.5, padding="SAME"))
+
+
 def _bordered_above(m: ModelWriter, rng: Rng) -> None:
     """PAD, whose border is above a channel that is constant inside of it."""
     bias = _bias(rng, 16, 9)
@@ -265,6 +272,7 @@ LOSING = (
 )
 KEEPING = (
     _padded,
+    _padded_above,
     _bordered_above,
     _without_bias,
     _output,

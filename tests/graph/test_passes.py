@@ -44,6 +44,13 @@ def _pad_channels(m: ModelWriter, rng: Rng) -> None:
     m.output(_conv(m, m.pad(m.input((1, 5, 5, 2), 0.05, 9), paddings), rng))
 
 
+def _pad_of_another_value(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 5, 5, 2), 0.05, 9)
+    value = m.constant(np.array([-9], np.int8), 0.05, 9)
+    x = m.node("PADV2", [x, *_ints(m, SPATIAL), value], (1, 6, 7, 2), scale=0.05, zero_point=9)
+    m.output(_conv(m, x, rng, padding="VALID"))
+
+
 def _pad_used_twice(m: ModelWriter, rng: Rng) -> None:
     x = m.pad(m.input((1, 5, 5, 2), 0.05, 9), SPATIAL)
     m.output(_conv(m, x, rng), m.max_pool(x, 2))
@@ -100,6 +107,12 @@ def _reshapes(m: ModelWriter, rng: Rng) -> None:
 def _reshape_to_the_same(m: ModelWriter, rng: Rng) -> None:
     x = m.reshape(m.input((1, 24), 0.04, 9), (1, 24))
     m.output(m.reshape(m.relu(x, scale=0.1), (1, 24)))
+
+
+def _reshape_to_the_same_twice(m: ModelWriter, rng: Rng) -> None:
+    """Of two copies of a tensor, one is an output, which takes the tensor's place."""
+    x = m.relu(m.input((1, 24), 0.04, 9), scale=0.1)
+    m.output(m.relu6(m.reshape(x, (1, 24)), scale=0.07), m.reshape(x, (1, 24)))
 
 
 def _reshape_in_between_is_output(m: ModelWriter, rng: Rng) -> None:
@@ -311,6 +324,7 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
     "pad_conv_same": (_pad_conv_same, ["CONV_2D"]),
     "pad_pad_depthwise": (_pad_pad_depthwise, ["DEPTHWISE_CONV_2D"]),
     "pad_channels": (_pad_channels, ["PAD", "CONV_2D"]),
+    "pad_of_another_value": (_pad_of_another_value, ["PADV2", "CONV_2D"]),
     "pad_used_twice": (_pad_used_twice, ["PAD", "CONV_2D", "MAX_POOL_2D"]),
     "pad_is_output": (_pad_is_output, ["PAD", "CONV_2D"]),
     "dilated": (_dilated, ["CONV_2D"] * 3),
@@ -364,6 +378,7 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
     "relu_of_input": (_relu_of_input, ["RELU"]),
     "reshapes": (_reshapes, ["RESHAPE", "RELU"]),
     "reshape_to_the_same": (_reshape_to_the_same, ["RELU"]),
+    "reshape_to_the_same_twice": (_reshape_to_the_same_twice, ["RELU", "RELU6"]),
     "reshape_in_between_is_output": (_reshape_in_between_is_output, ["RESHAPE", "RESHAPE"]),
     "reshape_only": (_reshape_only, ["RESHAPE"]),
     "unused": (_unused, ["MAX_POOL_2D"]),
@@ -409,6 +424,17 @@ def test_pass_changes_operators_but_no_byte(name: str, tmp_path: Path) -> None:
 def test_simplify_keeps_models_that_have_nothing_to_simplify(name: str, tmp_path: Path) -> None:
     graph = load_model(build_model(name).save(tmp_path / "model.tflite"))
     assert simplify(graph) is graph
+
+
+def test_a_conversion_to_float32_that_overflows_stays(tmp_path: Path) -> None:
+    """Of this scale, only small values come back."""
+
+    def build(m: ModelWriter, rng: Rng) -> None:
+        x = m.dequantize(m.input((1, 256), 1e37, 9))
+        m.output(m.relu(m.quantize(x, scale=1e37, zero_point=9), scale=1e37))
+
+    graph = load_model(built(build).save(tmp_path / "model.tflite"))
+    assert [op.kind for op in simplify(graph).operators] == ["DEQUANTIZE", "QUANTIZE", "RELU"]
 
 
 def test_every_pass_is_needed(tmp_path: Path) -> None:

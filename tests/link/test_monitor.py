@@ -14,7 +14,7 @@ from tests.link.fakes import HostDevice
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkTimeout
 from utvm_deploy.link.base import Link, Region, Task
 from utvm_deploy.link.frame import Frame, FrameDecoder, encode_frame
-from utvm_deploy.link.messages import OUTCOME, PROTOCOL_VERSION, REPLY_BIT, Status
+from utvm_deploy.link.messages import BY_NAME, OUTCOME, PROTOCOL_VERSION, REPLY_BIT, Status
 from utvm_deploy.link.monitor import MonitorLink
 from utvm_deploy.link.waits import Timeouts
 
@@ -275,6 +275,28 @@ def test_what_is_no_reply_is_passed_over(reply: Frame) -> None:
     quick = Timeouts(boot_s=0.02, resend_s=0.005)
     with pytest.raises(LinkTimeout, match="baud rate"):
         MonitorLink(Answering(reply), quick).hello()
+
+
+class Straying(Answering):
+    """A device whose line gives replies to other requests and of other sessions first."""
+
+    def answer(self, request: Frame) -> None:
+        if request.opcode == BY_NAME["READ"].opcode:
+            opcode, right = request.opcode | REPLY_BIT, OUTCOME.pack(0, 0, 0) + b"right"
+            for sequence, session, payload in (
+                (request.sequence - 1, request.session, OUTCOME.pack(0, 0, 0) + b"older"),
+                (request.sequence + 1, request.session, OUTCOME.pack(0, 0, 0) + b"later"),
+                (request.sequence, request.session + 1, OUTCOME.pack(0, 0, 0) + b"other"),
+                (request.sequence, request.session, right),
+            ):
+                self._out += encode_frame(Frame(opcode, sequence, session, payload))
+        else:
+            super().answer(request)
+
+
+def test_only_the_reply_to_this_request_of_this_session_counts() -> None:
+    link = MonitorLink(Straying(*opening()))
+    assert link.read(0x10, 5) == b"right"
 
 
 def test_a_checksum_of_no_bytes_is_no_checksum() -> None:

@@ -64,6 +64,22 @@ def test_what_is_used_or_held_is_not_removed(tmp_path: Path) -> None:
     assert files.total_bytes == size_of(tmp_path) == 4
 
 
+def test_content_of_two_writers_is_held_until_both_are_done(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+
+    def add_too() -> None:
+        with files.holding():
+            files.add(b"both")
+
+    with files.holding():
+        both = files.add(b"both")
+        other = threading.Thread(target=add_too)
+        other.start()
+        other.join()
+        assert files.remove([both], lambda _: False) == 0
+    assert files.remove([both], lambda _: False) == 4
+
+
 def test_adding_and_removing_at_once_loses_nothing(tmp_path: Path) -> None:
     """Threads add the same contents, name them, and check that they are there."""
     files = Files(tmp_path)

@@ -211,6 +211,17 @@ def test_files_without_a_name_go_at_the_start(store: Store) -> None:
         assert not store.files.path(left).exists()
 
 
+def test_what_was_made_of_a_model_stays_with_it(store: Store) -> None:
+    model = store.model()
+    with store.files.holding():
+        picture = JobFile("graph.svg", store.files.add(b"picture"), 7)
+        store.database.add_model(model, [picture])
+    with store.kept():
+        assert store.files.path(picture.sha256).exists()
+    assert remove_model(store.database, store.files, model.sha256)
+    assert store.files.digests() == []
+
+
 def test_a_model_of_a_job_is_not_removed(store: Store) -> None:
     model, unused = store.model(), store.model()
     job = store.job(model, state=QUEUED)

@@ -310,8 +310,8 @@ def _survives_float(tensor: Tensor) -> bool:
     quantization, limits = tensor.quantization, np.iinfo(tensor.dtype)
     assert quantization is not None, "check_graph demands it"
     values = np.arange(limits.min, limits.max + 1)
-    reals = (quantization.scale * (values - quantization.zero_point)).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
+        reals = (quantization.scale * (values - quantization.zero_point)).astype(np.float32)
         steps = reals / np.float32(quantization.scale)
         rounded = np.trunc(steps + np.copysign(np.float32(0.5), steps))
     back = np.clip(rounded + quantization.zero_point, limits.min, limits.max)
