@@ -155,6 +155,14 @@ def test_in_place_halves_an_elementwise_chain() -> None:
     assert set(plan.tensors.values()) == {0}
 
 
+def test_a_larger_result_goes_beside_its_source() -> None:
+    """A kernel that writes more than it reads would write over what it has not read."""
+    graph, sequence = chain(64, 256)
+    marked = [step(o, (o.outputs[0], o.inputs[0] or 0)) for o in graph.operators]
+    plan = plan_arena(graph, marked)
+    assert plan.arena_bytes == 320 and plan.tensors[0] != plan.tensors[1]
+
+
 def test_result_goes_onto_one_of_two_dying_sources() -> None:
     """Both sources of a residual ADD die there, and the kernel allows either."""
     tensors = tuple(tensor(64) for _ in range(4))
@@ -164,6 +172,14 @@ def test_result_goes_onto_one_of_two_dying_sources() -> None:
     plan = plan_arena(graph, sequence)
     assert plan.tensors[1] != plan.tensors[2]
     assert plan.tensors[3] in (plan.tensors[1], plan.tensors[2])
+
+
+def test_a_result_goes_beside_a_source_that_is_read_twice() -> None:
+    """The second input is another shape of the first, and may be read in another order."""
+    operators = (operator("RESHAPE", (0,), 1), operator("ADD", (0, 1), 2))
+    graph = Graph("twice", tuple(tensor(64) for _ in range(3)), operators, (0,), (2,), "00")
+    plan = plan_arena(graph, [View(operators[0], 0, 1), step(operators[1], (2, 0), (2, 1))])
+    assert plan.tensors[0] == plan.tensors[1] != plan.tensors[2]
 
 
 def test_view_takes_no_memory_and_keeps_its_source_alive() -> None:

@@ -313,6 +313,17 @@ def _swapped(m: ModelWriter, rng: Rng) -> None:
     m.output(m.add(left, right, scale=0.4))
 
 
+def _constants_of_other_scales(m: ModelWriter, rng: Rng) -> None:
+    """Equal bytes of constants, which mean other values."""
+    x, data = m.input((1, 6), 0.05, 9), int8(rng, 1, 6)
+    options = ("MulOptions", {"FusedActivationFunction": 0})
+    one, other = (
+        m.node("MUL", [x, m.constant(data, scale, 4)], (1, 6), options, scale=0.2, zero_point=3)
+        for scale in (0.03, 0.05)
+    )
+    m.output(m.add(one, other, scale=0.4))
+
+
 def _equal_layer_is_output(m: ModelWriter, rng: Rng) -> None:
     x = m.input((1, 6, 6, 2), 0.05, 9)
     pools = [m.max_pool(x, 2) for _ in range(2)]
@@ -347,6 +358,14 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
         lambda m, rng: _cropped(m, rng, [0, 2, 0, 0], [1, 3, 7, 4]),
         ["CONV_2D", "SLICE"],
     ),
+    "crop_of_rows_at_the_top": (
+        lambda m, rng: _cropped(m, rng, [0, 2, 0, 0], [1, 5, 7, 4]),
+        ["CONV_2D", "SLICE"],
+    ),
+    "crop_of_rows_at_the_end": (
+        lambda m, rng: _cropped(m, rng, [0, 0, 0, 0], [1, 5, 7, 4]),
+        ["CONV_2D", "SLICE"],
+    ),
     "crop_of_channels": (
         lambda m, rng: _cropped(m, rng, [0, 0, 0, 1], [1, 7, 7, 3]),
         ["CONV_2D", "SLICE"],
@@ -359,6 +378,7 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
     ),
     "parallel_dense": (_parallel_dense, ["FULLY_CONNECTED", "SPLIT", "SPLIT"]),
     "swapped": (_swapped, ["ADD", "ADD", "MUL", "ADD"]),
+    "constants_of_other_scales": (_constants_of_other_scales, ["MUL", "MUL", "ADD"]),
     "equal_layer_is_output": (_equal_layer_is_output, ["MAX_POOL_2D", "RELU6"]),
     "conv_relu": (_conv_relu, ["CONV_2D"]),
     "relu_after_everything": (

@@ -205,6 +205,9 @@ def test_a_job_that_takes_its_worker_along_three_times_fails(desk: Desk) -> None
         assert task.spec.attempt == attempt
         task.start()
         task.tell({"lines": f"trial {attempt}\n"})
+        if attempt > 1:
+            # The worker of the first attempt was only cut off.
+            desk.cluster.tasks[0].tell({"lines": "late\n", "log": "late\n"})
         desk.step()
         task.future.cancel()
         if attempt == 2:

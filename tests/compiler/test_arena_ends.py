@@ -1,0 +1,37 @@
+"""What lies behind the plan in an arena: the status of layers, and the state of a library."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from utvm_deploy.compiler.emit_library import arena_bytes_with_state, state_of, state_text
+
+
+def program(arena: int, layers: int, state: int | None) -> Any:
+    """What these functions look at; ``state`` is None without a library."""
+    library = None if state is None else SimpleNamespace(state_bytes=state)
+    plan = SimpleNamespace(arena_bytes=arena)
+    return SimpleNamespace(plan=plan, layers=(None,) * layers, library=library)
+
+
+@pytest.mark.parametrize(
+    ("arena", "layers", "state", "offset", "end"),
+    [
+        (100, 3, None, None, 100),
+        (100, 3, 0, None, 103),
+        (100, 3, 20, 104, 124),
+        (100, 4, 20, 104, 124),
+        (100, 5, 20, 112, 132),
+    ],
+)
+def test_a_state_begins_aligned_behind_the_status_of_each_layer(
+    arena: int, layers: int, state: int | None, offset: int | None, end: int
+) -> None:
+    made = program(arena, layers, state)
+    span = state_of(made)
+    assert (None if span is None else span.offset) == offset
+    assert arena_bytes_with_state(made) == end
+    assert state_text(made) == ("(void *)0" if offset is None else f"(void *)(arena + {offset})")
