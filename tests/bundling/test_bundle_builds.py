@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundle_cases import Case, make_case, make_float_case, make_state_case, write
+from elftools.elf.elffile import ELFFile
 from float_writer import FloatWriter
 from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import FORMATS, check_bundle
 from utvm_deploy.cli.main import main
+from utvm_deploy.project.model_code import flash_bytes, model_code
 
 #: Builds take seconds and self-tests milliseconds, but the machine may be busy.
 TIMEOUT_S = 120
@@ -276,6 +279,31 @@ def test_kernels_and_weights_go_where_the_user_puts_them(case: Case, tmp_path: P
     elf = next(folder.rglob("net_selftest.elf"))
     arguments = ("-machine", emulator.machine, "-nographic", "-semihosting", "-kernel", elf)
     assert run(emulator.program, *arguments).stdout == PASS
+
+
+@pytest.mark.tools
+def test_flash_figures_say_what_the_c_library_adds(tmp_path: Path) -> None:
+    """All of the bundle's objects, linked, are as large as the figures together."""
+    made = make_case(tmp_path, "net", "microbit")
+    compiler = made.board.cpu.facts.compiler
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    code = model_code(made.compiled, made.board)
+    assert "memcpy" in code.library and "__aeabi_idiv" in code.library
+    assert "net_weights" not in code.library
+    bundle = write(made, tmp_path / "bundle", code=code)
+    readme = (bundle / "README.md").read_text()
+    assert f"`memcpy` | {code.library_bytes:,} bytes |" in readme
+    assert json.loads((bundle / "manifest.json").read_text())["library_bytes"] == code.library_bytes
+    flags = (*made.board.cpu.compiler_flags, *made.board.project.compiler_flags)
+    options = (*flags, made.compiled.optimization_flag, "-std=c99", f"-I{bundle / 'include'}")
+    linked = tmp_path / "net.elf"
+    sources = sorted((bundle / "src").glob("*.c"))
+    run(compiler, *options, "-nostartfiles", "-Wl,--entry=0", *sources, "-o", linked)
+    total = flash_bytes(made.compiled, code) + code.library_bytes
+    with linked.open("rb") as file:
+        found = [s for s in ELFFile(file).iter_sections() if s.name in (".text", ".rodata")]
+        assert total <= sum(section["sh_size"] for section in found) < total + 32  # padding
 
 
 TWO_MODELS_CMAKE = """\

@@ -80,6 +80,7 @@ class BundleResult(Result):
                 "weights_bytes": self.compiled.weights_bytes,
                 "pools": pools_summary(self.compiled),
                 "flash_bytes": flash_bytes(self.compiled, self.code),
+                "library_bytes": None if self.code is None else self.code.library_bytes,
                 "stack_bytes": None if self.code is None else self.code.stack.total_bytes,
                 "has_latency": self.latency is not None,
                 "profile": self.latency,

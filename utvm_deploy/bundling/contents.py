@@ -195,6 +195,12 @@ def _measured(
         else f"| Flash: code and constants | {flash:,} bytes, of which constants {weights} |",
         "LATENCY_ROWS": "",
     }
+    if code is not None and code.library:
+        names = ", ".join(f"`{name}`" for name in code.library)
+        values["FLASH_ROW"] += (
+            "\n| Flash: what the C library and the compiler add, unless your firmware has it: "
+            f"{names} | {code.library_bytes:,} bytes |"
+        )
     if report is not None and "tick_unit" in report:
         unit, told = report["tick_unit"], f"{report['ticks']:,}"
         if report["seconds"] is not None:

@@ -50,6 +50,7 @@ def manifest_text(
         "arena_alignment": compiled.arena_alignment,
         "weights_bytes": compiled.weights_bytes,
         "flash_bytes": flash_bytes(compiled, code),
+        "library_bytes": None if code is None else code.library_bytes,
         "pools": [{"name": p.name, "bytes": p.size_bytes} for p in compiled.pools],
         "macs": compiled.macs,
         "inputs": [_buffer(buffer) for buffer in compiled.taken],

@@ -119,6 +119,11 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             f"the model alone: flash {flash_bytes(found.compiled, code):,} bytes, of which weights "
             f"{weights:,}; stack {code.stack.total_bytes:,} bytes"
         )
+        if code.library:
+            out.line(
+                f"the C library and the compiler add {code.library_bytes:,} bytes of flash, unless "
+                f"the firmware has them: {', '.join(code.library)}"
+            )
     for note in found.notes:
         out.line(note)
     path = found.path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.base import process
 from utvm_deploy.base.build_failure import build_error
@@ -22,11 +23,15 @@ _ALLOC, _EXECUTABLE = 2, 4
 
 @dataclass(frozen=True)
 class ModelCode:
-    """Bytes of the model's code and constants, and its deepest call path."""
+    """Bytes of the model's code and constants, its deepest call path, and what it calls."""
 
     code_bytes: int  # instructions of kernels and entry points
     table_bytes: int  # constants other than the weights
     stack: StackUse
+    # What it calls of the C library and of the compiler's, and what they take of flash. Firmware
+    # may have them anyway.
+    library: tuple[str, ...]
+    library_bytes: int
 
 
 def flash_bytes(compiled: CompiledModel, code: ModelCode | None) -> int | None:
@@ -47,10 +52,13 @@ def model_code(compiled: CompiledModel, board: Board) -> ModelCode:
                 (folder / name).write_text(text, encoding="utf-8")
         for source in sorted(folder.glob("*.c")):
             _compile(compiled, board, source, folder)
-        code, tables = _sizes(folder.glob("*.o"))
-        # Elsewhere the naked functions' C is compiled.
+        objects = sorted(folder.glob("*.o"))
+        code, tables = _sizes(objects)
+        # Elsewhere the naked functions' C is compiled, and libraries are not linked into images.
         assembly = compiled.sources.values() if board.cpu.facts.is_arm else ()
-        return ModelCode(code, tables, stack_use(folder, assembly, compiled.name))
+        library, library_bytes = _library(board, objects) if board.cpu.facts.is_arm else ((), 0)
+        stack = stack_use(folder, assembly, compiled.name)
+        return ModelCode(code, tables, stack, library, library_bytes)
 
 
 def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) -> None:
@@ -71,6 +79,43 @@ def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) 
     done = process.run(command, timeout_s=_TIMEOUT_S, cwd=folder)
     if done.returncode:
         raise build_error(f"{command[0]} refuses {source.name}", done, folder)
+
+
+def _library(board: Board, objects: Sequence[Path]) -> tuple[tuple[str, ...], int]:
+    """The functions of the compiler's libraries that the objects call, and their bytes."""
+    wanted, found = set[str](), set[str]()
+    for path in objects:
+        defined, undefined = _symbols(path)
+        wanted, found = wanted | undefined, found | defined
+    wanted -= found
+    linked = objects[0].parent / "library.elf"
+    command = [
+        board.cpu.facts.compiler,
+        *board.cpu.compiler_flags,
+        "-nostartfiles",
+        # The weights are elsewhere, and so is what a backend's library defines.
+        "-Wl,--entry=0,--gc-sections,--unresolved-symbols=ignore-all",
+        *(f"-Wl,--undefined={name}" for name in sorted(wanted)),
+        "-o",
+        linked.name,
+    ]
+    done = process.run(command, timeout_s=_TIMEOUT_S, cwd=linked.parent)
+    if done.returncode:
+        raise build_error(f"{command[0]} does not link its own library", done, linked.parent)
+    return tuple(sorted(wanted & _symbols(linked)[0])), sum(_sizes([linked]))
+
+
+def _symbols(path: Path) -> tuple[set[str], set[str]]:
+    """The global names that an ELF file defines, and those that it asks for."""
+    defined, undefined = set[str](), set[str]()
+    with path.open("rb") as file:
+        for section in ELFFile(file).iter_sections():
+            if isinstance(section, SymbolTableSection):
+                for symbol in section.iter_symbols():
+                    if symbol.name and symbol["st_info"]["bind"] != "STB_LOCAL":
+                        names = undefined if symbol["st_shndx"] == "SHN_UNDEF" else defined
+                        names.add(symbol.name)
+    return defined, undefined
 
 
 def _sizes(objects: Iterable[Path]) -> tuple[int, int]:
