@@ -1,4 +1,4 @@
-"""The arenas that a sequence takes with one set of kernels after another.
+"""The sizes of arenas that a sequence takes, with one set of kernels after another.
 
 Kernels differ in their scratch, and in how far an output may replace its input. Everything else
 that a placement depends on is found once.
@@ -28,7 +28,7 @@ from utvm_deploy.graph.model import Graph
 class Layout:
     """The blocks of a sequence's tensors. Those of operators in place are merged, if they may be.
 
-    It holds for all kernels that may work in place where those of the sequence may.
+    It is right for all kernels that may work in place in the same steps.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Layout:
     ) -> Placement | None:
         """A placement of these steps; None if none is found below ``limit`` bytes.
 
-        One of ``enough`` bytes need not be the smallest.
+        The search ends at a placement of ``enough`` bytes.
         """
         if limit is not None and self.least_bytes(steps) >= limit:
             return None
@@ -126,7 +126,7 @@ def scratch_blocks(steps: Sequence[Step]) -> list[Block]:
 class Arenas:
     """How large the arena of a sequence is with one kernel or another.
 
-    Nothing is verified: what is taken in the end is planned by ``plan_arena``.
+    These placements are not verified; ``plan_arena`` makes the one that the model gets.
     """
 
     def __init__(self, graph: Graph, sequence: Sequence[Step | View]) -> None:
@@ -171,7 +171,7 @@ class Arenas:
         return with_row_state(self._graph, size)
 
     def _layout(self, steps: Sequence[Step]) -> Layout:
-        """That of the kernels that may work in place where these may."""
+        """The layout for kernels that may work in place in the same steps."""
         key = tuple(step.call.in_place for step in steps)
         if key not in self._layouts:
             self._layouts[key] = Layout(self._graph, refilled(self._sequence, steps))

@@ -140,7 +140,7 @@ def operators_by_kernel(graph: Graph) -> dict[str, list[Operator]]:
 def _call_of(
     graph: Graph, operator: Operator, core: str, candidate: Candidate | None
 ) -> KernelCall | None:
-    """The operator's call; None if the candidate cannot be had for it.
+    """The operator's call; None if the candidate does not fit it.
 
     Records may name any candidate. What suits one operator may not suit the weights and scales of
     another one of the same shape.
@@ -224,7 +224,8 @@ def _few(layers: Mapping[str, _Layer], loss: float) -> dict[str, Candidate]:
     chosen: dict[str, Candidate] = {}
     for kernels in open_kernels.values():
         while kernels:
-            # Ties go to what comes first in the order of layers and, of a layer, by itself.
+            # Of equally good candidates, the first one counts, in the order of layers and of their
+            # lists.
             counts = Counter(candidate for found in kernels.values() for candidate in found)
             shared, _ = counts.most_common(1)[0]
             for key in [key for key, found in kernels.items() if shared in found]:
@@ -261,7 +262,7 @@ def _smallest(graph: Graph, records: Records, near: Setting) -> dict[str, Pick]:
 
 
 def level_of(graph: Graph, near: Setting, records: Records) -> int | None:
-    """The least scratch with which no layer, by its records, makes the model much slower.
+    """The least scratch with which, by the records, no layer makes the model much slower.
 
     None where records know too little.
     """

@@ -51,7 +51,7 @@ _NOT_FUNCTIONS = frozenset({"__attribute__", "__asm__", "_Alignas", "_Static_ass
 _NAMES_SOMETHING = frozenset({";", "=", "["})
 _TAGGED = frozenset({"struct", "union"})
 _NEW_LINE_AFTER = frozenset("{};")
-#: Other text is as good as never the same; this is for headers, which all kernels share.
+#: For headers, which all kernels share; other text is hardly ever the same.
 _CACHED_PARTS = 256
 
 
@@ -67,7 +67,7 @@ def kernel_code(parts: Sequence[str], name: str) -> str:
             by_name.setdefault(defined, []).append(one)
     if name not in by_name:
         raise ValueError(f"the text has no function {name}")
-    # What has no name, such as an include, may be needed by anything.
+    # Anything may need what has no name, such as an include.
     waiting = [*by_name[name], *(one for one in definitions if not one.names)]
     reached: set[_Definition] = set()
     while waiting:
@@ -86,7 +86,7 @@ def whole_code(parts: Iterable[str]) -> str:
 
 
 def code_digest(code: str) -> str:
-    """Of what ``kernel_code`` or ``whole_code`` gave. The order of definitions does not count."""
+    """The digest of such a text. The order of definitions does not count."""
     lines = sorted(code.split("\n\n"))
     return hashlib.sha256("\n\n".join(lines).encode()).hexdigest()[:_DIGITS]
 

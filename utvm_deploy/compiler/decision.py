@@ -1,8 +1,8 @@
 """How a model's kernels are compiled with a user's records: never slower than without them.
 
-What would be compiled without them stands first. Another candidate takes its place where records
-have both on one scale and say that it is faster. Where ``tune`` has measured the whole model both
-ways, that decides instead.
+The candidates without the records come first. Another candidate takes its place where records have
+both on one scale and say that it is faster. Where ``tune`` has measured the whole model both ways,
+that decides instead.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _faster(
         if known in ticks:
             is_faster = candidate in ticks and ticks[candidate] < ticks[known]
             return Pick(pick.candidate, origin) if is_faster else before
-    # Nobody measured what it would be without: only the default gives way.
+    # The candidate without records was not measured: only a default is replaced.
     return pick if before.origin == DEFAULT else before
 
 
@@ -215,7 +215,10 @@ def _by_model(
     without: Picks,
     defaults: Mapping[str, Candidate],
 ) -> Picks | None:
-    """How the model was fastest as a whole; None if nobody has measured that, and without."""
+    """The fastest measured way to compile the whole model.
+
+    None unless it was measured without the user's records, too.
+    """
     base = candidates_of(without, defaults)
     digest = graph_digest(graph)
     groups: dict[tuple[Setting, str, str], dict[tuple[tuple[str, Candidate], ...], int]] = {}
@@ -311,7 +314,7 @@ def settled(
             return after, replace(decision, picks=picks)
         changed = {key for key in lost if picks[key] != decision.without[key]}
         if not changed:
-            # Others have taken the room of a layer that is compiled as without.
+            # Other layers have taken the room of a layer that is compiled as without records.
             return base, replace(decision, picks=decision.without)
         picks.update({key: decision.without[key] for key in changed})
         before, after = fitted(picks)

@@ -18,12 +18,12 @@ def copies_of(pools: Iterable[MemoryPool]) -> Mapping[str, str]:
 
 
 def pool_parameters(pools: Iterable[MemoryPool]) -> str:
-    """What a function takes behind the arena."""
+    """The parameters of a function after the arena."""
     return "".join(f", uint8_t *{pool.parameter}" for pool in pools)
 
 
 def pool_arguments(pools: Iterable[MemoryPool]) -> str:
-    """The same for a call."""
+    """The arguments of a call after the arena."""
     return "".join(f", {pool.parameter}" for pool in pools)
 
 

@@ -1,6 +1,6 @@
 """``NAME_push_rows``: the C that takes rows of the input, and runs the layers that waited for them.
 
-How many rows were pushed is in the arena, behind everything else. So a model has no other state.
+The number of pushed rows is at the end of the arena. So a model has no other state.
 """
 
 from __future__ import annotations

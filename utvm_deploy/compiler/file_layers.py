@@ -15,7 +15,7 @@ import numpy as np
 from utvm_deploy.compiler.model import Buffer, Layer
 
 _MOVE, _SLICE = "MOVE", "SLICE"
-#: What an average over an image that comes in strips is in the file.
+#: The operator in the file of an average whose input comes in strips.
 _SUMS, _AVERAGES = "POOL_SUMS", "POOL_AVERAGES"
 _IN_FILE = {_AVERAGES: "AVERAGE_POOL_2D"}
 _NAME_OF_SUMS = re.compile(r"\[sums of \d+ rows\]$")
@@ -34,8 +34,8 @@ class FileLayer:
 
     layer: Layer
     calls: tuple[Layer, ...]
-    #: Of a layer in strips: index of a call -> the rows that no call before it made, from and up
-    #: to. Calls that make none are not in it.
+    #: Of a layer in strips: index of a call -> first row and end of the rows that it is the first
+    #: to make. Calls that make none are not in it.
     new_rows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Floating-point constants that mean in C what they mean in the IR.
+"""Writes floating-point constants so that C has exactly the values of the IR.
 
 TVM's C generator writes seven digits, but a float needs up to nine, and it writes ``inff`` and
 ``nanf``, which C does not have. So each constant that it would change becomes a call of a function

@@ -1,4 +1,4 @@
-"""What other kernels a layer could have for less scratch, and what each of them costs.
+"""The kernels that a layer could have with less scratch, and the cycles of each.
 
 A kernel that records know costs what was measured. Of the others, the cost is estimated from the
 kernel's facts. A kernel with scratch gathers windows of as many pixels as its scratch holds, and
@@ -35,12 +35,12 @@ from utvm_deploy.records.candidate import GENERIC, Candidate
 CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 0.75, 24.0
 #: A pass of a depthwise convolution takes this many times as long.
 DEPTHWISE_PASS = 1.4
-#: Of layers that no record knows, by MAC and by element of the output: assembly, and plain C.
+#: Cycles of layers without records, by MAC and by element of the output: assembly, and plain C.
 CYCLES_PER_MAC = {GENERIC: 3.5}
 OTHER_CYCLES_PER_MAC = 0.7
 CYCLES_PER_ELEMENT = 8.0
-#: What a row of a window takes more if pixels are gathered one by one. Counted on the Cortex-M7, of
-#: first layers with 3 channels: 27 to 39.
+#: The additional cycles of a row of a window if pixels are gathered one by one. Counted on the
+#: Cortex-M7, of first layers with 3 channels: 27 to 39.
 CYCLES_PER_GATHERED_ROW = 35.0
 #: What the largest direct convolutions take, of the benchmarks' ResNet-8 on the Cortex-M7.
 DIRECT_CYCLES_PER_MAC = 0.62
@@ -66,9 +66,9 @@ CYCLES_PER_MISS, MACS_PER_LINE = 26.0, 32
 NO_MISSES, ALL_MISSES = 0.5, 1.25
 #: Of kernels by Winograd's method, 40 to 61 MACs read one line.
 WINOGRAD_SHARING = 1.5
-#: Kernels without scratch keep as much in registers and on the stack.
+#: Kernels without scratch keep this many bytes in registers and on the stack.
 LEAST_SCRATCH = 192
-#: Kernels with less and less scratch that are asked for.
+#: The number of kernels with less and less scratch that are asked for.
 MOST_STEPS = 24
 
 
@@ -91,7 +91,7 @@ class WholeLayer:
     """What a layer costs that is not computed in strips, with scratch in tightly coupled RAM."""
 
     cycles: float
-    #: Of these, what going through the weights again takes in each pass, and gathering pixels.
+    #: Parts of these: reading the weights again in each pass, and gathering pixels.
     passes: float
     macs: int
     bytes: int  # of the output
@@ -103,12 +103,12 @@ NO_LAYERS: WholeLayers = {}
 
 
 def strip_cycles(graph: Graph, operator: Operator) -> float:
-    """What an operator takes more in each strip of rows, about."""
+    """About how many more cycles an operator takes for each strip of rows."""
     return CYCLES_PER_CALL + _pass_cycles(graph, operator)
 
 
 def _pass_cycles(graph: Graph, operator: Operator) -> float:
-    """What going through all weights of a layer takes; 0: it has none."""
+    """The cycles of reading all weights of a layer once; 0: it has none."""
     number = operator.inputs[1] if len(operator.inputs) > 1 else None
     weights = None if number is None else graph.tensors[number].data
     channels = graph.tensors[operator.outputs[0]].shape[-1]
@@ -146,7 +146,7 @@ def _sharing(graph: Graph, step: Step) -> float:
 
 
 def moving_cycles(size: int) -> float:
-    """What MOVE takes for ``size`` bytes, about."""
+    """About how many cycles MOVE takes for ``size`` bytes."""
     return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
 
 
@@ -288,14 +288,14 @@ class KernelCosts:
             scratch = size
 
     def _passes_cycles(self, step: Step) -> float:
-        """What going through the weights again and again takes of a layer's cycles."""
+        """The part of a layer's cycles that reading the weights in each pass takes."""
         each = _pass_cycles(self._graph, step.operator)
         if not each or not step.call.macs:
             return 0.0
         return weight_passes(self._graph, step, sum(self._scratch_of(step))) * each
 
     def _gathering_cycles(self, step: Step) -> float:
-        """What gathering pixels one by one takes."""
+        """The cycles of gathering pixels one by one."""
         kernel = step.call.kernel
         if not isinstance(kernel, GatheredConv2D) or kernel.is_dense:
             return 0.0
@@ -304,7 +304,7 @@ class KernelCosts:
         return CYCLES_PER_GATHERED_ROW * rows
 
     def _narrow_cycles(self, step: Step, size: int, enough: float, cycles: float) -> float:
-        """What a depthwise convolution takes more with less scratch than is enough."""
+        """The additional cycles of a depthwise convolution that has too little scratch."""
         if step.operator.kind != "DEPTHWISE_CONV_2D" or size >= enough:
             return 0.0
         return DEPTHWISE_LOSS * (1 - size / enough) * cycles
@@ -318,7 +318,7 @@ class KernelCosts:
         return CYCLES_PER_MISS * share * lines
 
     def _unknown(self, step: Step) -> float:
-        """Of a layer that no record knows."""
+        """The estimated cost of a layer without records."""
         size = self._output_bytes(step)
         if isinstance(step.operator.attributes, Move | InputRows):
             return moving_cycles(size)

@@ -1,6 +1,6 @@
 """Checks that the facts of a compiled model that was read from a file are possible.
 
-Digests find damage; a forged archive has the right ones. Later code uses these facts as sizes of
+Digests find damage, but a forged archive has right digests. Later code uses these facts as sizes of
 memory, names in C and CMake, and types of numpy. ``ValueError`` says which fact is wrong.
 """
 
@@ -32,7 +32,7 @@ MAX_BYTES = 0xFFFFFFFF
 MAX_MACS = 1 << 48
 MAX_RANK = 16
 MAX_ALIGNMENT = 4096
-# Of what is wrong with a file, in a message.
+# The most characters of a wrong value that a message shows.
 _LONGEST_REASON = 300
 
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,250}", re.ASCII)
@@ -49,7 +49,7 @@ def one_line(error: Exception) -> str:
 
 
 def check_facts(compiled: CompiledModel) -> None:
-    """Of the whole model; its name was checked before anything was made of it."""
+    """Check the whole model; its name was checked before."""
     _matches("board", compiled.board, _BOARD_NAME)
     if compiled.core not in CORES:
         raise ValueError(f"core {_short(compiled.core)} is none of {', '.join(CORES)}")
@@ -79,7 +79,7 @@ def check_facts(compiled: CompiledModel) -> None:
 
 
 def check_sizes(arena_bytes: int, arena_alignment: int, weights_bytes: int) -> None:
-    """What the model takes of a device's memory."""
+    """Check the sizes of memory that the model needs."""
     _within("arena_bytes", arena_bytes, MAX_BYTES)
     _within("weights_bytes", weights_bytes, MAX_BYTES)
     _within("arena_alignment", arena_alignment, MAX_ALIGNMENT)
@@ -93,9 +93,9 @@ def check_buffers(
     arena: int,
     rows: InputRows | None = None,
 ) -> None:
-    """A model's inputs and outputs, in an arena of this number of bytes.
+    """Check a model's inputs and outputs, in an arena of this number of bytes.
 
-    The input of which ``rows`` are pushed is not there.
+    An input whose ``rows`` are pushed is left out.
     """
     for what, buffers in (("input", inputs), ("output", outputs)):
         if not buffers:

@@ -191,7 +191,7 @@ class _Extractor:
         return statement
 
     def _forget_loads(self, statements: list[Any]) -> None:
-        """Give a store a separate scope, if statements behind it would take its old loads.
+        """Give a store a separate scope, if later statements would use values loaded before it.
 
         TVM's C generator keeps operands of max and min in variables. It takes the same variable
         for the same load later in the scope, even if a store has changed the buffer meanwhile.

@@ -31,18 +31,18 @@ class Buffer:
     size_bytes: int
     # Position of the tensor in the model file; None if a pass made it.
     source: int | None
-    # Of a state that holds others before the first run than its zero point: bytes, hexadecimal.
+    # The first value of a state, as hexadecimal bytes; empty if it is the zero point.
     first: str = ""
     # Which channels of the file's tensor these are, if a pass dropped others.
     channels: tuple[int, ...] | None = None
-    # Which rows of the file's tensor these are, from and up to, if it is computed in strips.
+    # First row and end of the rows of the file's tensor that these are, in strips.
     rows: tuple[int, int] | None = None
     # The pool from whose start ``offset`` counts; "": the arena.
     pool: str = ""
 
     def of_file(self, array: Array) -> Array:
-        """What there is here of the file's tensor: some of its rows, if it is computed in strips,
-        and the channels that no pass dropped.
+        """The part of the file's tensor that is here: some of its rows, if it is computed in
+        strips, and the channels that no pass dropped.
         """
         if self.rows is not None and array.shape[1:2] != self.shape[1:2]:
             array = np.ascontiguousarray(array[:, slice(*self.rows)])
@@ -52,7 +52,7 @@ class Buffer:
 
 
 def first_bytes(state: Buffer) -> bytes:
-    """What a state holds before the first run; as LiteRT resets variable tensors, if not said."""
+    """What a state holds before the first run; by default what LiteRT resets variables to."""
     if state.first:
         return bytes.fromhex(state.first)
     value = state.zero_point or 0 if state.dtype == "int8" else 0
@@ -72,8 +72,8 @@ class PushedStrip:
     """Rows of the input that layers wait for."""
 
     end: int  # rows that were pushed then, from the first one on
-    offset: int  # where the first row that no earlier strip has goes in the arena
-    layer: int  # the layer INPUT_ROWS that stands for them; layers behind it can run then
+    offset: int  # the place in the arena of the first row that no earlier strip has
+    layer: int  # the layer INPUT_ROWS that stands for them; later layers can run then
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class MemoryPool:
     name: str  # of the board's region
     limit_bytes: int  # that the caller set
     size_bytes: int  # that the model needs
-    scratch_bytes: int  # of these, at the start: scratch of the layers
-    # Activations behind it, and when; offsets are from the start of the pool.
+    scratch_bytes: int  # bytes at the start that hold scratch of the layers
+    # Activations after it, and when they are there; offsets are from the start of the pool.
     uses: tuple[ArenaUse, ...]
     residents: tuple[Resident, ...]
 

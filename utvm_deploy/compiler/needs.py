@@ -96,7 +96,7 @@ def _lifetimes(graph: Graph) -> tuple[dict[int, int], dict[int, int], int]:
 def _least_weights(graph: Graph) -> int:
     """Bytes of the weights, equal ones once.
 
-    Kernels may have them in another order, and leave out zeros and what never meets the image.
+    Kernels may have them in another order, and leave out zeros and taps that never meet the input.
     """
     found: dict[tuple[int, bytes], int] = {}
     for operator in graph.operators:
@@ -121,7 +121,7 @@ def _weights(graph: Graph, operator: Operator) -> Iterator[Array]:
 
 
 def _seen(graph: Graph, operator: Operator, attributes: Convolution, weights: Array) -> Array:
-    """The taps that meet the image for at least one output."""
+    """The taps that meet the input for at least one output."""
     assert operator.inputs[0] is not None
     image, out = graph.tensors[operator.inputs[0]].shape, graph.tensors[operator.outputs[0]].shape
     for axis in (0, 1):

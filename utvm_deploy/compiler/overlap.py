@@ -22,7 +22,7 @@ class Overlap:
 
 
 def overlap_of(graph: Graph, call: KernelCall) -> Overlap | None:
-    """What a call's output may do to its input; None if nothing is known of the kernel."""
+    """How a call's output may overlap its input; None if nothing is known of the kernel."""
     lag = lag_of(call.kernel)
     tensors = [a.tensor for a in call.arguments if isinstance(a, TensorArgument)]
     if lag is None or len(tensors) != 2 or graph.tensors[tensors[0]].data is not None:

@@ -48,11 +48,11 @@ class Block:
     first: int
     last: int
     alignment: int
-    # Parts that are needed for less long; without any, all bytes are needed all the time.
+    # Parts that are needed for a shorter time; without any, all bytes are needed all the time.
     parts: tuple[Part, ...] = ()
 
     def needed(self, first: int, last: int) -> tuple[int, int]:
-        """Where the bytes begin and end that are needed in some of these steps."""
+        """Begin and end of the bytes that are needed in some of these steps."""
         if not self.parts:
             return 0, self.size_bytes
         low, high = self.size_bytes, 0
@@ -71,7 +71,7 @@ class Handover:
 
     source: int
     result: int
-    # So much behind the result the source must begin, if they overlap: at least, or exactly. A
+    # The distance from the result to the source after it, if they overlap: at least, or exactly. A
     # multiple of both alignments.
     lag_bytes: int
     is_exact: bool = False

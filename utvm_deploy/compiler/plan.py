@@ -72,7 +72,7 @@ def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
         return plan
     apart = Layout(graph, sequence, may_merge=False)
     steps = [item for item in sequence if isinstance(item, Step)]
-    # On a tie in place wins: it touches less memory.
+    # If both are equal, the one in place is taken: it touches less memory.
     if apart.place_below(steps, plan.placement.arena_bytes) is None:
         return plan
     return _plan(apart, sequence)
@@ -81,7 +81,7 @@ def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
 def with_pool(
     graph: Graph, sequence: Sequence[Step | View], plan: ArenaPlan, moved: Collection[int], at: int
 ) -> ArenaPlan:
-    """The plan with some blocks in a pool, behind its first ``at`` bytes; verified.
+    """The plan with some blocks in a pool, after its first ``at`` bytes; verified.
 
     ``moved`` are positions of blocks of tensors that are neither inputs nor outputs nor states.
     """

@@ -34,8 +34,8 @@ def verify_sharing(
         if isinstance(item, View):
             if offsets[item.result] != offsets[item.source] + item.offset:
                 raise CompileError(
-                    f"the arena plan has {graph.tensors[item.result].name} not where its bytes "
-                    "are; this is a bug in the planner"
+                    f"the arena plan puts {graph.tensors[item.result].name} at a wrong offset; "
+                    "this is a bug in the planner"
                 )
             others = values[item.result] if values[item.result] != (item.result,) else ()
             values[item.result] = (*others, *values[item.source])

@@ -32,7 +32,7 @@ from utvm_deploy.graph.attributes import InputRows
 #: What a line that is stored to costs, compared with one that is read. Counted on the emulated
 #: Cortex-M7, of whole models: 8 to 13 cycles instead of 22.
 STORED_LINE = 0.5
-#: Activations must save so much more than the constants that they displace: less is known of what
+#: Activations must save this much more than the constants that they displace: less is known of what
 #: they save.
 MARGIN = 1.5
 #: The shares of a pool that are tried for activations.

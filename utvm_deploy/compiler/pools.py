@@ -50,11 +50,11 @@ class PoolLimit:
 
     name: str  # of the board's region
     size: int  # bytes
-    # What a line of the cache costs less that is read from here, and not from flash.
+    # The cycles that a line of the cache saves if it is read from here, and not from flash.
     saved_cycles: float
     # Whether it is tightly coupled, and the arena's memory is not.
     is_faster: bool
-    # What a line costs less that is read from here, and not from the arena.
+    # The cycles that a line saves if it is read from here, and not from the arena.
     saved_of_arena: float = 0.0
 
 
@@ -110,7 +110,7 @@ def pool_limits(board: Board, pools: Mapping[str, int]) -> tuple[PoolLimit, ...]
 class ScratchMemory:
     """Where layers have their scratch."""
 
-    place: str  # options.ARENA or STACK: a pool is chosen for as a stack is
+    place: str  # options.ARENA or STACK; kernels for a pool are chosen as for a stack
     stack: ScratchStack | None  # what it offers; None: it is the arena
     pool: PoolLimit | None  # None: another place
 
@@ -148,7 +148,7 @@ def _pool_for_scratch(board: Board, limits: Sequence[PoolLimit]) -> PoolLimit | 
 
 
 def beside_pools(board: Board, limits: Iterable[PoolLimit]) -> Board:
-    """The board with what pools leave of its regions."""
+    """The board, with its regions smaller by what pools take."""
     taken = {limit.name: limit.size for limit in limits}
     regions = (replace(one, size=one.size - taken.get(one.name, 0)) for one in board.memory)
     return replace(board, memory=tuple(regions))

@@ -44,7 +44,7 @@ def is_rare(graph: Graph, operator: Operator, kinds: frozenset[str]) -> bool:
 
 
 def _live_bytes(graph: Graph, operator: Operator) -> int:
-    """Of an operator's first input and its outputs."""
+    """The bytes of an operator's first input and its outputs."""
     both = (*operator.inputs[:1], *operator.outputs)
     return sum(graph.tensors[one].size_bytes for one in both if one is not None)
 

@@ -21,9 +21,9 @@ from utvm_deploy.kernels.contract.call import (
     with_one_rounding,
 )
 
-#: What the layers that share a routine may grow by, in bytes of flash.
+#: The most bytes of flash by which layers that share a routine may grow.
 MOST_GROWTH_BYTES = 256
-#: About what the driver of a kernel takes; those of a convolution over columns take 80 to 400.
+#: About the bytes of a kernel's driver; those of a convolution over columns take 80 to 400.
 _DRIVER_BYTES = 120
 #: Nearly all instructions of the routines take four bytes.
 _INSTRUCTION_BYTES = 4
@@ -55,7 +55,7 @@ def rounded_where_small(sequence: Sequence[Step | View], core: str) -> tuple[Ste
 
 
 def flash_bytes(calls: Iterable[KernelCall], core: str) -> int:
-    """About what the assembly, the drivers and the tables of these calls take of flash."""
+    """About the bytes of flash that the assembly, drivers and tables of these calls take."""
     routines: dict[str, int] = {}
     kernels, tables = set(), 0
     for call in calls:

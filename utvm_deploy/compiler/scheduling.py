@@ -40,7 +40,7 @@ class Scheduler:
     def schedule(self, sequence: Sequence[Step | View]) -> tuple[ScheduledStep, ...]:
         """The C function of every step; steps with equal kernels share one."""
         steps = [item for item in sequence if isinstance(item, Step)]
-        # Where any caller may work in place, the one function all share must be ready for it.
+        # If one caller works in place, the function that all share must allow it.
         may_alias: dict[AnyKernel, bool] = {}
         for step in steps:
             kernel = step.call.kernel

@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 #: A step -> the bytes of each piece of scratch that its kernel wants.
 ScratchOf = Callable[[Step], tuple[int, ...]]
-#: A step, and the bytes that its scratch may take -> another call for it: one with no more if there
-#: is one, else the one with the least.
+#: A step, and the most bytes of scratch -> another call for it, with at most these bytes, or with
+#: the fewest that are possible.
 Smaller = Callable[[Step, int], KernelCall]
 
 Sequenced = tuple[Step | View, ...]
@@ -32,7 +32,7 @@ Sequenced = tuple[Step | View, ...]
 
 @dataclass(frozen=True)
 class Spare:
-    """By what scratch may enlarge the arena: whichever is more."""
+    """The bytes by which scratch may enlarge the arena: the larger of the two."""
 
     least_bytes: int
     part: int = 0  # one part in this number of the arena's bytes without scratch; 0: none
@@ -145,8 +145,7 @@ def _within_arena(
         tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
 
         def mixed(count: int) -> list[Step]:
-            """The least scratch in this number of layers, those with the least room first; in the
-            others, what fits."""
+            """The least scratch in ``count`` layers with the least room; in others, what fits."""
             chosen = set(tightest[:count])
             return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
 

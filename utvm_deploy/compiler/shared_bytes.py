@@ -124,7 +124,7 @@ class Groups:
             self._last[root] == step
             and self._first[root] < step
             and self.root(result) != root
-            # What a run finds may be needed until the result is made.
+            # The state that a run reads may be needed until the result is made.
             and all(self.root(found) != self.root(result) for found, _ in self._graph.states)
             and self._graph.tensors[result].size_bytes <= self._graph.tensors[source].size_bytes
             and self._fits(source, result, step)

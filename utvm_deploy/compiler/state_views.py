@@ -27,7 +27,7 @@ def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dic
     placed: set[int] = set()
 
     def uses(tensor: int) -> list[tuple[int, int]]:
-        """(position, tensor) of all that reads a tensor, or what is but another shape of it."""
+        """(position, tensor) of all that reads a tensor, or a view of it in another shape."""
         used = [(len(graph.operators), tensor)] if tensor in graph.outputs else []
         for position in read.get(tensor, ()):
             if is_view(graph, graph.operators[position]):

@@ -119,7 +119,7 @@ def _slice(graph: Graph, operator: Operator) -> View | None:
     if source is None or graph.tensors[source].data is not None:
         return None
     if source in graph.inputs and output in graph.outputs:
-        return None  # who takes outputs may write the next inputs before
+        return None  # a caller that takes outputs may have written the next inputs before
     start, loops = loops_of(a)
     if len(loops) != 1 or (np.diff(loops[0][1]) != 1).any():
         return None

@@ -18,7 +18,7 @@ EQUALITIES = ("EQUAL", "NOT_EQUAL")
 
 
 class OfOneType:
-    """A base of operators whose inputs and outputs have one element type, any, as it is."""
+    """A base of operators whose inputs and outputs have the same element type, whichever it is."""
 
 
 class OfMixedTypes:
@@ -34,7 +34,7 @@ class Convolution:
     padding: Padding
     clamp: Clamp
     depth_multiplier: int = 1  # DEPTHWISE_CONV_2D only
-    sums_in_32_bits: bool = False  # of int16, which are summed up in 64 otherwise
+    sums_in_32_bits: bool = False  # of int16; otherwise they are summed up in 64
     limits: Limits = None
 
 
@@ -54,8 +54,8 @@ class FullyConnected:
 
     clamp: Clamp
     limits: Limits = None
-    # Of each output, input scale * weight scale / output scale, if a pass joined layers whose
-    # outputs have several scales; empty: the tensors say it.
+    # The factor of each output (input scale * weight scale / output scale), if a pass joined layers
+    # with several output scales; empty: the tensors have the scales.
     factors: tuple[float, ...] = ()
 
 
@@ -91,7 +91,8 @@ class Add:
     """ADD of two tensors, with broadcasting."""
 
     clamp: Clamp
-    # Of int16 whose scales are 2**n: by how many bits each side is shifted right, and no more.
+    # For int16 with scales of 2**n: the bits by which each side is shifted right, instead of a
+    # factor.
     shifts: tuple[int, int] | None = None
     limits: Limits = None
 
@@ -196,7 +197,7 @@ class OfOne:
 
 @dataclass(frozen=True)
 class Gelu:
-    """GELU, by way of erf or, if that is not to be exact, of tanh."""
+    """GELU, computed by erf, or by tanh if it is approximate."""
 
     approximates: bool
 
@@ -275,12 +276,12 @@ class Svdf(OfMixedTypes):
 
 @dataclass(frozen=True)
 class Lstm(OfMixedTypes):
-    """UNIDIRECTIONAL_SEQUENCE_LSTM; gates are those of input, forgetting, cell and output.
+    """UNIDIRECTIONAL_SEQUENCE_LSTM; the gates are input, forget, cell and output gate.
 
     Inputs: x, weights of x for four gates, weights of the hidden state for four, biases for four,
-    hidden state, cell state. The following may be None: peepholes of input, forgetting and output,
-    a projection and its bias, norms for four gates. Without its weights, the input's gate is one
-    minus that of forgetting. The outputs are y and the two states.
+    hidden state, cell state. The following may be None: peepholes of input, forget and output gate,
+    a projection and its bias, norms for four gates. Without weights of the input gate, that gate is
+    one minus the forget gate. The outputs are y and the two states.
     """
 
     time_major: bool
@@ -332,7 +333,7 @@ class InputRows(OfOneType):
 
 @dataclass(frozen=True)
 class Variable(OfOneType):
-    """READ_VARIABLE and ASSIGN_VARIABLE: the bytes of a state, taken from it or left in it."""
+    """READ_VARIABLE and ASSIGN_VARIABLE: they read and write the bytes of a state."""
 
 
 @dataclass(frozen=True)

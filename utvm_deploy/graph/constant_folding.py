@@ -1,4 +1,4 @@
-"""Operators on constants: what those that only move elements make of given arrays."""
+"""Evaluates operators on constants, if they only move elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 
 
 def evaluate(graph: Graph, operator: Operator, arrays: Sequence[Array]) -> Array | None:
-    """The operator's output, or None where it computes more than a place for every element."""
+    """The operator's output; None for an operator that does more than move elements."""
     a = operator.attributes
     if isinstance(a, Reshape):
         return arrays[0].reshape(graph.tensors[operator.outputs[0]].shape)
@@ -40,7 +40,7 @@ def rearranged(array: Array, a: Rearrange) -> Array:
 
 
 def fill_of(graph: Graph, operator: Operator) -> float:
-    """The value that PAD and PADV2 put around their input: an int unless that is float32."""
+    """The value that PAD and PADV2 put around their input: an int, or a float for float32."""
     a = operator.attributes
     assert isinstance(a, Pad)
     if a.value is not None:

@@ -68,7 +68,7 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
     }
     _agree(can, tied)
     before: dict[int, _Flags] = {}
-    # Of parts that are joined, what one keeps may be what another must keep.
+    # Where parts are joined, a channel that one part keeps may be one that another must keep.
     while any(before.get(number) is not flags for number, flags in can.items()):
         before = dict(can)
         for number in sorted(can, key=made.__getitem__):
@@ -81,7 +81,7 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
 
 
 def _agree(can: dict[int, _Flags], tied: Sequence[Tie]) -> None:
-    """Let channels that are tied go only where each tensor may lose them."""
+    """Keep channels that are tied, unless each tensor may lose them."""
     changed = True
     while changed:
         changed = False

@@ -36,7 +36,7 @@ class Bound:
 
 
 EXACT = Bound()
-#: Of a whole model, once one of its operators is inexact.
+#: The bound of a whole model that has an inexact operator.
 OF_MODELS = Bound(relative=1e-4)
 _FUNCTION = Bound(ulps=2)
 _CANCELLING = Bound(relative=1e-6)

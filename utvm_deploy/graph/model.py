@@ -55,11 +55,11 @@ class Tensor:
     data: Array | None = None
     # Position in the file's subgraph, which the oracle is asked for; None if a pass made it.
     source: int | None = None
-    # What a state that runs find holds before the first one; None is its zero point.
+    # What a state holds before the first run; None: its zero point.
     first: Array | None = None
     # Which channels of the file's tensor these are, if a pass dropped others.
     channels: tuple[int, ...] | None = None
-    # Which rows of the file's tensor these are, from and up to, if a pass computes it in strips.
+    # First row and end of the rows of the file's tensor that these are, if a pass makes strips.
     rows: tuple[int, int] | None = None
     # Whether the arena never has it: a model input whose rows the caller pushes.
     is_outside: bool = False
@@ -98,7 +98,7 @@ class Graph(Shown):
     outputs: tuple[int, ...]
     # SHA-256 of the model file, hexadecimal.
     digest: str
-    # Kept between runs: the tensor that a run finds, and the one that it writes to the same bytes.
+    # States, kept between runs: the tensor that a run reads, and the one that it writes there.
     states: tuple[tuple[int, int], ...] = ()
 
     @property

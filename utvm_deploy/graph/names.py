@@ -8,7 +8,7 @@ from utvm_deploy.pages.render import MOST_OF_NAMES, short
 
 
 def short_name(name: str) -> str:
-    """The name; '...' is in the middle instead of what makes it longer than MOST_OF_NAMES."""
+    """The name; one that is longer than MOST_OF_NAMES has '...' in its middle."""
     return short(name)
 
 

@@ -60,7 +60,7 @@ def _groups(graph: Graph) -> Iterator[tuple[int, ...]]:
             operator = graph.operators[position]
             data = input_tensor(graph, operator, 1).data
             assert data is not None
-            # Weights that are there once for several layers would be there twice.
+            # Weights that several layers share would be stored twice.
             is_shared = reads[operator.inputs[1]] > 1 or data.tobytes() in weights
             if is_shared or _is_joined(graph, operator.outputs[0], read):
                 continue

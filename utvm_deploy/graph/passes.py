@@ -57,7 +57,7 @@ def drop_unused(graph: Graph) -> Graph:
     """Drop operators that no model output depends on."""
     needed = set(graph.outputs)
     count = -1
-    # What a run leaves is needed where what the next one finds is, which may be seen later.
+    # A state that a run writes is needed if the next run needs to read it; that may be found later.
     while count != len(needed):
         count = len(needed)
         kept: list[Operator] = []
@@ -100,7 +100,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def cancel_quantize(graph: Graph) -> Graph:
-    """Drop QUANTIZE to what the tensor already is, directly or by way of DEQUANTIZE."""
+    """Drop QUANTIZE to the quantization that the tensor has, also if DEQUANTIZE is in between."""
     made = producers(graph)
     bypasses = []
     for position, operator in enumerate(graph.operators):
@@ -213,7 +213,7 @@ def fuse_relu(graph: Graph) -> Graph:
     for before, after in only_pairs(graph):
         producer, relu = graph.operators[before], graph.operators[after]
         a, r = producer.attributes, relu.attributes
-        # Of several in a row the next run takes the others.
+        # Of several in a row, the next run of the pass fuses the others.
         if before in gone or not isinstance(r, Relu) or not isinstance(a, _CLAMPING):
             continue
         if works_in_float(graph, relu):
@@ -248,8 +248,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("join_dense", join_dense),
 )
 
-#: The passes after which no layer computes what are several layers in the file: for libraries, and
-#: to compare with them layer by layer.
+#: The passes without the one that joins layers of the file: for libraries, and to compare with them
+#: layer by layer.
 UNJOINED = tuple(one for one in PASSES if one[1] is not join_dense)
 #: Those of them after which each layer has all channels of the file.
 CHANNEL_KEEPING = tuple(one for one in UNJOINED if one[1] is not drop_dead_channels)
@@ -306,7 +306,7 @@ def _both_limits(first: Limits, second: Limits) -> Limits:
 
 
 def _survives_float(tensor: Tensor) -> bool:
-    """Whether every value comes back from DEQUANTIZE and QUANTIZE: tried out, all of them."""
+    """Whether DEQUANTIZE and then QUANTIZE give every value back; all values are tried."""
     quantization, limits = tensor.quantization, np.iinfo(tensor.dtype)
     assert quantization is not None, "check_graph demands it"
     values = np.arange(limits.min, limits.max + 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def merged_product(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, int, int] | None:
-    """The extents before, of and behind the dimensions that are multiplied.
+    """The extents before, of and after the dimensions that are multiplied.
 
     None if another dimension of more than one element lies between them.
     """

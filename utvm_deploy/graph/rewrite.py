@@ -40,7 +40,7 @@ def renumbered(operator: Operator, numbers: Mapping[int, int]) -> Operator:
 
 
 def with_own_outputs(graph: Graph) -> Graph:
-    """The graph with a copy for each output that is an input, a constant or an output before it."""
+    """The graph with a copy of each output that is also an input, constant or earlier output."""
     tensors, operators = list(graph.tensors), list(graph.operators)
     outputs: list[int] = []
     for number in graph.outputs:

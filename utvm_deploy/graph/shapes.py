@@ -256,7 +256,7 @@ def _rearrange(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 
 
 def _gather(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
-    """What is gathered by constant positions only moves."""
+    """With constant positions, elements only move."""
     if isinstance(operator.attributes, Rearrange):
         return _rearrange(graph, operator)
     a = attributes_of(operator, Gather)

@@ -1,8 +1,8 @@
 """Writes a chain of layers as operators on a few rows at a time.
 
-The strips of an operator are operators of the same kind on smaller images. So their kernels, and
-their bytes, are those of any other layer. Rows at the end of a window that the next strip reads
-again are moved to the beginning of the next window (MOVE).
+The strips of an operator are operators of the same kind on fewer rows. So their kernels, and their
+bytes, are those of any other layer. Rows at the end of a window that the next strip reads again are
+moved to the beginning of the next window (MOVE).
 """
 
 from __future__ import annotations

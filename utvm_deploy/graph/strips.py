@@ -185,7 +185,7 @@ class Strips:
         self.graph = graph
         self.chain = chain
         operators = graph.operators[chain.first : chain.last + 1]
-        #: The average over an image that ends the chain; its rows are summed up, and not kept.
+        #: The average over all rows that ends the chain; rows are summed up, and not kept.
         self.pool = operators[-1] if sums_up(graph, chain.first, chain.last) else None
         self.operators = operators[:-1] if self.pool else operators
         self.windows: dict[int, RowWindow] = {}
@@ -198,7 +198,7 @@ class Strips:
 
     @property
     def result(self) -> int:
-        """What the strips make: the chain's output, or the image that it averages."""
+        """What the strips make: the chain's output, or the tensor that it averages."""
         return self.operators[-1].outputs[0]
 
     def height(self, tensor: int) -> int:
@@ -271,7 +271,7 @@ class Strips:
         return min(firsts)
 
     def last_reads(self, index: int) -> list[int]:
-        """The tensors of the chain that no operator behind this one reads."""
+        """The tensors of the chain that no later operator reads."""
         inputs = {number for number in self.operators[index].inputs if number in self.made}
         return sorted(one for one in inputs if one is not None and self.readers[one][-1] == index)
 
@@ -320,7 +320,7 @@ class Strips:
     def _most_with_parking(self, total: Table, held: Table, sizes: Table) -> int:
         """The most bytes at any operator of a strip; ``total`` are those of the sources.
 
-        Of what no operator behind this one reads, only the rows count that later strips read.
+        Of tensors that no later operator reads, only the rows count that later strips read.
         """
         needed = self._first_needed(self._first_reads(self._after))
         left = np.maximum(self._after - needed, 0) * sizes

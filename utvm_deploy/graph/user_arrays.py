@@ -1,4 +1,4 @@
-"""Which shapes a user's array may have to stand for a tensor of a model, and damaged files."""
+"""Which shapes a user's array may have for a tensor of a model, and errors of damaged files."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from utvm_deploy.records import Record, Setting
 
-#: At most so many candidates of a kernel are kept, if they are this near to the fastest.
+#: The most candidates of a kernel that are kept; each is at most this share slower than the
+#: fastest.
 KEPT_CANDIDATES = 3
 KEPT_LOSS = 0.03
 

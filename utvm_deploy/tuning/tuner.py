@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 BATCH = 16
 #: The first batch has one candidate; each following batch is larger by this factor.
 BATCH_GROWTH = 4
-#: The same for a line on which loading takes most of the time; and how many candidates in a row are
-#: of one kernel, so that its tables are sent once.
+#: The same for a line on which loading takes most of the time. There, candidates in a row are of
+#: one kernel, so that its tables are sent once.
 SLOW_BATCH = 32
 SLOW_IN_A_ROW = 8
 SLOW_SHARE = 0.6
