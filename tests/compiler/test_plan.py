@@ -157,7 +157,7 @@ def test_in_place_halves_an_elementwise_chain() -> None:
 
 def test_a_larger_result_goes_beside_its_source() -> None:
     """A kernel that writes more than it reads would write over what it has not read."""
-    graph, sequence = chain(64, 256)
+    graph, _ = chain(64, 256)
     marked = [step(o, (o.outputs[0], o.inputs[0] or 0)) for o in graph.operators]
     plan = plan_arena(graph, marked)
     assert plan.arena_bytes == 320 and plan.tensors[0] != plan.tensors[1]
