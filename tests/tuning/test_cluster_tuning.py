@@ -22,10 +22,10 @@ from utvm_deploy.base.errors import TuneError
 from utvm_deploy.base.process import child_environment
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.cluster import members
 from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.dask_settings import load_distributed, starting
 from utvm_deploy.cluster.measuring import cluster_places
+from utvm_deploy.cluster.members import PATIENCE, Patience
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -107,12 +107,19 @@ def is_running(pid: int) -> bool:
 
 
 def on_cluster(
-    client: Any, board: str, works: Sequence[Work], path: Path, watch: Any = lambda tuning: None
+    client: Any,
+    board: str,
+    works: Sequence[Work],
+    path: Path,
+    watch: Any = lambda tuning: None,
+    patience: Patience = PATIENCE,
 ) -> Tuning:
     said: list[str] = []
     with (
         RecordsFile(path) as file,
-        cluster_places(client, load_board(board), works, TIME, tell=said.append) as places,
+        cluster_places(
+            client, load_board(board), works, TIME, tell=said.append, patience=patience
+        ) as places,
     ):
         return tune_on(works, places, file, trials=10**6, watch=watch)
 
@@ -216,10 +223,7 @@ def test_a_killed_measuring_process_is_started_again(cluster: Any, tmp_path: Pat
     assert len(facts(read_records(path))) == count
 
 
-def test_without_workers_it_ends_and_keeps_the_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(members, "LOST_S", 2.0)
+def test_without_workers_it_ends_and_keeps_the_records(tmp_path: Path) -> None:
     works = listed(tmp_path, "host")
     path = tmp_path / "r.jsonl"
     with (
@@ -235,20 +239,19 @@ def test_without_workers_it_ends_and_keeps_the_records(
                 cluster.scale(0)
 
         with pytest.raises(TuneError, match=r"no worker measured on host for 2 s.*utvm worker"):
-            on_cluster(client, "host", works, path, kill_all)
+            on_cluster(client, "host", works, path, kill_all, Patience(lost_s=2.0))
     assert len(facts(read_records(path))) >= 5
 
 
-def test_no_worker_has_the_board(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(members, "FIRST_S", 1.0)
+def test_no_worker_has_the_board(cluster: Any, tmp_path: Path) -> None:
     works = listed(tmp_path, "cortex-m3")
     with (
         open_cluster(cluster.scheduler_address) as client,
         pytest.raises(TuneError, match="no worker measured on mps2_an385 within 1 s"),
     ):
-        on_cluster(client, "mps2_an385", works, tmp_path / "r.jsonl")
+        on_cluster(
+            client, "mps2_an385", works, tmp_path / "r.jsonl", patience=Patience(first_s=1.0)
+        )
 
 
 def test_a_worker_with_another_compiler_is_left_out(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.cluster import members
-from utvm_deploy.cluster.members import Members
+from utvm_deploy.cluster.members import Members, Patience
 from utvm_deploy.records import Setting
 from utvm_deploy.tuning.messages import packed
 
@@ -52,35 +51,30 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def found(said: list[str], asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Members]:
-    monkeypatch.setattr(members, "LOOK_S", 0.01)
+def found(said: list[str], asked: Asked, request: pytest.FixtureRequest) -> Iterator[Members]:
+    patience = getattr(request, "param", Patience(look_s=0.01))
     scheduler: Any = Scheduler()
     future: Any = asked
-    with Members(scheduler, "b", lambda address: future, said.append, None) as found:
+    with Members(scheduler, "b", lambda address: future, said.append, None, patience) as found:
         yield found
 
 
-def test_a_worker_that_starts_its_board_is_waited_for(
-    found: Members, asked: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("found", [Patience(look_s=0.01, first_s=0.0)], indirect=True)
+def test_a_worker_that_starts_its_board_is_waited_for(found: Members, asked: Asked) -> None:
     """An image for Zephyr takes minutes to build."""
-    monkeypatch.setattr(members, "FIRST_S", 0.0)
     deadline = time.monotonic() + 30
     while not found._members:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    found._seen -= 2 * members.LOST_S
+    found._seen -= 2 * found.patience.lost_s
     found.check()
     asked.setting = SETTING
     found.wait()
     assert found.addresses == {NEAR}
 
 
-def test_a_worker_whose_board_does_not_start(
-    found: Members, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(members, "FIRST_S", 0.1)
-    monkeypatch.setattr(members, "START_S", 0.1)
+@pytest.mark.parametrize("found", [Patience(0.01, first_s=0.1, start_s=0.1)], indirect=True)
+def test_a_worker_whose_board_does_not_start(found: Members) -> None:
     with pytest.raises(TuneError, match=r"no worker measured on b .* \(near: its board did not"):
         found.wait()
 

@@ -14,8 +14,9 @@ from tune_cases import small_works
 
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.cluster import measuring, members
+from utvm_deploy.cluster import measuring
 from utvm_deploy.cluster.connection import open_cluster
+from utvm_deploy.cluster.members import Patience
 from utvm_deploy.compiler.options import TIME
 from utvm_deploy.records import read_records
 from utvm_deploy.tuning.records_file import RecordsFile
@@ -65,9 +66,8 @@ def test_all_workers_measure(
 
 @pytest.mark.tools
 def test_a_killed_scheduler_ends_the_tuning_and_keeps_the_records(
-    doubles: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    doubles: None, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(members, "LOST_S", 2.0)
     works = [replace(work, free=None) for work in small_works(tmp_path, "cortex-m7")]
     path = tmp_path / "r.jsonl"
     killed: list[int] = []
@@ -75,7 +75,9 @@ def test_a_killed_scheduler_ends_the_tuning_and_keeps_the_records(
         simulated_cluster(2, tmp_path) as (address, scheduler),
         open_cluster(address) as client,
         RecordsFile(path) as file,
-        measuring.cluster_places(client, load_board(BOARD), works, TIME, tell=str) as places,
+        measuring.cluster_places(
+            client, load_board(BOARD), works, TIME, tell=str, patience=Patience(lost_s=2.0)
+        ) as places,
     ):
 
         def kill(tuning: Tuning) -> None:

@@ -37,7 +37,7 @@ from utvm_deploy.cluster.measuring_tasks import (
     open_session,
     run_whole_models,
 )
-from utvm_deploy.cluster.members import ANSWER_S, Members
+from utvm_deploy.cluster.members import ANSWER_S, PATIENCE, Members, Patience
 from utvm_deploy.cluster.offers import CORE, board_resource
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.records import Setting
@@ -102,6 +102,7 @@ class ClusterPlaces:
         works: Sequence[Work],
         level: str,
         tell: Callable[[str], None],
+        patience: Patience,
     ) -> None:
         self.board = board
         self.spent = Spent()
@@ -117,7 +118,8 @@ class ClusterPlaces:
         # question to each worker depends on it: Dask sends a task to where what it needs is.
         self._session_task = client.submit(_same, session, key=f"{self._key}-session", pure=False)
         self._board = {CORE: HALF, board_resource(board.name): HALF}
-        self.members = Members(client, board.name, self._ask, tell, _setting_here(board, level))
+        here = _setting_here(board, level)
+        self.members = Members(client, board.name, self._ask, tell, here, patience)
         self._numbers = itertools.count()
         self._asked = itertools.count()
         self._lock = threading.RLock()
@@ -367,12 +369,13 @@ def cluster_places(
     level: str,
     *,
     tell: Callable[[str], None],
+    patience: Patience = PATIENCE,
 ) -> Iterator[ClusterPlaces]:
     """The workers that have a board, as soon as there is one.
 
     ``tell`` gets a line for each worker that is left out or gone.
     """
-    places = ClusterPlaces(client, board, works, level, tell)
+    places = ClusterPlaces(client, board, works, level, tell, patience)
     try:
         with places.members:
             places.members.wait()

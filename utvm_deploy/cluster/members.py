@@ -25,17 +25,8 @@ from utvm_deploy.tuning.messages import unpacked
 
 log = logging.getLogger(__name__)
 
-#: How often the scheduler is asked who is there, and how long it may take to answer.
-LOOK_S = 1.0
+#: How long the scheduler may take to answer.
 ANSWER_S = 10.0
-#: How long the first worker may take to come.
-FIRST_S = 60.0
-#: How long a worker may take to start its board: it builds an image, and others may have the board.
-START_S = OPEN_TIMEOUT_S
-#: How long to wait for other workers after the first one is ready.
-OTHERS_S = 5.0
-#: How long a tuning waits for a worker after it lost the last one.
-LOST_S = 60.0
 #: Failed batches in a row, without one that succeeded, after which a worker is left out.
 FAILURES = 2
 #: How often a worker is asked whose answer does not arrive.
@@ -43,6 +34,25 @@ ASKED = 3
 
 #: What the fields of a ``Setting`` are called for people.
 _NAMES = {"utvm": "version of utvm_deploy", "model": "cycle model", "unit": "unit of ticks"}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a tuning waits for its workers, in seconds."""
+
+    #: How often the scheduler is asked who is there.
+    look_s: float = 1.0
+    #: For the first worker to come.
+    first_s: float = 60.0
+    #: For a worker to start its board: it builds an image, and others may have the board.
+    start_s: float = OPEN_TIMEOUT_S
+    #: For other workers after the first one is ready.
+    others_s: float = 5.0
+    #: For a worker after the last one was lost.
+    lost_s: float = 60.0
+
+
+PATIENCE = Patience()
 
 
 @dataclass
@@ -53,6 +63,7 @@ class Member:
     name: str
     slots: int
     asked: Future
+    start_s: float  # of ``Patience``
     setting: Setting | None = None
     #: Why it is left out; empty if it is not.
     why: str = ""
@@ -68,7 +79,7 @@ class Member:
     def is_starting(self) -> bool:
         """Whether it is worth waiting for."""
         is_open = self.setting is None and not self.why
-        return is_open and time.monotonic() < self.since + START_S
+        return is_open and time.monotonic() < self.since + self.start_s
 
 
 class Members:
@@ -85,7 +96,9 @@ class Members:
         ask: Callable[[str], Future],
         tell: Callable[[str], None],
         here: Setting | None,
+        patience: Patience = PATIENCE,
     ) -> None:
+        self.patience = patience
         self._client = client
         self._board = board
         self._ask = ask
@@ -107,7 +120,7 @@ class Members:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         # It may wait for a scheduler that has ended. As a daemon it keeps no process alive.
-        self._thread.join(LOOK_S)
+        self._thread.join(self.patience.look_s)
 
     @property
     def setting(self) -> Setting:
@@ -140,10 +153,11 @@ class Members:
                     first = now
                 is_complete = asked and all(one.setting or one.why for one in asked)
                 is_starting = any(one.is_starting for one in asked)
-                if known and (is_complete or (first is not None and now > first + OTHERS_S)):
+                is_late = first is not None and now > first + self.patience.others_s
+                if known and (is_complete or is_late):
                     self._agree(known)
                     return
-            if now > begin + FIRST_S and not is_starting:
+            if now > begin + self.patience.first_s and not is_starting:
                 raise TuneError(self._absence(f"within {now - begin:.0f} s"))
             time.sleep(0.05)
 
@@ -152,9 +166,9 @@ class Members:
         with self._lock:
             if any(one.is_ready or one.is_starting for one in self._members.values()):
                 self._seen = max(self._seen, self._looked)
-            is_lost = time.monotonic() > self._seen + LOST_S
+            is_lost = time.monotonic() > self._seen + self.patience.lost_s
         if is_lost:
-            raise TuneError(self._absence(f"for {LOST_S:.0f} s"))
+            raise TuneError(self._absence(f"for {self.patience.lost_s:.0f} s"))
 
     def succeeded(self, address: str) -> None:
         """A worker measured a batch."""
@@ -193,7 +207,7 @@ class Members:
             except Exception as error:
                 # The scheduler has ended: ``check`` has the deadline.
                 log.debug("the scheduler does not answer: %s", error)
-            self._closing.wait(LOOK_S)
+            self._closing.wait(self.patience.look_s)
 
     def _present(self) -> Mapping[str, Any]:
         """The workers that offer the board, by address."""
@@ -212,7 +226,9 @@ class Members:
                     slots = int(facts["resources"][board_resource(self._board)])
                     self._asked[address] += 1
                     asked = self._ask(address)
-                    self._members[address] = Member(address, str(facts["name"]), slots, asked)
+                    self._members[address] = Member(
+                        address, str(facts["name"]), slots, asked, self.patience.start_s
+                    )
             answered = [
                 one
                 for one in self._members.values()
