@@ -117,6 +117,46 @@ def play(graph: Graph) -> tuple[int, int]:
     return kinds.count("SLICE"), kinds.count("CONCATENATION")
 
 
+def kinds_of(shapes: list[tuple[int, ...]], *operators: Operator, outputs: int) -> list[type]:
+    """What each operator is, a step or a view; tensor 0 is the input."""
+    tensors = tuple(replace(tensor(1), shape=shape) for shape in shapes)
+    graph = Graph("small", tensors, operators, (0,), (outputs,), "00")
+    return [type(item) for item in with_views(graph, step_of(graph))]
+
+
+@pytest.mark.parametrize(("start", "kind"), [(16, View), (8, Step), (17, Step)])
+def test_a_view_begins_aligned(start: int, kind: type) -> None:
+    run = Rearrange((64,), (tuple(range(start, start + 32)),), (0,), (32,))
+    made = kinds_of(
+        [(64,), (64,), (32,), (32,)],
+        Operator("ADD", (0, 0), (1,), Add(CLAMP), ()),
+        Operator("SLICE", (1,), (2,), run, ()),
+        Operator("ADD", (2, 2), (3,), Add(CLAMP), ()),
+        outputs=3,
+    )
+    assert made == [Step, kind, Step]
+
+
+def test_an_output_is_no_part_of_the_input() -> None:
+    """Who takes the outputs may write the next inputs before."""
+    run = Rearrange((64,), (tuple(range(16, 48)),), (0,), (32,))
+    assert kinds_of([(64,), (32,)], Operator("SLICE", (0,), (1,), run, ()), outputs=1) == [Step]
+
+
+@pytest.mark.parametrize(("axis", "kind"), [(0, View), (1, Step)])
+def test_parts_of_an_inner_concatenation_are_copied(axis: int, kind: type) -> None:
+    whole = (4, 16) if axis == 0 else (2, 32)
+    made = kinds_of(
+        [(2, 16), (2, 16), (2, 16), whole, whole],
+        Operator("ADD", (0, 0), (1,), Add(CLAMP), ()),
+        Operator("ADD", (0, 0), (2,), Add(CLAMP), ()),
+        Operator("CONCATENATION", (1, 2), (3,), Concatenation(axis), ()),
+        Operator("ADD", (3, 3), (4,), Add(CLAMP), ()),
+        outputs=4,
+    )
+    assert made[:2] == [Step, Step] and set(made[2:-1]) == {kind}
+
+
 def test_played_through_no_byte_is_lost() -> None:
     slices, joins = np.sum([play(random_graph(seed)) for seed in range(250)], axis=0)
     assert slices > 100 and joins > 60, "hardly any views, so this proves little"

@@ -17,7 +17,7 @@ from tests.link.gdb_server import DIALOGUES, Line, load_dialogue, serve
 from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
 from utvm_deploy.link.gdb_dialects import DEFAULT_PACKET_BYTES, DIALECTS, UNKNOWN, parse_offer
-from utvm_deploy.link.gdb_flash import blocks_of, parse_memory_map, write_flash
+from utvm_deploy.link.gdb_flash import FlashArea, blocks_of, parse_memory_map, write_flash
 
 SERVERS = sorted(path.stem for path in DIALOGUES.glob("*.txt"))
 RAM = 0x2000_0000
@@ -254,6 +254,12 @@ def test_memory_maps(server: str) -> None:
     assert blocks_of(segments, areas) == [(0x0800_0000, 0x1_0000), (0x0801_8000, 0x2_8000)]
     with pytest.raises(DeviceError, match="knows no flash at 0x08100000"):
         blocks_of([(0x080F_FFFF, b"xy")], areas)
+
+
+def test_blocks_are_counted_from_the_start_of_their_area() -> None:
+    area = FlashArea(0x0800_4000, 0x2_0000, 0x1_0000)
+    assert blocks_of([(0x0801_3FFF, b"x")], [area]) == [(0x0800_4000, 0x1_0000)]
+    assert blocks_of([(0x0801_3FFF, b"xy")], [area]) == [(0x0800_4000, 0x2_0000)]
 
 
 def test_flash_is_erased_in_blocks_and_written_in_packets() -> None:

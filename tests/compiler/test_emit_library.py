@@ -1,4 +1,4 @@
-"""What lies behind the plan in an arena: the status of layers, and the state of a library."""
+"""Models that call a library: the status of layers, the library's state, and its scratch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.compiler.emit_library import arena_bytes_with_state, state_of, state_text
+from utvm_deploy.compiler.emit_library import (
+    arena_bytes_with_state,
+    library_parts,
+    state_of,
+    state_text,
+)
 
 
 def program(arena: int, layers: int, state: int | None) -> Any:
@@ -35,3 +40,17 @@ def test_a_state_begins_aligned_behind_the_status_of_each_layer(
     assert (None if span is None else span.offset) == offset
     assert arena_bytes_with_state(made) == end
     assert state_text(made) == ("(void *)0" if offset is None else f"(void *)(arena + {offset})")
+
+
+def test_each_layer_asks_whether_its_scratch_is_enough() -> None:
+    layers = [
+        SimpleNamespace(
+            kernel=SimpleNamespace(wanted=wanted, function=SimpleNamespace(scratch_bytes=planned))
+        )
+        for wanted, planned in ((None, 8), ("wanted_by_dense", 64), ("wanted_by_conv", 96))
+    ]
+    library = SimpleNamespace(state_bytes=0, initialize="")
+    text = library_parts(SimpleNamespace(name="net", layers=layers, library=library))  # type: ignore[arg-type]
+    assert "if (wanted_by_dense() > 64) {\n        *layer = 1;" in text
+    assert "if (wanted_by_conv() > 96) {\n        *layer = 2;" in text
+    assert text.count("if (") == 2 and "*layer = -1;" in text
