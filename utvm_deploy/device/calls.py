@@ -1,4 +1,4 @@
-"""A call of a function on the device, before and after it ran, and what it took."""
+"""A call of a function on the device: whether it ran, and its ticks."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Call:
         self.task = task
         self._name = name
         self._arguments = arguments
-        #: What it was given, and what it therefore may write.
+        #: The arguments that it was given, and so may write.
         self.blocks = blocks
-        #: The queue's own, such as the filling of a red zone: nobody holds it.
+        #: A call of the queue's own, such as filling a red zone; nobody holds it.
         self.is_ours = is_ours
         self._ticks: Ticks | None = None
         self._error: UtvmError | None = None
@@ -106,15 +106,15 @@ class Call:
     # The rest is the queue's.
 
     def wait(self, flush: Callable[[], None]) -> None:
-        """It is in a queue that ``flush`` runs."""
+        """Note that it is in a queue, which ``flush`` runs."""
         self._flush = flush
 
     def finish(self, ticks: Ticks) -> None:
-        """It ran."""
+        """Note that it ran."""
         self._flush, self._ticks = None, ticks
 
     def fail(self, error: UtvmError) -> None:
-        """It failed, or will never run."""
+        """Note that it failed, or will never run."""
         self._flush, self._error = None, error
 
 

@@ -97,7 +97,7 @@ class Connection(Tabled):
 
     @property
     def session(self) -> Session:
-        """What is valid until the device restarts; begins the next one if it did."""
+        """The session, which is valid until the device restarts; then the next one begins."""
         if self._started is None:
             self.check_ready()
             self.start(build_image(None, self.board))
@@ -116,7 +116,7 @@ class Connection(Tabled):
         log.info("%s runs %s: %s", self.board.name, session.image.elf.name, session.hello)
 
     def _greet(self, started: StartedBoard, image: Image) -> Session:
-        """A session with what runs on the board; if it died, the error says what of."""
+        """A session with what runs on the board; if that has died, the error says why."""
         link = started.link
 
         def explain(error: UtvmError) -> str:

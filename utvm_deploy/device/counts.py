@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from utvm_deploy.emulator.counters import HEADLINE, Counters
 
-#: Named counts of one call, what its ticks are first.
+#: Named counts of one call; the count that its ticks are is the first.
 Figures = Mapping[str, int]
 
 

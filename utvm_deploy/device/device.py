@@ -92,7 +92,7 @@ class Device(Connection):
         return block.address
 
     def free(self, address: int) -> None:
-        """Give back what ``allocate`` gave."""
+        """Free a block that ``allocate`` gave."""
         self.session.free(self.session.memory.block_at(address))
 
     def tensor(self, array: Any, *, name: str | None = None) -> Tensor:

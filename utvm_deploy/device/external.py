@@ -1,4 +1,4 @@
-"""What a loaded model's external library reports: is its scratch enough, did a call fail."""
+"""Asks a loaded model's library whether its scratch is enough, and whether a call failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a board noted of a fault before it restarted: words for an error message."""
+"""Words for an error message, from what a board noted about a fault before it restarted."""
 
 from __future__ import annotations
 

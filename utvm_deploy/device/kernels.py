@@ -28,7 +28,7 @@ def load_kernels(
 
     source = kernel_source(kernels, board.cpu.kernel_core)
     module = compile_module({f"{name}.c": source.text}, board, name=name, flags=flags)
-    # One after the other, functions can share what they scribble on.
+    # Functions run one after the other, so they can share scratch.
     most = max((len(f.scratch) for f in source.functions.values()), default=0)
     sizes = [
         max(f.scratch[i].size_bytes for f in source.functions.values() if i < len(f.scratch))

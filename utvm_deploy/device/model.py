@@ -60,7 +60,7 @@ class DeviceModel(Tabled):
         # One CRC-32 for each layer output, written by the device.
         self._checksums_wanted = sum(len(layer.outputs) for layer in compiled.layers)
         self._checksums: int | None = None
-        #: Of a whole run, in seconds of the device's clock.
+        #: The deadline of a whole run, in seconds of the device's clock.
         self.timeout_s = sum(map(self._layer_s, compiled.layers))
         self._pools.load()
         initialize(self)
@@ -256,7 +256,7 @@ class DeviceModel(Tabled):
         return self._module[function].address
 
     def call_layer(self, layer: Layer) -> Call:
-        """Queue one layer, which finds in the arena what those before it left there."""
+        """Queue one layer, which reads from the arena what earlier layers wrote there."""
         if self._pushed is not None:
             self._pushed.place(layer)
         return self._session.call(
@@ -269,7 +269,7 @@ class DeviceModel(Tabled):
 
     @property
     def weights_address(self) -> int | None:
-        """Where its constant tables lie; None if it has none."""
+        """The address of its constant tables; None if it has none."""
         name = f"{self.compiled.name}_weights"
         if not self.compiled.weights_bytes:
             return None
@@ -290,17 +290,17 @@ class DeviceModel(Tabled):
         return (self._pools.address(buffer.pool) if buffer.pool else self._arena) + buffer.offset
 
     def reset_state(self) -> None:
-        """Forget what earlier runs left; of no effect on a model that keeps nothing."""
+        """Clear the state that earlier runs left; does nothing for a model without state."""
         self.set_state([first_bytes(state) for state in self.compiled.states])
 
     def state(self) -> list[bytes]:
-        """What the last run left for the next one."""
+        """The state that the last run left for the next one."""
         return [
             self._session.read(self._arena + b.offset, b.size_bytes) for b in self.compiled.states
         ]
 
     def set_state(self, state: Sequence[bytes]) -> None:
-        """Let the next run find this; of the lengths that ``state`` gives."""
+        """Set the state that the next run reads; lengths are those of ``state``."""
         for buffer, data in zip(self.compiled.states, state, strict=True):
             if len(data) != buffer.size_bytes:
                 raise ModelError(
@@ -345,7 +345,7 @@ class DeviceModel(Tabled):
         return self._arena_block.address
 
     def _layer_s(self, layer: Layer) -> float:
-        """How long a layer may take, by the bytes that it touches and its multiplications."""
+        """The most seconds of a layer, by the bytes that it touches and its multiplications."""
         size = sum(span.size_bytes for span in (*layer.arena, *layer.pool, *layer.constants))
         return self._session.speeds.task_s(size, layer.macs, LAYER_FLOOR_S)
 

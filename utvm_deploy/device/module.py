@@ -23,7 +23,7 @@ from utvm_deploy.project.link_module import (
 
 log = logging.getLogger(__name__)
 
-#: Makes new code visible to the core; an image has it where that takes more than writing.
+#: The function that makes new code visible to the core; only images that need it have it.
 SYNC_SYMBOL = "utvm_sync_code"
 # The size of a module depends on its address, because veneers or library functions join it. If it
 # has not settled after this number of attempts, something else is wrong.

@@ -11,7 +11,7 @@ from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel
 
-#: Bytes of rows that the host writes at once where the whole input has no room.
+#: Bytes of rows that the host writes at once if there is no room for the whole input.
 _FEW_BYTES = 2048
 _WHAT = "rows of the input"
 

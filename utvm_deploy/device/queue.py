@@ -35,11 +35,11 @@ NAMED_CALLS = 4
 FILL_SYMBOL = "utvm_fill"
 FILL_ZONES_SYMBOL = "utvm_fill_zones"
 CHECK_SYMBOL = "utvm_check_zones"
-#: Of images for boards with a cycle model: what is counted behind it depends on nothing before it.
+#: A function of images with a cycle model: counts after it depend on nothing before it.
 FORGET_SYMBOL = "utvm_forget_history"
 _WORD_BYTES = 4
 _TICKS_BYTES = 8
-# Arguments of the check besides the zones: where it reports, and the pattern.
+# Arguments of the check besides the zones: the address of its report, and the pattern.
 _ZONES_PER_CHECK = MAX_ARGUMENTS - 2
 
 
@@ -74,12 +74,12 @@ class Queue:
         self._forget = symbols.get(FORGET_SYMBOL)
         self._report = report
         self._speeds = speeds or Speeds()
-        # In order; what nobody asked for (fills) goes along with the next call.
+        # Calls in order; those that nobody asked for (fills) run with the next call.
         self._waiting: list[Call] = []
         self._asked = 0
 
     def __len__(self) -> int:
-        """How many calls wait; what the queue added itself does not count."""
+        """How many calls wait; those that the queue itself added do not count."""
         return self._asked
 
     def add(self, call: Call) -> Call:
@@ -92,12 +92,12 @@ class Queue:
         return call
 
     def add_zeros(self, block: Block, start: int) -> None:
-        """Before the next call runs, ``block`` is zero from address ``start`` on."""
+        """Fill ``block`` with zeros from address ``start`` on before the next call runs."""
         size = block.address + block.size - start
         self._add_ours(self._task(self._fill, (start, size, 0), size), FILL_SYMBOL, block)
 
     def add_sync(self, block: Block, function: int) -> None:
-        """Before the next call runs, the image's ``function`` makes code in ``block`` visible."""
+        """Let the image's ``function`` make code in ``block`` visible before the next call runs."""
         task = self._task(function, (block.address, block.size), block.size)
         self._add_ours(task, "utvm_sync_code", block)
 
@@ -109,19 +109,19 @@ class Queue:
         self._waiting.append(Call(task, text, (block.what,), (block,), is_ours=True))
 
     def add_zones(self, block: Block) -> None:
-        """Before the next call runs, the block has its red zones."""
+        """Fill the red zones of the block before the next call runs."""
         args = (ZONE_PATTERN, *block.zones)
         task = self._task(self._fill_zones, args, ZONE_BYTES * len(block.zones))
         self._add_ours(task, FILL_ZONES_SYMBOL, block)
 
     def forget(self, block: Block) -> None:
-        """Of a block that is about to be freed nothing is filled any more."""
+        """Fill nothing more of a block that is about to be freed."""
         self._waiting = [
             call for call in self._waiting if not (call.is_ours and block in call.blocks)
         ]
 
     def drop(self, error: UtvmError) -> None:
-        """What waits will never run, because of ``error``."""
+        """Drop all waiting calls, because of ``error``."""
         calls, self._waiting, self._asked = self._waiting, [], 0
         for call in calls:
             call.fail(not_run(call, error))
@@ -152,7 +152,7 @@ class Queue:
         finally:
             # Only Ctrl-C and bugs leave calls behind that nobody has told.
             _fail_all(calls, DeviceError("the calls were interrupted"))
-            # What is ours is still to be done: others rely on it.
+            # Our own tasks still have to run: other calls rely on them.
             self._waiting[:0] = [call for call in calls if not call.is_done]
 
     def _run(self, calls: Sequence[Call]) -> None:
@@ -173,7 +173,7 @@ class Queue:
         try:
             times = self._link.execute(tasks, timeout_s)
         except StoppedTask as error:
-            # A device whose memory was overwritten may name a task that is none.
+            # A device whose memory was overwritten may name a task that does not exist.
             failed = frame[min(error.index, len(frame) - 1)].call_after(error.detail)
             error.task = failed.text
             for call in calls[: calls.index(failed)]:
@@ -209,7 +209,7 @@ class Queue:
         request_room = self._hello.request_bytes
         reply_room = self._hello.reply_bytes - OUTCOME.size_bytes
         if self._forget is not None:
-            # Each frame begins with it: how a request came in is not to be seen in any count.
+            # Each frame begins with it, so that no count depends on how the request came in.
             opening = Call(self._task(self._forget, (), 0), FORGET_SYMBOL, (), is_ours=True)
             request_room -= _wire_bytes(opening.task)
             reply_room -= _TICKS_BYTES
@@ -270,7 +270,7 @@ class Queue:
     def _look_after_stop(
         self, error: StoppedTask, report: Block, calls: Sequence[Call], blocks: Sequence[Block]
     ) -> None:
-        """What a stopped call overwrote must not be blamed on the next one."""
+        """Check the zones now: the next call is not blamed for what a stopped one overwrote."""
         # Zones whose filling waited behind the stopped call hold anything.
         unfilled = {b for call in calls if call.is_ours and not call.is_done for b in call.blocks}
         whole = [block for block in blocks if block not in unfilled]
@@ -301,7 +301,7 @@ class _Run:
         self.calls = [call]
 
     def is_continued_by(self, call: Call) -> bool:
-        """Whether the call does once more what these do."""
+        """Whether the call is equal to these, and so may be one more repeat."""
         one, other = self.task, call.task
         return one.function == other.function and one.args == other.args
 
@@ -327,14 +327,14 @@ def _wire_bytes(task: Task) -> int:
 
 
 def _fail_all(calls: Sequence[Call], reason: UtvmError) -> None:
-    """Those that somebody asked for and that did not run yet never will."""
+    """Note of all calls that did not run yet that they never will."""
     for call in calls:
         if not call.is_done and not call.is_ours:
             call.fail(not_run(call, reason))
 
 
 def not_run(call: Call, reason: UtvmError) -> DeviceError:
-    """What a call says that waited behind one that failed."""
+    """The error of a call that waited after one that failed."""
     if isinstance(reason, StoppedTask):
         return DeviceError(
             f"{call.text} did not run, because {reason.task} before it was stopped: {reason.cause}"
@@ -345,7 +345,7 @@ def not_run(call: Call, reason: UtvmError) -> DeviceError:
 
 def _lost_ticks(call: Call, failed: Call) -> DeviceError:
     return DeviceError(
-        f"{call.text} ran, but its ticks were lost when {failed.text} behind it failed; "
+        f"{call.text} ran, but its ticks were lost when {failed.text} after it failed; "
         f"run it again, or set device.strict = True"
     )
 

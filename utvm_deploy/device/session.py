@@ -54,12 +54,12 @@ class Session:
     # The end of it.
 
     def check(self, what: str) -> None:
-        """DeviceReset if the session is over, and with it ``what``."""
+        """DeviceReset that names ``what`` if the session is over."""
         if self.ended:
             raise DeviceReset(f"{what} is lost, because {self.ended}; make it again")
 
     def end(self, reason: str, *, is_silent: bool = False) -> None:
-        """Everything in RAM is lost; calls that wait will never run."""
+        """End the session: everything in RAM is lost, and calls that wait will never run."""
         if not self.ended:
             self.ended = reason
             self.is_silent = is_silent
@@ -67,7 +67,7 @@ class Session:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """The block talks to the device: if that shows that RAM is lost, the session ends."""
+        """End the session if the block, which talks to the device, finds that RAM is lost."""
         try:
             yield
         except DeviceReset as error:

@@ -54,7 +54,7 @@ class Tensor:
     @property
     def address(self) -> int:
         """Address of its first byte, for tables of pointers, for example."""
-        # From here on anything on the device may know it.
+        # From here on, any function on the device may know the address.
         self.block.is_shown = True
         return self._block.address
 
@@ -102,7 +102,7 @@ def device_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def device_bytes(values: Array) -> bytes:
-    """The values in the device's byte order."""
+    """The bytes of the values, in the device's order."""
     return np.ascontiguousarray(values, device_dtype(values.dtype)).tobytes()
 
 

@@ -17,7 +17,7 @@ from utvm_deploy.base.errors import DeviceError
 ALIGNMENT = 32
 #: runtime/utvm.h's UTVM_ZONE_BYTES.
 ZONE_BYTES = 32
-#: What zones are made from: no value that kernels like to write.
+#: The pattern of zones: a value that kernels hardly ever write.
 ZONE_PATTERN = 0xB16B5EA7
 
 
@@ -29,14 +29,14 @@ class Block:
     size: int  # bytes, without the zones
     what: str  # for error messages: "tensor weights (int8 [3, 3])"
     start: int  # of the lower zone
-    end: int  # behind the upper zone and padding
+    end: int  # after the upper zone and padding
     #: Whether a function on the device may know the address, so that any task may use the block.
     is_shown: bool = False
     is_freed: bool = field(default=False, init=False)
 
     @property
     def zones(self) -> tuple[int, int]:
-        """Addresses of the red zones before and behind it."""
+        """Addresses of the red zones before and after it."""
         return self.address - ZONE_BYTES, self.address + self.size
 
     def zone_at(self, address: int) -> str | None:
@@ -70,7 +70,7 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """What is free in all, in however many pieces."""
+        """The free bytes of all pieces together."""
         return sum(end - start for start, end in self._free)
 
     @property

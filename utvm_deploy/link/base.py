@@ -19,8 +19,8 @@ class Task:
     # Up to messages.MAX_ARGUMENTS words; negative ones as two's complement of 32 bits.
     args: tuple[int, ...] = ()
     repeat: int = 1
-    # How long all its calls may take together, by the device's clock; None: the rest of the
-    # deadline of the list of tasks.
+    # The most time for all its calls together, by the device's clock; None: the rest of the
+    # deadline of the list.
     deadline_s: float | None = None
 
 
@@ -74,7 +74,7 @@ class Link(Protocol):
         """Run ``tasks`` in order; the ticks of every repeat of every task.
 
         ``timeout_s`` is for all of them together. A task that faults, or does not end within its
-        deadline, is stopped: DeviceFault or TaskTimeout. Those behind it do not run.
+        deadline, is stopped: DeviceFault or TaskTimeout. Those after it do not run.
         """
 
     def checksum(self, address: int, size: int) -> int:

@@ -16,7 +16,7 @@ from utvm_deploy.link.deadlines import Speeds
 from utvm_deploy.link.gdb_client import GdbClient
 from utvm_deploy.link.replies import region_of
 
-# From this number of bytes on, halting and resuming the core costs less than the line.
+# For this many bytes or more, halting and resuming the core takes less time than the line.
 BULK_BYTES = 512
 
 

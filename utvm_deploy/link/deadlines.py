@@ -2,9 +2,9 @@
 
     deadline = floor + cycles / core's rate + bytes / rate of the line, the probe or the flash
 
-A deadline must never end work that would have ended alone, so each rate is pessimistic. The work is
-counted in bytes that a function touches and in multiply-accumulates; both become cycles. Work
-without a size, such as the start of a program, has a constant next to its use.
+A deadline must never stop work that would have ended by itself, so each rate is pessimistic. The
+work is counted in bytes that a function touches and in multiply-accumulates; both become cycles.
+Work without a size, such as the start of a program, has a constant next to its use.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ CYCLES_PER_MAC = 100
 EMULATED_HZ = 10_000_000
 #: A busy computer takes up to this number of seconds for one second of an emulator or a process.
 BUSY_COMPUTER = 8.0
-#: A task has this long on top, by the device's clock.
+#: Seconds that a task gets in addition, by the device's clock.
 TASK_FLOOR_S = 0.2
-#: A model's layer has more: it may first fill caches and tables.
+#: Seconds that a model's layer gets: it may first fill caches and tables.
 LAYER_FLOOR_S = 2.0
-#: A list of tasks has this long on top, by the host's clock, for the way there and back.
+#: Seconds that a list of tasks gets in addition, by the host's clock, for the way there and back.
 TASKS_FLOOR_S = 2.0
 #: Any line is at least this fast: 9600 baud, with a half more for what is sent again.
 SECONDS_PER_LINE_BYTE = 1.5 * 10 / 9_600
-#: Each exchange takes up to so much longer than its bytes: USB adapters, and damaged frames.
+#: Seconds that each exchange may take besides its bytes: USB adapters, and damaged frames.
 SECONDS_PER_EXCHANGE = 0.25
 #: Bytes per second through a debug probe at 100 kHz, packets and answers included.
 PROBE_BYTES_PER_S = 2_000
@@ -42,7 +42,7 @@ FLASH_BYTES_PER_S = 8_000
 
 @dataclass(frozen=True)
 class Speeds:
-    """The slowest that a device may be."""
+    """The slowest rates that a device may have."""
 
     #: Cycles in a second of the device's own clock.
     core_hz: float = EMULATED_HZ
@@ -50,7 +50,7 @@ class Speeds:
     host_seconds: float = BUSY_COMPUTER
 
     def task_s(self, size: int = 0, macs: int = 0, floor_s: float = TASK_FLOOR_S) -> float:
-        """For a function that touches ``size`` bytes, by the device's own clock."""
+        """Seconds for a function that touches ``size`` bytes, by the device's own clock."""
         cycles = CYCLES_PER_BYTE * size + CYCLES_PER_MAC * macs
         return floor_s + cycles / self.core_hz
 
@@ -79,10 +79,10 @@ def speeds_of(board: Board) -> Speeds:
 
 
 def probe_s(size: int, floor_s: float) -> float:
-    """For ``size`` bytes of RAM that go through a debug probe."""
+    """Seconds for ``size`` bytes of RAM that go through a debug probe."""
     return floor_s + size / PROBE_BYTES_PER_S
 
 
 def flash_s(size: int, floor_s: float) -> float:
-    """For ``size`` bytes of flash that a probe erases and writes."""
+    """Seconds for ``size`` bytes of flash that a probe erases and writes."""
     return floor_s + size / FLASH_BYTES_PER_S

@@ -51,7 +51,7 @@ from utvm_deploy.link.task_lists import run_task_lists, whole_room
 
 log = logging.getLogger("utvm_deploy.link")
 
-# What the port's debugger.c and start-up code call their places.
+# Symbols of the port's debugger.c and start-up code.
 MAILBOX_SYMBOL = "utvm_mailbox"
 RUN_SYMBOL = "utvm_debug_run"
 POINT_SYMBOL = "utvm_debug_point"
@@ -63,7 +63,7 @@ _XPSR_THUMB = 0x01000000
 # r0 to r3, r12, lr, pc, xpsr
 _FRAME = struct.Struct("<8I")
 
-# What OPEN can say of a reply's room has 16 bits.
+# OPEN gives the room of a reply in 16 bits.
 _LONGEST_REPLY_BYTES = 0xFFFF
 
 
@@ -231,7 +231,7 @@ class DebugLink:
     def _request(
         self, name: str, payload: bytes, what: str, timeout_s: float | None = None
     ) -> bytes:
-        """What follows the outcome of the reply to a request."""
+        """The contents of the reply to a request, after its outcome."""
         opcode = BY_NAME[name].opcode
         with self._session():
             self._post(opcode, payload)
@@ -255,7 +255,7 @@ class DebugLink:
         return contents(name, reply, what, self._place_of)
 
     def _post(self, opcode: int, payload: bytes) -> None:
-        """Put a request into RAM, and the core to where it is served."""
+        """Put a request into RAM, and set the core to the code that serves it."""
         client, offsets = self._client, {f.name: at for f, at in MAILBOX.offsets()}
         begin, end = self._written or (0, 0)
         if payload:
@@ -294,7 +294,7 @@ class DebugLink:
             return pc == self._point and self._read_mailbox()["nonce"] == self._mailbox["nonce"]
 
     def _restart(self) -> None:
-        """From wherever the core is to the point where it waits for requests."""
+        """Restart the core, and let it run to the point where it waits for requests."""
         self._forget()
         client = self._client
         with self._session():
@@ -324,7 +324,7 @@ class DebugLink:
         )
 
     def _astray(self, what: str, stop: Stop) -> DeviceError:
-        """The core stopped elsewhere than at the point, or there without a reply."""
+        """The core did not stop at the point, or stopped there without a reply."""
         self._forget()
         if stop.is_gone:
             raise LinkError(f"asked {what}, the debug server ended the program ({stop.text})")

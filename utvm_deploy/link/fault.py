@@ -62,7 +62,7 @@ HARD_CAUSES: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class FaultRegisters:
-    """What a core in fault can be asked. ``pc`` and ``lr`` are the stacked ones; 0: not known."""
+    """The registers of a core in a fault. ``pc`` and ``lr`` are the stacked ones; 0: not known."""
 
     exception: int
     pc: int

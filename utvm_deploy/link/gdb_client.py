@@ -1,6 +1,6 @@
 """A client of a GDB server: memory, registers, breakpoints, running and stopping one core.
 
-It knows Cortex-M and a single thread, and which question has which effect; gdb_dialogue.py asks it.
+It knows Cortex-M, a single thread, and what each packet does; gdb_dialogue.py sends the packets.
 Every wait has a deadline. A refusal of the server is a DeviceError, and any problem of the dialogue
 is a LinkError. After a LinkError, ``greet`` begins again, if the stream is still open.
 """
@@ -33,7 +33,7 @@ from utvm_deploy.link.stream import Stream
 
 log = logging.getLogger("utvm_deploy.link")
 
-# A file of the server's, beyond which it is not believed.
+# The most bytes of a file that a server is believed to have.
 _MAX_OBJECT_BYTES = 256 * 1024
 # AIRCR: the key, and the request to reset the system.
 _AIRCR_ADDRESS = 0xE000ED0C
@@ -48,7 +48,7 @@ class GdbTimeouts:
     reply_s: float = 5.0
     # A command to the server itself: OpenOCD's reset waits for the target.
     command_s: float = 10.0
-    # All that begins a dialogue, the description of the registers included.
+    # All packets that begin a dialogue, with the description of the registers.
     greet_s: float = 30.0
 
 
@@ -125,7 +125,7 @@ class GdbClient:
         self._dialogue.close()
 
     def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
-        """All that the block asks of the server ends by then."""
+        """All that the block asks of the server ends by this time."""
         return self._dialogue.within(seconds)
 
     # Memory.

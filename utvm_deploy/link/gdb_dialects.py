@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 # Words that a packet may hold at least where a server does not say (GDB's own assumption).
 DEFAULT_PACKET_BYTES = 400
-# Of a packet's size, what "Maddress,length:" and its kin need at most.
+# The most bytes of a packet that "Maddress,length:" and similar packets need.
 _HEAD_BYTES = 24
 
-# How pyOCD's answers to commands begin that failed: it has no error numbers for them.
+# The beginning of pyOCD's answers to commands that failed: it has no error numbers for them.
 SPOKEN_ERRORS = (b"Error: ", b"Transfer failed: ", b"Unexpected error: ")
 
 
@@ -64,7 +64,7 @@ class Offer:
 
     @property
     def payload_bytes(self) -> int:
-        """What a packet may hold behind its head."""
+        """The bytes that a packet may have after its head."""
         return self.packet_bytes - _HEAD_BYTES
 
     def has(self, name: str) -> bool:
@@ -73,7 +73,7 @@ class Offer:
 
 
 def parse_offer(answer: str) -> Offer:
-    """``PacketSize=1000;vContSupported+`` as facts; what makes no sense is passed over."""
+    """``PacketSize=1000;vContSupported+`` as facts; what makes no sense is ignored."""
     items = [item for item in answer.split(";") if item]
     values: Mapping[str, str] = dict(item.split("=", 1) for item in items if "=" in item)
     try:

@@ -31,7 +31,7 @@ from utvm_deploy.link.stream import Stream
 log = logging.getLogger("utvm_deploy.link")
 
 _READ_BYTES = 64 * 1024
-# How often a packet that arrived damaged is sent or asked for again.
+# How often a damaged packet is sent or requested again.
 _MAX_REPEATS = 3
 _STOP = re.compile(rb"[TSWX][0-9a-fA-F]{2}")
 _ERROR = re.compile(rb"E(?:[0-9a-fA-F]{2}$|\.)")
@@ -50,11 +50,11 @@ class Dialogue:
         self._reply_s = reply_s
         #: What the server is called in errors.
         self.server = ""
-        #: Whether each packet is answered by a sign that it came whole.
+        #: Whether the other end confirms each packet.
         self.acknowledges = True
         #: Whether the core runs, as far as we started it: then the server says nothing.
         self.is_running = False
-        # When the call that asks must be over: no deadline is after it.
+        # The end of the call that asks: no deadline is later.
         self._end_s = math.inf
         self._forget()
 
@@ -65,7 +65,7 @@ class Dialogue:
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """All that the block asks ends by then, however many answers it takes."""
+        """All that the block asks ends by this time, however many answers there are."""
         before = self._end_s
         self._end_s = min(before, time.monotonic() + seconds)
         try:

@@ -2,7 +2,7 @@
 
     $ body # checksum        + received well     - send it again     0x03 stop the core
 
-In a body ``}`` escapes the byte behind it and ``*`` repeats the byte before it. The protocol is
+In a body ``}`` escapes the byte after it and ``*`` repeats the byte before it. The protocol is
 described in the GDB manual, appendix E.
 """
 
@@ -36,7 +36,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """The other end's word on our last packet."""
+    """Whether the other end received our last packet well."""
 
     is_good: bool
 
@@ -187,7 +187,7 @@ class PacketDecoder:
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the core stands. ``is_gone``: it does not; the server ended the program."""
+    """Why the core stopped. ``is_gone``: the server ended the program instead."""
 
     signal: int
     text: str

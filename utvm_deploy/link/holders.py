@@ -1,4 +1,4 @@
-"""Which other programs have a serial port open: what two of them at one line do is hard to see."""
+"""Which other programs have a serial port open: two of them on one line cause odd errors."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class LineQuality:
         return replace(usual, resend_s=pause_s, resend_max_s=most_s, byte_s=0.0)
 
     def note_answer(self, moved_bytes: int, took_s: float) -> None:
-        """The answer came so long after the request was sent last."""
+        """Note how long after the last copy of the request its answer came."""
         self._took_s.append(took_s)
         self._byte_s = min(self._byte_s, took_s / moved_bytes)
 

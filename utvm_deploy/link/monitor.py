@@ -346,8 +346,8 @@ class MonitorLink:
                         self._line.note_answer(moved, time.monotonic() - waits.sent_s)
                     if waits.asks_for_result:
                         log.warning(
-                            "the line lost the result of a batch or damaged a frame while it ran; "
-                            "the batch was asked again, so its times may be too long"
+                            "the line lost the result of tasks or damaged a frame while they ran; "
+                            "the result was asked for again, so their times may be too long"
                         )
                     if waits.sent == 1 and not heard:
                         self._line.note_good(moved)
@@ -365,7 +365,7 @@ class MonitorLink:
                     waits.note_loss(time.monotonic())
 
     def _advice(self, waits: Waits) -> str:
-        """What to look at where no answer came."""
+        """What the user should check if no answer came."""
         if waits.received_bytes and not self._heard_frame:
             return (
                 "what came is nothing that the runtime says, so check the baud rate, and whether "

@@ -1,4 +1,4 @@
-"""What is in a reply: facts or a refusal. The same for every link to the runtime."""
+"""Reads replies, which are facts or refusals, in the same way for every link to the runtime."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def check_version(version: int) -> None:
 
 
 def outcome_of(payload: bytes, what: str) -> dict[str, int]:
-    """What every reply begins with; DeviceError if this one is too short for that."""
+    """The outcome with which a reply begins; DeviceError if the reply is too short for it."""
     if len(payload) < OUTCOME.size_bytes:
         raise _malformed(what, len(payload), f"at least {OUTCOME.size_bytes}")
     return OUTCOME.unpack(payload)
 
 
 def contents(name: str, payload: bytes, what: str, place_of: Callable[[int], str]) -> bytes:
-    """What follows the outcome of a reply to the request called ``name``.
+    """The contents of a reply to the request called ``name``, after its outcome.
 
     A refusal, a task that was stopped, and a reply of another size than the message has, are each
     a DeviceError. Only a message with a tail can have more bytes than its fixed fields.
@@ -103,7 +103,7 @@ def read_hello(body: bytes, version: int) -> Hello:
             f"the device has room for fewer than {MIN_PAYLOAD_BYTES} bytes: rebuild its image"
         )
     if facts["ticks_per_second"] == 0:
-        raise DeviceError("the device's timer stands still, it says: rebuild its image")
+        raise DeviceError("the device says that its timer stands still: rebuild its image")
     runtime = facts["runtime_version"]
     return Hello(
         protocol_version=version,

@@ -1,4 +1,4 @@
-"""From a reply to EXECUTE that says a task did not end by itself, to the error that names it."""
+"""Makes an error of a reply to EXECUTE which says that a task did not end by itself."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class PipeStream:
 
 
 class NoStream:
-    """Where nothing is at the other end, as in a dry run."""
+    """A stream with nothing at the other end, as in a dry run."""
 
     def read(self, max_bytes: int, timeout_s: float) -> bytes:
         raise LinkClosed("nothing was started, so nothing answers")
@@ -174,7 +174,7 @@ def _why_not(url: str, error: Exception) -> str:
 
 
 def may_come(error: BaseException) -> bool:
-    """Whether that failure to open a port is one of a device that is still coming up."""
+    """Whether a port could not be opened because its device is still starting."""
     # No node, or one whose rights udev has not set, or whose driver is not there yet.
     passing = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EIO)
     return getattr(error.__cause__, "errno", None) in passing
@@ -183,7 +183,7 @@ def may_come(error: BaseException) -> bool:
 _CHECK_CABLE = "check the cable, then connect again"
 
 
-#: What a port may be in addition to a device's name; other schemes of pyserial open files.
+#: The URLs that a port may be, besides a device's name; other schemes of pyserial open files.
 PORT_SCHEMES = ["socket", "rfc2217"]
 
 

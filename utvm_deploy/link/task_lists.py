@@ -15,7 +15,7 @@ from utvm_deploy.link.replies import check_size
 
 _MAX_REPEAT = 0xFFFF
 _TICKS_BYTES = 8
-# 71 minutes: longer deadlines are the host's.
+# 71 minutes: the host watches over longer deadlines.
 _MAX_DEADLINE_US = 0xFFFFFFFF
 
 
@@ -34,7 +34,7 @@ class TaskList:
 
 
 def check_tasks(tasks: Sequence[Task]) -> None:
-    """DeviceError if a task cannot be said on the wire."""
+    """DeviceError if the protocol cannot express a task."""
     for position, task in enumerate(tasks):
         if len(task.args) > MAX_ARGUMENTS:
             raise DeviceError(

@@ -40,7 +40,7 @@ class Waits:
         self.sent_s = -math.inf
         self._pause_s = timeouts.resend_s
         self._is_accepted = False
-        #: Whether a batch in progress was asked for its result, which disturbs what it measures.
+        #: Whether tasks in progress were asked for their result, which disturbs their timing.
         self.asks_for_result = False
         self._asked_at_end = False
         self._is_within_frame = False
