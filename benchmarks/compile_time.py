@@ -105,6 +105,7 @@ def here(model: Path, board: str, level: str, *, counts: bool) -> Cost:
     """What a compilation takes in this process."""
     from utvm_deploy.base.without_torch import without_torch
     from utvm_deploy.boards.board import load_board
+    from utvm_deploy.compiler.options import CompileOptions, Objective
     from utvm_deploy.compiler.pipeline import compile_model
 
     with without_torch():
@@ -113,12 +114,16 @@ def here(model: Path, board: str, level: str, *, counts: bool) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         first = ModelWriter()
         first.output(first.softmax(first.input((1, 4))))
-        compile_model(first.save(Path(folder) / "first.tflite"), target, level=level)
+        compile_model(
+            first.save(Path(folder) / "first.tflite"),
+            target,
+            CompileOptions(objective=Objective(level)),
+        )
     profile = cProfile.Profile()
     begun = time.process_time()
     if counts:
         profile.enable()
-    compile_model(model, target, level=level)
+    compile_model(model, target, CompileOptions(objective=Objective(level)))
     profile.disable()
     taken = time.process_time() - begun
     calls = pstats.Stats(profile).total_calls if counts else 0  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ import utvm_deploy
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.budgets import Budget, OverBudget
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import RAM
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
@@ -59,14 +59,16 @@ def main() -> None:
 def curve(path: Path, board: Board) -> list[Point]:
     """The points of a model's budgets, the smallest first."""
     try:
-        compile_model(path, board, level=RAM, budget=Budget(ram=1))
+        compile_model(path, board, CompileOptions(objective=Objective.RAM, budget=Budget(ram=1)))
         raise SystemExit(f"{path} fits a single byte; give a model with activations")
     except OverBudget as error:
         least, most = error.least_bytes, error.fastest[0]
     inputs = random_samples(load_model(path), 1).inputs[0]
     points, expected = [], None
     for budget in np.linspace(least, most, BUDGETS).astype(int).tolist():
-        compiled = compile_model(path, board, level=RAM, budget=Budget(ram=budget))
+        compiled = compile_model(
+            path, board, CompileOptions(objective=Objective.RAM, budget=Budget(ram=budget))
+        )
         outputs, cycles = run(compiled, board, inputs)
         if expected is not None and any(
             not np.array_equal(one, other) for one, other in zip(outputs, expected, strict=True)

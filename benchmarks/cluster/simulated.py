@@ -30,7 +30,7 @@ from utvm_deploy.cluster import measuring
 from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.dask_settings import load_distributed
 from utvm_deploy.cluster.offers import DESK, Offer, resources
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune_on
@@ -143,7 +143,9 @@ def simulate(
         simulated_cluster(workers, Path(folder)) as (address, scheduler),
         open_cluster(address) as client,
         RecordsFile(records) as file,
-        measuring.cluster_places(client, load_board(BOARD), works, TIME, tell=print) as places,
+        measuring.cluster_places(
+            client, load_board(BOARD), works, Objective.TIME, tell=print
+        ) as places,
     ):
         before = processor_s(os.getpid()), processor_s(scheduler)
         found = tune_on(

@@ -22,7 +22,7 @@ from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.dask_settings import load_distributed, starting
 from utvm_deploy.cluster.measuring import cluster_places
 from utvm_deploy.cluster.offers import Offer, resources
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -77,7 +77,9 @@ def measured(board: Board, works: Sequence[Work], workers: int, trials: int) -> 
         cores = sorted(os.sched_getaffinity(0))
         for number, worker in enumerate(client.nthreads()):
             client.run(hold, cores[number % len(cores)], workers=[worker])
-        places = stack.enter_context(cluster_places(client, board, works, TIME, tell=print))
+        places = stack.enter_context(
+            cluster_places(client, board, works, Objective.TIME, tell=print)
+        )
         return tune_on(works, places, file, trials=trials)
 
 

@@ -29,7 +29,11 @@ PREFIX = "model"
 #: How models are compiled: all for time, those of this repository for size, too, and one of
 #: float32 with fused sums.
 TIME, SIZE, FAST = "time", "size", "fast"
-OPTIONS = {TIME: {"level": TIME}, SIZE: {"level": SIZE}, FAST: {"float_math": FAST}}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    TIME: {},
+    SIZE: {"objective": "size"},
+    FAST: {"float_math": FAST},
+}
 RECORD, MODEL = "record", "model"
 #: Beside a model's kernels: its other C, which says how they are called and where memory lies, and
 #: its constants. The constants count, because kernels decide in which order weights lie.
@@ -161,12 +165,14 @@ def record_names(core: str) -> Mapping[str, tuple[str, Any]]:
 
 def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """Each model's kernels, its other C and its weights."""
+    from utvm_deploy.compiler.options import CompileOptions
     from utvm_deploy.compiler.pipeline import compile_model
 
     for label, options, graph in _models():
         start = f"{MODEL} {label} {options} "
         if selection is None or any(name.startswith(start) for name in selection):
-            compiled = compile_model(graph(), board_of(core), name=PREFIX, **OPTIONS[options])
+            given = CompileOptions(name=PREFIX, **OPTIONS[options])
+            compiled = compile_model(graph(), board_of(core), given)
             yield from _of_model(start, compiled)
 
 

@@ -10,7 +10,7 @@ from utvm_deploy.api import memory_function
 from utvm_deploy.base.progress import no_progress
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import SIZE
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.project.model_code import model_code
 
 pytestmark = pytest.mark.tools
@@ -21,7 +21,7 @@ BOARD = load_board("mps2_an500")
 
 def least_flash() -> int:
     """What level size takes: no budget below that is possible, and only this level fits it."""
-    compiled = utvm_deploy.compile(DIGITS, BOARD, optimize=SIZE)
+    compiled = utvm_deploy.compile(DIGITS, BOARD, optimize=Objective.SIZE)
     code = model_code(compiled, BOARD)
     return compiled.weights_bytes + code.code_bytes + code.table_bytes
 
@@ -39,5 +39,5 @@ def test_memory_builds_the_image_at_the_level_that_the_budget_chose(
     found = memory_function.measured(
         DIGITS, BOARD, no_progress, image=True, flash_budget=least_flash()
     )
-    assert found.compiled.optimize == SIZE and not found.notes
+    assert found.compiled.optimize == Objective.SIZE and not found.notes
     assert built == [(found.compiled, "dtcm")]

@@ -22,6 +22,7 @@ from utvm_deploy.bundling.manifest import read_manifest
 from utvm_deploy.cmsis_nn import CmsisNn, scratch
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.project import create_project
@@ -31,7 +32,9 @@ Covered = Callable[[str], tuple[CompiledModel, ...]]
 
 
 def compiled(model: Path, library: CmsisNn = NOWHERE) -> CompiledModel:
-    return compile_model(model, BOARD, name="small", kernels="cmsis-nn", cmsis_nn=library)
+    return compile_model(
+        model, BOARD, CompileOptions(name="small", kernels="cmsis-nn", cmsis_nn=library)
+    )
 
 
 def functions(model: CompiledModel) -> list[str]:
@@ -48,7 +51,7 @@ def test_the_library_does_what_it_covers_and_we_do_the_rest(small_model: Path) -
     ]
     assert made.external is not None
     assert made.external.functions == ("arm_convolve_wrapper_s8", "arm_fully_connected_s8")
-    generic = compile_model(small_model, BOARD, name="small")
+    generic = compile_model(small_model, BOARD, CompileOptions(name="small"))
     assert generic.external is None and functions(generic) == ["ours"] * 4
     assert [layer.outputs[0].name for layer in made.layers] == [
         layer.outputs[0].name for layer in generic.layers
@@ -104,7 +107,7 @@ def test_the_arena_holds_the_planned_scratch_and_a_status_for_every_layer(
     assert f"arena[{made.status_offset} + 1] = (uint8_t)small_cmsis_nn_conv2d" in text
     assert "_scratch() > 112)" in text and "_scratch() > 128)" in text
     assert "void small_check_library(int32_t *layer);" in made.sources["small.h"]
-    generic = compile_model(small_model, BOARD, name="small")
+    generic = compile_model(small_model, BOARD, CompileOptions(name="small"))
     assert generic.status_offset is None and "check_library" not in generic.sources["small.h"]
 
 
@@ -190,9 +193,9 @@ def test_kernels_must_be_known_and_have_their_library(small_model: Path) -> None
     with pytest.raises(
         CompileError, match="no kernels 'xnnpack'; choose one of best, generic, cmsis-nn"
     ):
-        compile_model(small_model, BOARD, kernels="xnnpack")
+        compile_model(small_model, BOARD, CompileOptions(kernels="xnnpack"))
     with pytest.raises(CompileError, match=r"needs the library itself.*--cmsis-nn DIR"):
-        compile_model(small_model, BOARD, kernels="cmsis-nn")
+        compile_model(small_model, BOARD, CompileOptions(kernels="cmsis-nn"))
 
 
 def test_archive_project_and_bundle_name_the_library(small_model: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from utvm_deploy.comparing.recorded import (
     recorded_rows,
 )
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import macs
@@ -32,7 +33,7 @@ PLACEMENT = Placement("ram", "ram", "ram", "ram", "flash", "dtcm")
 
 @cache
 def compiled_for_m7(model: Path) -> CompiledModel:
-    return compile_model(model, load_board("mps2_an500"), kernels="generic")
+    return compile_model(model, load_board("mps2_an500"), CompileOptions(kernels="generic"))
 
 
 def run_of(model: Path, unit: str = "instructions") -> EngineRun:

@@ -13,6 +13,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.records import Measurement, Record, Records, read_records
@@ -43,7 +44,9 @@ def test_its_call_is_measured_compared_and_chosen(
     def compiled(records: list[Record] | None, **options: str) -> CompiledModel:
         given = None if records is None else Records(records)
         return compile_model(
-            small_model, HOST, kernels="cmsis-nn", cmsis_nn=library, records=given, **options
+            small_model,
+            HOST,
+            CompileOptions(kernels="cmsis-nn", cmsis_nn=library, records=given, **options),
         )
 
     def with_ticks(ours: int, theirs: int) -> list[Record]:
@@ -72,7 +75,10 @@ def test_its_call_is_measured_compared_and_chosen(
     library = replace(library, digest="f" * 64)
     assert engines(compiled(found)) == ["theirs", "theirs", "ours", "theirs"]
     # Nor do they say anything where no library is asked for.
-    assert engines(compile_model(small_model, HOST, records=Records(found))) == ["ours"] * 4
+    assert (
+        engines(compile_model(small_model, HOST, CompileOptions(records=Records(found))))
+        == ["ours"] * 4
+    )
 
 
 def test_tuning_with_it_needs_it(

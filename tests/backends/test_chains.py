@@ -15,6 +15,7 @@ from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -161,7 +162,9 @@ def test_records_choose_between_its_call_and_ours(plugin: Path, tmp_path: Path) 
             for ticks in [their_ticks if record.candidate == THEIRS else ours_ticks]
         ]
         backend = load_plugin(plugin)
-        compiled = compile_model(model, HOST, backend=backend, records=Records(records))
+        compiled = compile_model(
+            model, HOST, CompileOptions(backend=backend, records=Records(records))
+        )
         return compiled.layers[0].engine, compiled.layers[0].why
 
     assert engine(ours_ticks=80, their_ticks=70)[0] == "Clamp"
@@ -199,7 +202,9 @@ def test_records_choose_between_a_chain_and_its_operators(plugin: Path, tmp_path
             for record, measurement in zip(found, measurements, strict=True)
         ]
         backend = load_plugin(plugin)
-        return kinds(compile_model(model, HOST, backend=backend, records=Records(records)))
+        return kinds(
+            compile_model(model, HOST, CompileOptions(backend=backend, records=Records(records)))
+        )
 
     merged, apart = ["MAXIMUM+MINIMUM"], ["MAXIMUM", "MINIMUM"]
     assert compiled(Measurement(70, 70), apart=80) == merged

@@ -11,6 +11,7 @@ from bundle_cases import Case, make_case, write
 from test_bundle_builds import PASS, STRICT, build, compile_as_cxx, run
 
 from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 
 pytestmark = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
@@ -21,7 +22,7 @@ SIZES = (700, 10_000)
 
 def make_pools_case(folder: Path, board_name: str, size: int) -> Case:
     case = make_case(folder, "net", board_name)
-    compiled = compile_model(case.model, case.board, pools={"dtcm": size})
+    compiled = compile_model(case.model, case.board, CompileOptions(pools={"dtcm": size}))
     (pool,) = compiled.pools
     assert pool.residents and pool.size_bytes <= size
     return Case(compiled, case.board, case.model, case.inputs, case.expected)

@@ -14,6 +14,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import check_bundle
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -43,7 +44,7 @@ def make_rows_case(folder: Path, board_name: str) -> Case:
     board = load_board(board_name)
     inputs = [[rng.integers(-128, 128, (1, 12, 8, 2), dtype=np.int8)] for _ in range(3)]
     expected = run_reference(path, inputs).outputs
-    compiled = compile_model(path, board, level="ram", input_rows=True)
+    compiled = compile_model(path, board, CompileOptions(objective=Objective.RAM, input_rows=True))
     return Case(compiled, board, path, inputs, expected)
 
 

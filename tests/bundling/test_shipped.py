@@ -18,7 +18,7 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board, with_template
 from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.options import ARENA, AUTO, STACK
+from utvm_deploy.compiler.options import ARENA, AUTO, STACK, CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.service.options import SCRATCH
 
@@ -52,11 +52,11 @@ def test_scratch_has_a_pool_where_ram_is_tightly_coupled(model: Path) -> None:
     assert pool.name == "dtcm" and pool.scratch_bytes and not (pool.uses or pool.residents)
     assert not fast.stack_bytes and fast.load_function is None
     assert "void net_run(uint8_t *arena, uint8_t *pool_dtcm);" in fast.sources["net.h"]
-    stack = compile_model(model, BOARD, scratch=STACK)
+    stack = compile_model(model, BOARD, CompileOptions(scratch=STACK))
     assert stack.stack_bytes and not stack.pools and stack.arena_bytes == fast.arena_bytes
     kernels = [layer.kernel for layer in fast.layers]
     assert [layer.kernel for layer in stack.layers] == kernels
-    arena = compile_model(model, BOARD, scratch=ARENA)
+    arena = compile_model(model, BOARD, CompileOptions(scratch=ARENA))
     assert not (arena.stack_bytes or arena.pools) and arena.arena_bytes > fast.arena_bytes
 
 
@@ -66,9 +66,9 @@ def test_scratch_is_in_the_arena_where_there_is_no_room_for_a_pool(model: Path) 
         made = compile_model(model, board)
         assert not (made.pools or made.stack_bytes)
     # The user's pool is too small, and limits what the model takes of that memory.
-    made = compile_model(model, BOARD, pools={"dtcm": 2048})
+    made = compile_model(model, BOARD, CompileOptions(pools={"dtcm": 2048}))
     assert not made.stack_bytes and not any(pool.scratch_bytes for pool in made.pools)
-    literal = compile_model(model, BOARD, scratch=ARENA, pools={"dtcm": 20_000})
+    literal = compile_model(model, BOARD, CompileOptions(scratch=ARENA, pools={"dtcm": 20_000}))
     assert not any(pool.scratch_bytes for pool in literal.pools)
 
 

@@ -189,11 +189,11 @@ def test_inspect_passes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_compile_writes_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "digits.tar"
     argv = ["compile", DIGITS, "--board", "mps2_an500", "-o", str(out)]
-    result = run_json(capsys, *argv, "--dump", "plan")
+    result = run_json(capsys, *argv, "--dump", "place")
     assert result["arena_bytes"] > 0
     with tarfile.open(out) as archive:
         assert "./metadata.json" in archive.getnames() or "metadata.json" in archive.getnames()
-    assert (tmp_path / "digits.plan.txt").stat().st_size > 0
+    assert (tmp_path / "digits.place.txt").stat().st_size > 0
     first = out.read_bytes()
     run_json(capsys, *argv)
     assert out.read_bytes() == first

@@ -133,16 +133,16 @@ def test_what_is_wrong_with_the_model_as_a_whole(
 def test_what_no_kernel_can_be_made_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from utvm_deploy.compiler import pipeline
+    from utvm_deploy.compiler import first_look
 
-    lower = pipeline.lower
+    lower = first_look.lower
 
     def refusing(graph: Any, operator: Any, *rest: Any) -> Any:
         if operator.kind == "FULLY_CONNECTED":
             raise UnsupportedOperator("no kernel has so many inputs; use fewer")
         return lower(graph, operator, *rest)
 
-    monkeypatch.setattr(pipeline, "lower", refusing)
+    monkeypatch.setattr(first_look, "lower", refusing)
     path = saved(small_net(), tmp_path)
     assert problems(inspected(capsys, path, 1)) == {3: "no kernel has so many inputs; use fewer"}
     assert "!" in rows(capsys, path)[3]

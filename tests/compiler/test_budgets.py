@@ -17,6 +17,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
 from utvm_deploy.frontend.tflite import load_model
@@ -39,7 +40,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(model: Path, budget: Budget, level: str = "time") -> CompiledModel:
     """With scratch in the arena, so that it counts there."""
-    return compile_model(model, load_board(BOARD), budget=budget, level=level, scratch="arena")
+    return compile_model(
+        model,
+        load_board(BOARD),
+        CompileOptions(budget=budget, objective=Objective(level), scratch="arena"),
+    )
 
 
 def test_a_smaller_arena_takes_more_cycles_and_every_plan_is_within_its_budget(
@@ -122,7 +127,9 @@ def options_of(model: Path, board: str, monkeypatch: pytest.MonkeyPatch) -> list
 
     with monkeypatch.context() as patch:
         patch.setattr(KernelCosts, "options", watched)
-        compile_model(model, load_board(board), budget=Budget(ram=10**6), scratch="arena")
+        compile_model(
+            model, load_board(board), CompileOptions(budget=Budget(ram=10**6), scratch="arena")
+        )
     return seen
 
 
@@ -159,7 +166,7 @@ def test_scratch_that_a_cache_cannot_hold_costs_more(
 @pytest.mark.parametrize("budget", [Budget(ram=10**5), Budget(cycles=10**8)])
 def test_a_budget_does_not_go_with_scratch_on_the_stack(model: Path, budget: Budget) -> None:
     with pytest.raises(CompileError, match="leave --scratch stack out"):
-        compile_model(model, load_board(BOARD), budget=budget, scratch="stack")
+        compile_model(model, load_board(BOARD), CompileOptions(budget=budget, scratch="stack"))
 
 
 @pytest.mark.parametrize("value", [0, -5])
@@ -192,12 +199,14 @@ def test_a_ram_budget_counts_fast_scratch(wide_model: Path) -> None:
     free = compile_model(wide_model, board)
     (pool,) = free.pools
     room = free.arena_bytes + pool.size_bytes
-    within = compile_model(wide_model, board, budget=Budget(ram=room + 16))
+    within = compile_model(wide_model, board, CompileOptions(budget=Budget(ram=room + 16)))
     assert within.sources == free.sources and not within.hint
-    less = compile_model(wide_model, board, budget=Budget(ram=room - 64))
+    less = compile_model(wide_model, board, CompileOptions(budget=Budget(ram=room - 64)))
     assert less.arena_bytes + less.pool_bytes <= room - 64
     assert 0 < less.pool_bytes < pool.size_bytes
-    literal = compile_model(wide_model, board, scratch="arena", budget=Budget(ram=room))
+    literal = compile_model(
+        wide_model, board, CompileOptions(scratch="arena", budget=Budget(ram=room))
+    )
     assert not literal.pools and literal.arena_bytes <= room
     assert re.search(r"^faster: scratch in dtcm, [\d,]+ bytes of it", literal.hint)
     assert within.tradeoff is not None and less.tradeoff is not None

@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.facts import Region
 from utvm_deploy.compiler.flash_limit import room_for_tables
-from utvm_deploy.compiler.options import STACK
+from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 
 BOARD = load_board("mps2_an500")
@@ -42,7 +42,7 @@ def with_flash(size: int) -> Board:
 def test_the_largest_tables_go_first(flash: int, winograd: list[bool], tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     write_two_convolutions(path)
-    compiled = compile_model(path, with_flash(flash), scratch=STACK)
+    compiled = compile_model(path, with_flash(flash), CompileOptions(scratch=STACK))
     found = ["Winograd" in layer.why for layer in compiled.layers]
     assert found == (winograd or [False, False])
     if flash == 30 * 1024:
@@ -54,5 +54,7 @@ def test_levels_for_few_bytes_take_no_winograd(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     write_two_convolutions(path)
     for level in ("balanced", "size"):
-        compiled = compile_model(path, BOARD, level=level, scratch=STACK)
+        compiled = compile_model(
+            path, BOARD, CompileOptions(objective=Objective(level), scratch=STACK)
+        )
         assert not any("Winograd" in layer.why for layer in compiled.layers)

@@ -14,7 +14,7 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
@@ -97,7 +97,7 @@ def test_records_are_current_for_both(tmp_path: Path) -> None:
         for candidate, ticks in ((first, 90), (other, 50))
     )
     for math in ("exact", "fast"):
-        compiled = compile_model(path, board, records=known, float_math=math, scratch=AUTO)
+        compiled = compile_model(path, board, CompileOptions(records=known, float_math=math))
         layer = next(one for one in compiled.layers if one.kind == "CONV_2D")
         assert layer.origin == RECORD and "stale" not in layer.why
         assert ("_fused" in layer.kernel) == (math == "fast")

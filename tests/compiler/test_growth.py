@@ -16,6 +16,7 @@ import utvm_deploy
 from utvm_deploy.compiler import scheduling
 from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.needs import least_needs, planned_needs
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step, plan_arena
 from utvm_deploy.compiler.scratch_limit import Spare, within_memory
@@ -136,6 +137,10 @@ def test_a_kernel_is_lowered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return lower_kernel(kernel, name, core, **options)
 
     monkeypatch.setattr(scheduling, "lower_kernel", counted)
-    compile_model(chain_file(tmp_path, 12), utvm_deploy.load_board("mps2_an500"), kernels="generic")
+    compile_model(
+        chain_file(tmp_path, 12),
+        utvm_deploy.load_board("mps2_an500"),
+        CompileOptions(kernels="generic"),
+    )
     assert lowered
     assert len(lowered) == len(set(lowered))

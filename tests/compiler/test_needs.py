@@ -14,7 +14,9 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.request import Watch
 
 BOARDS = ("host", "mps2_an385", "mps2_an500", "mps3_an547")
 
@@ -25,7 +27,12 @@ def compiled_with_needs(
     told: list[MemoryNeeds] = []
     board = load_board(board_name)
     # With scratch in the arena, level time may compute strips: those are not refused early.
-    compiled = compile_model(path, board, level=level, check_needs=told.append, scratch="stack")
+    compiled = compile_model(
+        path,
+        board,
+        CompileOptions(objective=Objective(level), scratch="stack"),
+        Watch(check_needs=told.append),
+    )
     return compiled, told
 
 
@@ -85,4 +92,6 @@ def test_a_refusal_comes_before_kernels_are_made(
     m.output(m.relu(m.input((1, 500))))
     path = m.save(tmp_path / "model.tflite")
     with pytest.raises(CompileError, match="500 bytes are too many"):
-        compile_model(path, load_board("mps2_an385"), check_needs=refuse)
+        compile_model(
+            path, load_board("mps2_an385"), CompileOptions(watch=Watch(check_needs=refuse))
+        )

@@ -15,11 +15,10 @@ from utvm_deploy.compiler import decision
 from utvm_deploy.compiler.choice import Choose, calls_of, level_of, picked
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.options import (
-    BALANCED,
     LEVELS,
     OPTIMIZATION_FLAGS,
-    SIZE,
-    TIME,
+    CompileOptions,
+    Objective,
     ScratchStack,
 )
 from utvm_deploy.compiler.pipeline import compile_model
@@ -92,14 +91,14 @@ def test_layers_share_what_is_nearly_best(convolutions: tuple[Graph, list[Operat
             *measured(graph, two, t1x2=200, t2x2=205, t1x1=300),
         ]
     )
-    alone = [chosen(graph, [operator], records, TIME) for operator in operators]
-    fastest = chosen(graph, operators, records, TIME)
+    alone = [chosen(graph, [operator], records, Objective.TIME) for operator in operators]
+    fastest = chosen(graph, operators, records, Objective.TIME)
     assert fastest == [name for names in alone for name in names]
     shared = Records([*measured(graph, one, t2x2=1), *measured(graph, two, t2x2=1)])
     # Two and two and a half percent slower than each alone, but one kernel for both.
-    balanced = chosen(graph, operators, records, BALANCED)
-    assert balanced == chosen(graph, operators, shared, TIME) != fastest
-    call = chooser(graph, CORE, records, BALANCED)(one)
+    balanced = chosen(graph, operators, records, Objective.BALANCED)
+    assert balanced == chosen(graph, operators, shared, Objective.TIME) != fastest
+    call = chooser(graph, CORE, records, Objective.BALANCED)(one)
     assert call.origin == RECORD
 
 
@@ -122,7 +121,7 @@ def test_layers_do_with_the_stack_that_costs_little(
         )
 
     def tiles(slower: int, on_stack: bool) -> list[str]:
-        choose = chooser(graph, CORE, records(slower), TIME, on_stack=on_stack)
+        choose = chooser(graph, CORE, records(slower), Objective.TIME, on_stack=on_stack)
         return [repr(choose(operator).kernel) for operator in operators]
 
     # Four percent of this layer are two of both.
@@ -137,22 +136,26 @@ def test_what_costs_more_is_not_shared(convolutions: tuple[Graph, list[Operator]
     records = Records(
         [*measured(graph, one, t1x1=100, t2x2=104), *measured(graph, two, t1x2=200, t2x2=209)]
     )
-    assert chosen(graph, operators, records, BALANCED) == chosen(graph, operators, records, TIME)
+    assert chosen(graph, operators, records, Objective.BALANCED) == chosen(
+        graph, operators, records, Objective.TIME
+    )
 
 
 def test_small_code_knows_no_records(convolutions: tuple[Graph, list[Operator]]) -> None:
     graph, operators = convolutions
     records = Records(measured(graph, operators[0], t1x1=1))
-    plain = chosen(graph, operators, Records(), TIME)
-    assert chosen(graph, operators, records, TIME) != plain
-    assert chosen(graph, operators, records, SIZE) == plain
-    assert chooser(graph, CORE, records, SIZE)(operators[0]).origin == DEFAULT
+    plain = chosen(graph, operators, Records(), Objective.TIME)
+    assert chosen(graph, operators, records, Objective.TIME) != plain
+    assert chosen(graph, operators, records, Objective.SIZE) == plain
+    assert chooser(graph, CORE, records, Objective.SIZE)(operators[0]).origin == DEFAULT
 
 
 def test_the_compiler_is_told(tmp_path: Path) -> None:
     flags = {}
     for level in LEVELS:
-        compiled = compile_model(DIGITS, BOARD, kernels="generic", level=level)
+        compiled = compile_model(
+            DIGITS, BOARD, CompileOptions(kernels="generic", objective=Objective(level))
+        )
         cmake = project_files(compiled, BOARD)["CMakeLists.txt"]
         flags[level] = next(s for s in ("-O3", "-Os", "-O2") if f"COMPILE_OPTIONS {s})" in cmake)
         path = tmp_path / f"{level}.tar"
@@ -160,7 +163,7 @@ def test_the_compiler_is_told(tmp_path: Path) -> None:
         assert read_library(path).optimize == level and compiled.optimization_flag == flags[level]
     assert flags == {"time": "-O3", "size": "-Os", "balanced": "-O2", "ram": "-O3"}
     with pytest.raises(CompileError, match="no level 'speed'; choose one of time, size, balanced"):
-        compile_model(DIGITS, BOARD, level="speed")
+        compile_model(DIGITS, BOARD, CompileOptions(objective=Objective.of("speed")))
 
 
 @pytest.mark.tools
@@ -171,8 +174,10 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision, "shipped_records", lambda core: Records())
     model = data_dir("models") / "cifar10_cnn.tflite"
     size, balanced, time = (
-        build_image(compile_model(model, BOARD, level=level), BOARD).flash_bytes
-        for level in (SIZE, BALANCED, TIME)
+        build_image(
+            compile_model(model, BOARD, CompileOptions(objective=Objective(level))), BOARD
+        ).flash_bytes
+        for level in (Objective.SIZE, Objective.BALANCED, Objective.TIME)
     )
     # A layer that may enlarge the arena by nothing can have a kernel that no other layer has.
     assert max(size, balanced) < time
@@ -181,10 +186,13 @@ def test_code_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["digits", "cifar10_cnn"])
 def test_scratch_enlarges_the_arena_by_little(name: str) -> None:
     model = data_dir("models") / f"{name}.tflite"
-    fast, small = (compile_model(model, BOARD, level=aim) for aim in (TIME, SIZE))
+    fast, small = (
+        compile_model(model, BOARD, CompileOptions(objective=Objective(aim)))
+        for aim in (Objective.TIME, Objective.SIZE)
+    )
     assert small.arena_bytes <= fast.arena_bytes <= small.arena_bytes + 2048
     # On the stack scratch costs the arena nothing.
-    free = compile_model(model, BOARD, level=TIME, scratch="stack")
+    free = compile_model(model, BOARD, CompileOptions(objective=Objective.TIME, scratch="stack"))
     assert free.arena_bytes <= small.arena_bytes
     assert not any("the arena larger" in layer.why for layer in free.layers)
 
@@ -309,9 +317,9 @@ def test_small_code_follows_what_was_measured_small(
         for operator in operators
         for record in (sized(operator, 100, 400, **default), sized(operator, 300, 200))
     ]
-    plain = chosen(graph, operators, Records(), SIZE)
-    assert chosen(graph, operators, Records(smaller), SIZE) != plain
+    plain = chosen(graph, operators, Records(), Objective.SIZE)
+    assert chosen(graph, operators, Records(smaller), Objective.SIZE) != plain
     # Smaller in one layer is not enough: the other layers' code comes on top.
-    assert chosen(graph, operators, Records(smaller[:3]), SIZE) == plain
+    assert chosen(graph, operators, Records(smaller[:3]), Objective.SIZE) == plain
     fast = [replace(record, setting=SETTING) for record in smaller]
-    assert chosen(graph, operators, Records(fast), SIZE) == plain
+    assert chosen(graph, operators, Records(fast), Objective.SIZE) == plain

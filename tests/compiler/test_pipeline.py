@@ -21,8 +21,9 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.c_text import check_prefix, float_literal, prefix_from_path
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import STAGES
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.options import STAGES, CompileOptions
+from utvm_deploy.compiler.pipeline import PIPELINE, compile_model
+from utvm_deploy.compiler.request import Watch
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -116,12 +117,16 @@ def test_outputs_and_every_layer_equal_the_reference(tmp_path: Path, name: str) 
 def test_c_has_no_warnings(tmp_path: Path, name: str, compiler: str) -> None:
     if not has(compiler):
         pytest.skip(f"{compiler} is not installed")
-    compiled = compile_model(MODELS[name](tmp_path / "model.tflite"), CORTEX_M7, name="some")
+    compiled = compile_model(
+        MODELS[name](tmp_path / "model.tflite"), CORTEX_M7, CompileOptions(name="some")
+    )
     assert len(build_objects(compiled, tmp_path, compiler)) == 3
 
 
 def test_symbols_are_prefixed_and_nothing_is_writable(tmp_path: Path) -> None:
-    compiled = compile_model(residual_model(tmp_path / "m.tflite"), HOST, name="some")
+    compiled = compile_model(
+        residual_model(tmp_path / "m.tflite"), HOST, CompileOptions(name="some")
+    )
     defined, needed = set(), set()
     for file in build_objects(compiled, tmp_path, "gcc"):
         listing = subprocess.run(
@@ -142,7 +147,9 @@ def test_symbols_are_prefixed_and_nothing_is_writable(tmp_path: Path) -> None:
 
 
 def test_equal_constants_are_stored_once_and_reshape_costs_nothing(tmp_path: Path) -> None:
-    compiled = compile_model(residual_model(tmp_path / "m.tflite"), HOST, name="some")
+    compiled = compile_model(
+        residual_model(tmp_path / "m.tflite"), HOST, CompileOptions(name="some")
+    )
     header = compiled.sources["some_private.h"]
     first, second, *_ = [layer for layer in compiled.layers if layer.kind == "CONV_2D"]
     assert first.weights_bytes == second.weights_bytes
@@ -179,15 +186,24 @@ def test_result_is_the_same_in_another_process(tmp_path: Path) -> None:
 def test_stages_are_dumped_and_timed_in_order(tmp_path: Path) -> None:
     dumped: list[tuple[str, str]] = []
     path = residual_model(tmp_path / "m.tflite")
-    compiled = compile_model(path, HOST, dump=lambda stage, text: dumped.append((stage, text)))
+    compiled = compile_model(
+        path,
+        HOST,
+        CompileOptions(watch=Watch(dump=lambda stage, text: dumped.append((stage, text)))),
+    )
     assert tuple(stage for stage, _ in dumped) == STAGES == tuple(compiled.seconds)
+    assert tuple(name for name, _ in PIPELINE) == STAGES
     texts = dict(dumped)
     assert "CONV_2D" in texts["import"]
-    assert "(default)" in texts["choose"]
-    assert "view: " in texts["lower"]
-    assert "view: " in texts["memory"]
-    assert "T.prim_func" in texts["schedule"]
-    assert f"{compiled.arena_bytes} bytes" in texts["plan"]
+    found = texts["search"].split("## ")
+    assert [one.partition("\n")[0] for one in found[1:]] == [
+        *("choices", "calls, before memory is looked at", "calls", "kernels")
+    ]
+    for part, words in zip(
+        found[1:], ("(default)", "view: ", "view: ", "T.prim_func"), strict=True
+    ):
+        assert words in part
+    assert f"{compiled.arena_bytes} bytes" in texts["place"]
     assert "void m_run(uint8_t *arena)" in texts["emit"]
 
 
@@ -205,7 +221,9 @@ def test_a_model_of_native_kernels_compiles_without_tvm() -> None:
 
 def test_a_graph_compiles_like_its_file(tmp_path: Path) -> None:
     path = residual_model(tmp_path / "m.tflite")
-    assert compile_model(load_model(path), HOST, name="m") == compile_model(path, HOST)
+    assert compile_model(load_model(path), HOST, CompileOptions(name="m")) == compile_model(
+        path, HOST
+    )
 
 
 def test_archive_of_a_real_model_comes_back_equal(tmp_path: Path) -> None:
@@ -225,7 +243,7 @@ def test_malformed_graph_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["1st", "a-b", "", "int", "über", "utvm_x", "x" * 49, "_x"])
 def test_bad_prefix_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(CompileError, match=r"--name"):
-        compile_model(reshape_model(tmp_path / "m.tflite"), HOST, name=name)
+        compile_model(reshape_model(tmp_path / "m.tflite"), HOST, CompileOptions(name=name))
 
 
 @pytest.mark.parametrize(

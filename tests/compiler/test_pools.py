@@ -18,6 +18,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.model import Span
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.pools import PoolLimit, Table, filled_pools, lines_read, pool_limits
 from utvm_deploy.project.fit import check_fits
@@ -120,30 +121,35 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_nothing_changes_where_one_memory_is_used(model: Path) -> None:
     board = load_board(BOARD)
-    plain = compile_model(model, board, scratch="arena")
+    plain = compile_model(model, board, CompileOptions(scratch="arena"))
     assert "pool" not in plain.sources["m.h"] and plain.load_function is None
     # Flash costs as much as this RAM does, in the model, so nothing would be gained there.
     (low,) = [one for one in board.memory if one.name == "dtcm"]
     memory = tuple(replace(one, kind="ram") if one == low else one for one in board.memory)
-    cached = compile_model(model, replace(board, memory=memory), pools={"dtcm": 1000})
+    cached = compile_model(
+        model, replace(board, memory=memory), CompileOptions(pools={"dtcm": 1000})
+    )
     assert not cached.pools
     assert cached.sources == plain.sources
 
 
 def test_the_pool_of_the_arenas_memory_limits_the_arena(model: Path) -> None:
     board = load_board(BOARD)
-    least = compile_model(model, board, level="ram").arena_bytes
-    found = compile_model(model, board, pools={"ram": least + 2000})
+    least = compile_model(model, board, CompileOptions(objective=Objective.RAM)).arena_bytes
+    found = compile_model(model, board, CompileOptions(pools={"ram": least + 2000}))
     assert found.arena_bytes <= least + 2000 and not found.pools
-    assert found.sources == compile_model(model, board, budget=Budget(ram=least + 2000)).sources
+    assert (
+        found.sources
+        == compile_model(model, board, CompileOptions(budget=Budget(ram=least + 2000))).sources
+    )
     with pytest.raises(CompileError, match="the pool ram and the RAM budget both limit"):
-        compile_model(model, board, pools={"ram": 9000}, budget=Budget(ram=9000))
+        compile_model(model, board, CompileOptions(pools={"ram": 9000}, budget=Budget(ram=9000)))
 
 
 def test_an_archive_keeps_the_pools_and_refuses_impossible_ones(
     model: Path, tmp_path: Path
 ) -> None:
-    compiled = compile_model(model, load_board(BOARD), pools={"dtcm": 20_000})
+    compiled = compile_model(model, load_board(BOARD), CompileOptions(pools={"dtcm": 20_000}))
     (pool,) = compiled.pools
     assert pool.scratch_bytes and pool.residents and pool.size_bytes <= 20_000
     path = tmp_path / "m.tar"
@@ -164,7 +170,7 @@ def test_an_archive_keeps_the_pools_and_refuses_impossible_ones(
 
 def test_a_pool_leaves_room_for_runtime_and_stack(model: Path) -> None:
     board = load_board(BOARD)
-    compiled = compile_model(model, board, pools={"dtcm": 20_000})
+    compiled = compile_model(model, board, CompileOptions(pools={"dtcm": 20_000}))
     check_fits(compiled, board)
     (pool,) = compiled.pools
     large = replace(compiled, pools=(replace(pool, size_bytes=60_000),))
@@ -181,8 +187,12 @@ def test_activations_go_where_they_save_more(tmp_path: Path) -> None:
         x = m.conv2d(x, weights, np.arange(channels), scale=0.5)
     m.output(x)
     path, board = m.save(tmp_path / "m.tflite"), load_board(BOARD)
-    plain = compile_model(path, board, level="balanced", pools={"dtcm": 9000})
-    found = compile_model(path, board, level="balanced", pools={"dtcm": 40_000})
+    plain = compile_model(
+        path, board, CompileOptions(objective=Objective.BALANCED, pools={"dtcm": 9000})
+    )
+    found = compile_model(
+        path, board, CompileOptions(objective=Objective.BALANCED, pools={"dtcm": 40_000})
+    )
     (pool,) = found.pools
     assert not plain.pools[0].uses and len(pool.uses) >= 1
     assert found.arena_bytes < plain.arena_bytes
@@ -191,7 +201,9 @@ def test_activations_go_where_they_save_more(tmp_path: Path) -> None:
     assert inside and all(buffer.pool == "dtcm" for buffer in inside)
     assert all(use.offset >= pool.scratch_bytes for use in pool.uses)
     # Within a RAM budget, scratch stays in the arena.
-    tight = compile_model(path, board, budget=Budget(ram=plain.arena_bytes), pools={"dtcm": 40_000})
+    tight = compile_model(
+        path, board, CompileOptions(budget=Budget(ram=plain.arena_bytes), pools={"dtcm": 40_000})
+    )
     assert tight.pools[0].residents and not tight.pools[0].scratch_bytes
     archive = tmp_path / "m.tar"
     write_library(found, archive)

@@ -11,7 +11,7 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.choice import WHY_RARE
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import SIZE, STACK, TIME
+from utvm_deploy.compiler.options import STACK, Objective
 from utvm_deploy.compiler.rare_layers import rare_kinds
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -32,7 +32,8 @@ def routines(compiled: CompiledModel) -> set[str]:
 @pytest.mark.tools
 def test_what_hardly_counts_is_plain_c_at_level_size() -> None:
     small, fast = (
-        utvm_deploy.compile(MODEL, BOARD, optimize=level, scratch=STACK) for level in (SIZE, TIME)
+        utvm_deploy.compile(MODEL, BOARD, optimize=level, scratch=STACK)
+        for level in (Objective.SIZE, Objective.TIME)
     )
     plain = [one for one in small.layers if one.engine == GENERIC]
     assert [one.kind for one in plain] == ["AVERAGE_POOL_2D", "AVERAGE_POOL_2D", "FULLY_CONNECTED"]

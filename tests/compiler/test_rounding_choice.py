@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import BALANCED, SIZE, STACK, TIME
+from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.compiler.plan import Step
 from utvm_deploy.compiler.rounding_choice import (
@@ -93,11 +93,11 @@ def test_levels_differ(tmp_path: Path) -> None:
     write_layers(path, [without_limit(POINTWISE), SAME, DEEPER])
 
     def compiled_at(level: str) -> CompiledModel:
-        return compile_model(path, BOARD, level=level, scratch=STACK)
+        return compile_model(path, BOARD, CompileOptions(objective=Objective(level), scratch=STACK))
 
     counts = [
         "".join(compiled_at(level).sources.values()).count("_once(") > 0
-        for level in (TIME, BALANCED, SIZE)
+        for level in (Objective.TIME, Objective.BALANCED, Objective.SIZE)
     ]
     assert counts == [True, True, False]
 
@@ -111,7 +111,7 @@ def test_bytes_at_level_balanced(device: Device, tmp_path: Path) -> None:
     shapes = [model.tensors[number].shape for number in model.inputs]
     sample = [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes]
     expected = run_reference(path, [sample]).outputs[0]
-    compiled = utvm_deploy.compile(path, device.board, optimize=BALANCED)
+    compiled = utvm_deploy.compile(path, device.board, optimize=Objective.BALANCED)
     assert "_once(" in "".join(compiled.sources.values())
     for one, other in zip(device.load(compiled)(*sample), expected, strict=True):
         np.testing.assert_array_equal(one, other)

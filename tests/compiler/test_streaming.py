@@ -18,7 +18,9 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.library_format import read_library, write_library
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.request import Watch
 
 BOARD = "mps2_an500"
 CIFAR = data_dir("models") / "cifar10_cnn.tflite"
@@ -56,8 +58,8 @@ def test_strips_of_other_types_run(name: str, capsys: pytest.CaptureFixture[str]
 
 def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> None:
     board = load_board(BOARD)
-    free = compile_model(wide, board, budget=Budget(ram=10**6), scratch="arena")
-    tight = compile_model(wide, board, budget=Budget(ram=8 * 1024))
+    free = compile_model(wide, board, CompileOptions(budget=Budget(ram=10**6), scratch="arena"))
+    tight = compile_model(wide, board, CompileOptions(budget=Budget(ram=8 * 1024)))
     assert free.tradeoff is not None and tight.tradeoff is not None
     assert free.tradeoff.streamed == 0 and free.arena_bytes > 16 * 1024
     assert tight.tradeoff.streamed == 2 and tight.arena_bytes <= 8 * 1024
@@ -68,16 +70,18 @@ def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> N
 def test_the_least_arena_that_is_named_is_possible(wide: Path, is_wide: bool) -> None:
     board, model = load_board(BOARD), wide if is_wide else CIFAR
     with pytest.raises(CompileError, match=r"RAM budget is 100 bytes") as caught:
-        compile_model(model, board, budget=Budget(ram=100))
+        compile_model(model, board, CompileOptions(budget=Budget(ram=100)))
     found = re.search(r"has ([\d,]+);", str(caught.value))
     assert found is not None
     least = int(found[1].replace(",", ""))
     assert least < (8 * 1024 if is_wide else 13_000)
-    assert compile_model(model, board, budget=Budget(ram=least)).arena_bytes <= least
+    assert (
+        compile_model(model, board, CompileOptions(budget=Budget(ram=least))).arena_bytes <= least
+    )
 
 
 def test_an_archive_keeps_which_rows_a_tensor_has(wide: Path, tmp_path: Path) -> None:
-    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
+    compiled = compile_model(wide, load_board(BOARD), CompileOptions(budget=Budget(ram=8 * 1024)))
     write_library(compiled, tmp_path / "m.tar")
     found = read_library(tmp_path / "m.tar")
     rows = [buffer.rows for layer in found.layers for buffer in layer.outputs]
@@ -86,7 +90,7 @@ def test_an_archive_keeps_which_rows_a_tensor_has(wide: Path, tmp_path: Path) ->
 
 
 def test_rows_of_the_file_are_compared_with_strips(wide: Path) -> None:
-    compiled = compile_model(wide, load_board(BOARD), budget=Budget(ram=8 * 1024))
+    compiled = compile_model(wide, load_board(BOARD), CompileOptions(budget=Budget(ram=8 * 1024)))
     whole = np.arange(32 * 32 * 16, dtype=np.int16).reshape(1, 32, 32, 16)
     strip = next(
         buffer
@@ -105,12 +109,12 @@ def test_level_time_computes_layers_in_strips_where_that_costs_little(tmp_path: 
     y = m.conv2d(x, rng.integers(-99, 99, (24, 3, 3, 8), dtype=np.int8), padding="SAME")
     m.output(m.conv2d(y, rng.integers(-99, 99, (8, 3, 3, 24), dtype=np.int8), stride=2))
     model = m.save(tmp_path / "costly.tflite")
-    cached = compile_model(model, load_board(BOARD), scratch="arena")
+    cached = compile_model(model, load_board(BOARD), CompileOptions(scratch="arena"))
     assert any(layer.kind == "MOVE" for layer in cached.layers)
     assert cached.tradeoff is None and cached.arena_bytes < 24 * 48 * 24
     # Where scratch is on the stack, and where no cache is, nothing is weighed against the time.
     for board, scratch in ((BOARD, "stack"), ("mps2_an386", "arena")):
-        whole = compile_model(model, load_board(board), scratch=scratch)
+        whole = compile_model(model, load_board(board), CompileOptions(scratch=scratch))
         assert not any(layer.kind == "MOVE" for layer in whole.layers)
 
 
@@ -122,7 +126,9 @@ def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> N
         weights = rng.integers(-99, 99, (channels, 1, 1, inputs), dtype=np.int8)
         x = m.conv2d(x, weights, padding="SAME")
     m.output(x)
-    made = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), level="ram").tradeoff
+    made = compile_model(
+        m.save(tmp_path / "m.tflite"), load_board(BOARD), CompileOptions(objective=Objective.RAM)
+    ).tradeoff
     assert made is not None and made.streamed
     assert 0.2 < made.cycles / made.fastest_cycles - 1 <= 0.32
 
@@ -138,7 +144,9 @@ def test_level_ram_takes_high_strips_before_it_loses_much_time(tmp_path: Path) -
         x = m.depthwise_conv2d(x, depthwise, np.zeros(48, int), padding="SAME", scale=0.4)
         x = m.conv2d(x, rng.integers(-99, 99, (48, 1, 1, 48), dtype=np.int8), scale=0.4)
     m.output(m.average_pool(x, (24, 5), padding="VALID"))
-    small = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), level="ram")
+    small = compile_model(
+        m.save(tmp_path / "m.tflite"), load_board(BOARD), CompileOptions(objective=Objective.RAM)
+    )
     made = small.tradeoff
     assert made is not None and made.streamed
     assert made.cycles <= 1.2 * made.fastest_cycles
@@ -152,8 +160,13 @@ def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wid
 
     board = load_board("mps2_an386")  # it has no cache, so level time does not look at strips
     with pytest.raises(CompileError, match="do not fit"):
-        compile_model(wide, board, check_needs=check)
-    assert compile_model(wide, board, check_needs=check, level="ram").arena_bytes <= 8 * 1024
+        compile_model(wide, board, CompileOptions(watch=Watch(check_needs=check)))
+    assert (
+        compile_model(
+            wide, board, CompileOptions(objective=Objective.RAM), Watch(check_needs=check)
+        ).arena_bytes
+        <= 8 * 1024
+    )
 
 
 def test_progress_counts_the_plans_that_are_weighed(wide: Path) -> None:

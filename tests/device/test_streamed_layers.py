@@ -15,6 +15,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.file_layers import layers_of_file
 from utvm_deploy.compiler.model import CompiledModel, Layer
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.oracle.reference import run_reference
@@ -55,7 +56,7 @@ def reference(path: Path, sample: np.ndarray) -> Mapping[int, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def compiled(path: Path) -> CompiledModel:
-    made = compile_model(path, load_board("host"), level="ram")
+    made = compile_model(path, load_board("host"), CompileOptions(objective=Objective.RAM))
     assert sum(layer.kind == "MOVE" for layer in made.layers) > 10
     assert any(layer.kind == "POOL_SUMS" for layer in made.layers)
     return made
@@ -146,7 +147,9 @@ def test_bisect_finds_layers_with_wrong_strips(
 
 
 def test_rows_that_are_pushed_are_one_layer(host: Device, path: Path, sample: np.ndarray) -> None:
-    pushed = compile_model(path, host.board, level="ram", input_rows=True)
+    pushed = compile_model(
+        path, host.board, CompileOptions(objective=Objective.RAM, input_rows=True)
+    )
     runs = host.load(pushed, into="ram").run_layers(sample)
     assert runs[0].layer.kind == "INPUT_ROWS" and runs[0].layer.name == pushed.taken[0].name
     np.testing.assert_array_equal(runs[0].outputs[0], sample)

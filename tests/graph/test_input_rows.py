@@ -12,6 +12,7 @@ from pushed_rows import PushedModel, facts_of
 from test_strips import random_chain
 
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.strips import chain_ends
@@ -37,7 +38,9 @@ def test_pushed_rows_make_the_bytes_of_the_whole_input(seed: int, tmp_path: Path
     rng = np.random.default_rng(seed)
     (number,) = graph.inputs
     whole = HostModel(compile_model(replace(graph, name="whole"), board), tmp_path)
-    compiled = compile_model(graph, board, name="pushed", level="ram", input_rows=True)
+    compiled = compile_model(
+        graph, board, CompileOptions(name="pushed", objective=Objective.RAM, input_rows=True)
+    )
     pushed = PushedModel(compiled, tmp_path)
     pushed.prepare()
     for most in (1, 3, facts_of(pushed).count, int(rng.integers(2, 9))):
@@ -49,7 +52,9 @@ def test_pushed_rows_make_the_bytes_of_the_whole_input(seed: int, tmp_path: Path
 @pytest.mark.tools
 def test_a_wrong_push_writes_nothing(tmp_path: Path) -> None:
     compiled = compile_model(
-        random_chain(2, tmp_path), load_board("host"), name="pushed", level="ram", input_rows=True
+        random_chain(2, tmp_path),
+        load_board("host"),
+        CompileOptions(name="pushed", objective=Objective.RAM, input_rows=True),
     )
     model = PushedModel(compiled, tmp_path)
     model.prepare()

@@ -12,6 +12,7 @@ from host_model import HostModel
 from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -104,7 +105,7 @@ def test_the_bytes_are_those_of_the_whole_layers(seed: int, tmp_path: Path) -> N
     image = rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8)
     outputs = []
     for number, one in enumerate((graph, in_strips(graph, chain))):
-        compiled = compile_model(one, board, name=f"m{number}")
+        compiled = compile_model(one, board, CompileOptions(name=f"m{number}"))
         outputs.append(HostModel(compiled, tmp_path).run([image])[0])
     np.testing.assert_array_equal(outputs[0], outputs[1])
 
@@ -124,7 +125,11 @@ def test_rows_out_of_the_way_leave_room_for_other_windows(tmp_path: Path) -> Non
         strips = Strips(graph, chain)
         live.append(strips.live_bytes(strips.sources))
         streamed = in_strips(graph, chain)
-        arenas.append(compile_model(streamed, board, name="m", level="size").arena_bytes)
+        arenas.append(
+            compile_model(
+                streamed, board, CompileOptions(name="m", objective=Objective.SIZE)
+            ).arena_bytes
+        )
     assert live[1] < live[0] and arenas[1] < arenas[0]
 
 
@@ -163,7 +168,7 @@ def test_an_average_over_the_image_rounds_and_clamps_as_the_whole_pool(tmp_path:
     rng = np.random.default_rng(1)
     board = load_board("host")
     models = [
-        HostModel(compile_model(one, board, name=f"m{number}"), tmp_path)
+        HostModel(compile_model(one, board, CompileOptions(name=f"m{number}")), tmp_path)
         for number, one in enumerate((graph, streamed))
     ]
     for _ in range(20):

@@ -12,7 +12,7 @@ import pytest
 from small_models import MODELS, build_model, built, int8
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.pipeline import least_activation_bytes
+from utvm_deploy.compiler.first_look import least_activation_bytes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
 from utvm_deploy.inspecting.facts import graph_svg, inspect_model

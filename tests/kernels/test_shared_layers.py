@@ -9,7 +9,7 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
-from utvm_deploy.compiler.options import BALANCED, SIZE, STACK
+from utvm_deploy.compiler.options import STACK, Objective
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.shared_layers import (
     SHIFT_BITS,
@@ -73,7 +73,7 @@ def test_convolutions_share_a_driver_and_have_smaller_tables() -> None:
     model = data_dir("models") / "cifar10_cnn.tflite"
     small, larger = (
         utvm_deploy.compile(model, "mps2_an500", optimize=level, scratch=STACK)
-        for level in (SIZE, BALANCED)
+        for level in (Objective.SIZE, Objective.BALANCED)
     )
     text = small.sources["cifar10_cnn_kernels.c"]
     assert text.count("void utvm_convolution_layer(") == 1

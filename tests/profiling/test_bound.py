@@ -9,7 +9,7 @@ import pytest
 from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.options import BALANCED, STACK, TIME
+from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.cores.timings import TIMINGS
 from utvm_deploy.emulator import CycleModel
@@ -66,8 +66,10 @@ def test_a_winograd_kernel_multiplies_less_often(tmp_path: Path) -> None:
     m.save(path)
     board, graph = load_board("mps2_an500"), simplify(load_model(path))
     found = []
-    for level in (TIME, BALANCED):
-        compiled = compile_model(path, board, level=level, scratch=STACK)
+    for level in (Objective.TIME, Objective.BALANCED):
+        compiled = compile_model(
+            path, board, CompileOptions(objective=Objective(level), scratch=STACK)
+        )
         bounds = layer_bounds(compiled, graph, board)
         assert bounds is not None and bounds[0] is not None
         found.append((compiled.layers[0].products, bounds[0].core))

@@ -13,6 +13,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import CompileError, StoppedTask
 from utvm_deploy.boards.board import load_board, with_template
 from utvm_deploy.compiler.model import CompiledModel, MemoryPool
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.project import build_image
@@ -31,7 +32,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledModel:
     weights = rng.integers(-127, 128, (64, 64), dtype=np.int8)
     m.output(m.fully_connected(x, weights, np.arange(64), scale=0.5))
     path = m.save(tmp_path_factory.mktemp("placed") / "m.tflite")
-    return compile_model(path, load_board(BOARD), pools={"dtcm": 6000})
+    return compile_model(path, load_board(BOARD), CompileOptions(pools={"dtcm": 6000}))
 
 
 def of_size(compiled: CompiledModel, size: int) -> CompiledModel:

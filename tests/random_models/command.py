@@ -17,7 +17,7 @@ from random_models.generator import float_kinds, generate, supported_kinds
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
-from utvm_deploy.compiler.options import LEVELS, TIME
+from utvm_deploy.compiler.options import LEVELS, Objective
 
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fence", action="store_true", help="let no layer touch what is not its own"
     )
-    parser.add_argument("--optimize", choices=LEVELS, default=TIME, help="as utvm has it")
+    parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
     args = parser.parse_args(argv)
     opened = partial(Rig, args.board, fence=args.fence, level=args.optimize)
     supported = float_kinds() if args.float else supported_kinds()

@@ -25,7 +25,7 @@ from random_models.recipe import Recipe, write
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.emulator.fence import Fence
@@ -116,14 +116,16 @@ class Rig:
         compile_file: Compile | None = None,
         *,
         fence: bool = False,
-        level: str = TIME,
+        level: str = Objective.TIME,
     ) -> None:
         self.board = load_board(board)
         self._is_fenced = fence
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
-        self._compile = compile_file or (lambda path: compile_model(path, self.board, level=level))
+        self._compile = compile_file or (
+            lambda path: compile_model(path, self.board, CompileOptions(objective=Objective(level)))
+        )
         self._resources = ExitStack()
 
     def __enter__(self) -> Rig:

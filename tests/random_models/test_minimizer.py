@@ -15,6 +15,7 @@ from random_models.recipe import Recipe, Unfit, write
 from random_models.runner import Rig, Verdict
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Softmax
@@ -32,7 +33,9 @@ def wrong_softmax(path: Path) -> CompiledModel:
         else one
         for one in graph.operators
     ]
-    return compile_model(graph.replaced(operators=tuple(operators)), load_board("host"), name="net")
+    return compile_model(
+        graph.replaced(operators=tuple(operators)), load_board("host"), CompileOptions(name="net")
+    )
 
 
 @pytest.fixture(scope="module")

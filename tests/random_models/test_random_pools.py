@@ -13,6 +13,7 @@ from random_models.by_pass import model_of
 from random_models.runner import Outcome, Rig, Verdict, samples_for
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 
 #: Board -> first seed and number of models, in the long run.
@@ -30,7 +31,7 @@ def run_seeds(board: str, seeds: Sequence[int], *, fence: bool = False) -> list[
 
     def compiled(path: Path) -> CompiledModel:
         size = sizes[path.stem]
-        found = compile_model(path, load_board(board), pools={"dtcm": size})
+        found = compile_model(path, load_board(board), CompileOptions(pools={"dtcm": size}))
         used[size] += bool(found.pools)
         return found
 

@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("replay", "cmsis_nn
 from emission import board_of, cores  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
+from utvm_deploy.compiler.options import CompileOptions  # noqa: E402
 from utvm_deploy.compiler.pipeline import compile_model  # noqa: E402
 from utvm_deploy.frontend.tflite import load_model  # noqa: E402
 
@@ -49,7 +50,9 @@ def test_no_compiler_warns(core: str, tmp_path: Path) -> None:
         model, folder = tmp_path / f"{name}.tflite", tmp_path / name
         model.write_bytes(NETWORKS[name]())
         folder.mkdir()
-        sources = compile_model(load_model(model), board_of(core), name="some").sources
+        sources = compile_model(
+            load_model(model), board_of(core), CompileOptions(name="some")
+        ).sources
         for file, text in sources.items():
             (folder / file).write_text(text)
         for target in targets:

@@ -26,7 +26,7 @@ from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.dask_settings import load_distributed, starting
 from utvm_deploy.cluster.measuring import cluster_places
 from utvm_deploy.cluster.members import PATIENCE, Patience
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes import simplify
@@ -118,7 +118,7 @@ def on_cluster(
     with (
         RecordsFile(path) as file,
         cluster_places(
-            client, load_board(board), works, TIME, tell=said.append, patience=patience
+            client, load_board(board), works, Objective.TIME, tell=said.append, patience=patience
         ) as places,
     ):
         return tune_on(works, places, file, trials=10**6, watch=watch)
@@ -188,7 +188,9 @@ def test_whole_models_run_again_when_their_worker_comes_back(tmp_path: Path) -> 
         workers(1, tmp_path) as cluster,
         open_cluster(cluster.scheduler_address) as client,
         RecordsFile(tmp_path / "r.jsonl") as file,
-        cluster_places(client, load_board("host"), works, TIME, tell=said.append) as places,
+        cluster_places(
+            client, load_board("host"), works, Objective.TIME, tell=said.append
+        ) as places,
     ):
         tune_on(works, places, file, trials=1)
         running = thread.submit(places.run_whole, [graph], file)
@@ -271,7 +273,9 @@ def test_a_worker_with_another_compiler_is_left_out(tmp_path: Path) -> None:
         client.wait_for_workers(2, timeout=PATIENCE_S)
         with (
             RecordsFile(tmp_path / "r.jsonl") as file,
-            cluster_places(client, load_board("host"), works, TIME, tell=said.append) as places,
+            cluster_places(
+                client, load_board("host"), works, Objective.TIME, tell=said.append
+            ) as places,
         ):
             found = tune_on(works, places, file, trials=8)
             slots = places.slots

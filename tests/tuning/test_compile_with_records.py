@@ -15,9 +15,11 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler import decision
-from utvm_deploy.compiler.choice import Pick, is_possible
+from utvm_deploy.compiler.choice import is_possible
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
+from utvm_deploy.compiler.picks import Pick
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -81,7 +83,7 @@ def test_the_best_record_is_compiled(tmp_path: Path) -> None:
     path = write_model(tmp_path / "small.tflite")
     board = load_board("host")
     known = records(path, "host", t1x2=70, t3x2=50, default=60)
-    compiled = compile_model(path, board, records=known)
+    compiled = compile_model(path, board, CompileOptions(records=known))
     assert origins(compiled) == {
         "CONV_2D": RECORD,
         "MAX_POOL_2D": DEFAULT,
@@ -109,10 +111,12 @@ def test_records_of_other_cores_and_what_does_not_fit(tmp_path: Path) -> None:
         records(path, "host", t5x5=50),
         Records(replace(r, candidate=Candidate("fpga")) for r in records(path, "host", t3x2=5)),
     ):
-        assert set(origins(compile_model(path, board, records=known)).values()) == {DEFAULT}
+        assert set(origins(compile_model(path, board, CompileOptions(records=known))).values()) == {
+            DEFAULT
+        }
     # The second best is taken where the best does not fit.
     known = records(path, "host", t5x5=50, t3x2=60)
-    assert origins(compile_model(path, board, records=known))["CONV_2D"] == RECORD
+    assert origins(compile_model(path, board, CompileOptions(records=known)))["CONV_2D"] == RECORD
 
 
 def test_the_nearest_shape_helps(tmp_path: Path) -> None:
@@ -120,9 +124,9 @@ def test_the_nearest_shape_helps(tmp_path: Path) -> None:
     wider = write_model(tmp_path / "wider.tflite", channels=6)
     board = load_board("host")
     known = records(wider, "host", t3x2=50, default=60)
-    assert origins(compile_model(path, board, records=known))["CONV_2D"] == NEAREST
+    assert origins(compile_model(path, board, CompileOptions(records=known)))["CONV_2D"] == NEAREST
     known = records(wider, "host", t3x2=60, default=60)
-    assert origins(compile_model(path, board, records=known))["CONV_2D"] == DEFAULT
+    assert origins(compile_model(path, board, CompileOptions(records=known)))["CONV_2D"] == DEFAULT
 
 
 def test_the_command_line_takes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +147,7 @@ def test_records_of_another_core_are_told_of(
 ) -> None:
     path = write_model(tmp_path / "small.tflite")
     known = records(path, "cortex-m4", t3x2=50)
-    compile_model(path, load_board("host"), records=known)
+    compile_model(path, load_board("host"), CompileOptions(records=known))
     assert "the records are of cortex-m4; there is nothing for host in them" in caplog.text
 
 
@@ -171,7 +175,7 @@ def test_an_unrolled_maximum_is_right_for_any_input(tmp_path: Path, unroll: int)
         )
         for operator in graph.operators
     )
-    compiled = compile_model(path, board, records=known)
+    compiled = compile_model(path, board, CompileOptions(records=known))
     assert set(origins(compiled).values()) == {RECORD}
     rng = np.random.default_rng(2)
     samples = [rng.integers(-128, 128, (1, 4, 4, 4), dtype=np.int8) for _ in range(8)]
@@ -200,6 +204,6 @@ def test_what_does_not_suit_one_layer_of_a_shape_costs_that_layer(
     (key,) = {identity_of(graph, operator).key for operator in graph.operators}
     pick = Pick(Candidate.of("dsp", method="columns", rows=4), RECORD)
     assert is_possible(graph, graph.operators, board.cpu.kernel_core, pick)
-    compiled = compile_model(path, board, picks={key: pick})
+    compiled = compile_model(path, board, CompileOptions(picks={key: pick}))
     odd, usual = compiled.layers if odd_first else reversed(compiled.layers)
     assert usual.origin == RECORD and odd.origin == DEFAULT

@@ -19,6 +19,7 @@ from tests.tuning.test_template_free import graph_of, model, work_of
 from utvm_deploy.base.errors import TuneError, UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
@@ -52,7 +53,7 @@ def test_a_record_with_a_trace_is_compiled_and_exact(tmp_path: Path) -> None:
     setting = Setting("host", "gcc", "", "0.1.0", "nanoseconds")
     line = Record(identity_of(graph, operator), setting, candidate, Measurement(5, 5.0), code=code)
     known = Records([Record.from_line(line.to_line())])
-    compiled = compile_model(path, load_board("host"), records=known)
+    compiled = compile_model(path, load_board("host"), CompileOptions(records=known))
     (layer,) = compiled.layers
     assert len(candidate.label) < 80  # as tables show it
     assert layer.origin == RECORD and "TVM's search" in layer.why

@@ -17,7 +17,7 @@ from tune_cases import write_model
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.choice import Picks, calls_of
+from utvm_deploy.compiler.choice import calls_of
 from utvm_deploy.compiler.decision import (
     Decision,
     candidates_of,
@@ -30,7 +30,8 @@ from utvm_deploy.compiler.decision import (
     settled,
     shipped_records,
 )
-from utvm_deploy.compiler.options import AUTO, TIME, scratch_place
+from utvm_deploy.compiler.options import AUTO, Objective, scratch_place
+from utvm_deploy.compiler.picks import Picks
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
@@ -142,7 +143,9 @@ def check(graph: Graph, board: Board, kinds: Sequence[str]) -> int:
     changes = 0
     for seed, kind in enumerate(kinds):
         own = list(users_records(kind, works, core, seed))
-        decision = decide(graph, board, core, known_records(board, Records(own)), TIME, place)
+        decision = decide(
+            graph, board, core, known_records(board, Records(own)), Objective.TIME, place
+        )
         before, after, changed_kernels = ticks_of(decision, graph, [*shipped_records(core), *own])
         assert after <= before
         changes += changed_kernels
@@ -179,7 +182,7 @@ def one_kernel(graph: Graph) -> tuple[Work, list[Record], Candidate]:
     core = BOARD.cpu.kernel_core
     work = next(work for work in workload([graph], core) if len(work.candidates) > 3)
     known = known_records(BOARD, None)
-    base = decide(graph, BOARD, core, known, TIME, scratch_place(BOARD, AUTO))
+    base = decide(graph, BOARD, core, known, Objective.TIME, scratch_place(BOARD, AUTO))
     before = base.picks[work.kernel.key].candidate or work.default
     better = next(c for c in work.candidates if c not in (before, work.default))
     setting = Setting(core, "gcc", "-O3", "0.2.0", "modelled cycles", model_of(BOARD))
@@ -201,7 +204,7 @@ def one_kernel(graph: Graph) -> tuple[Work, list[Record], Candidate]:
 def decided(graph: Graph, records: Records) -> Decision:
     place = scratch_place(BOARD, AUTO)
     core = BOARD.cpu.kernel_core
-    return decide(graph, BOARD, core, known_records(BOARD, records), TIME, place)
+    return decide(graph, BOARD, core, known_records(BOARD, records), Objective.TIME, place)
 
 
 ODD = [
@@ -319,7 +322,7 @@ def test_a_candidate_that_memory_has_no_room_for_gives_way() -> None:
 
     def fitted(picks: Picks) -> tuple[tuple[Step | View, ...], tuple[Step | View, ...]]:
         """Whatever takes the better candidate becomes plain C for want of memory."""
-        choose = calls_of(graph, core, picks, TIME)
+        choose = calls_of(graph, core, picks, Objective.TIME)
         steps = tuple(Step(operator, choose(operator), ()) for operator in graph.operators)
         smaller = tuple(
             replace(step, call=lower(graph, step.operator))
@@ -336,7 +339,7 @@ def test_a_candidate_that_memory_has_no_room_for_gives_way() -> None:
     others = {one: pick for one, pick in decision.picks.items() if one != key}
     assert settled_decision.picks == {**others, key: decision.without[key]}
     steps = [step for step in sequence if isinstance(step, Step)]
-    base = calls_of(graph, core, settled_decision.picks, TIME)
+    base = calls_of(graph, core, settled_decision.picks, Objective.TIME)
     assert [step.call.kernel for step in steps] == [base(step.operator).kernel for step in steps]
 
 

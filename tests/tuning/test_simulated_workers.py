@@ -17,7 +17,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cluster import measuring
 from utvm_deploy.cluster.connection import open_cluster
 from utvm_deploy.cluster.members import Patience
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.records import read_records
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune_on
@@ -76,7 +76,12 @@ def test_a_killed_scheduler_ends_the_tuning_and_keeps_the_records(
         open_cluster(address) as client,
         RecordsFile(path) as file,
         measuring.cluster_places(
-            client, load_board(BOARD), works, TIME, tell=str, patience=Patience(lost_s=2.0)
+            client,
+            load_board(BOARD),
+            works,
+            Objective.TIME,
+            tell=str,
+            patience=Patience(lost_s=2.0),
         ) as places,
     ):
 

@@ -28,8 +28,9 @@ from utvm_deploy.compiler.decision import (
     shipped_records,
 )
 from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.request import Watch
 from utvm_deploy.compiler.stale import MOST_CHOICES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
@@ -61,7 +62,9 @@ def _compiled_with(
 
 def compiled_model(own: Records | None = None) -> tuple[CompiledModel, Decision]:
     decisions: list[Decision] = []
-    made = compile_model(MODEL, BOARD, records=own, scratch=AUTO, decided=decisions.append)
+    made = compile_model(
+        MODEL, BOARD, CompileOptions(records=own, is_trial=True), Watch(decided=decisions.append)
+    )
     return made, decisions[-1]
 
 
@@ -193,6 +196,8 @@ from pathlib import Path
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.options import CompileOptions
+from utvm_deploy.compiler.request import Watch
 assert Path(utvm_deploy.__file__).is_relative_to(sys.argv[1])
 found = compile_model(sys.argv[2], load_board(sys.argv[3]), scratch="auto")
 print(json.dumps([[layer.origin, layer.why] for layer in found.layers]))

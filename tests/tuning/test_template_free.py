@@ -13,7 +13,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.kernel_function import candidate_function, record_code
-from utvm_deploy.compiler.options import STACK
+from utvm_deploy.compiler.options import STACK, CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
@@ -149,10 +149,10 @@ def test_a_record_replays_and_is_exact(name: str, tmp_path: Path) -> None:
         code = record_code(candidate_function(graph, operator, "host", candidate)[1])
         line = Record(kernel, setting, candidate, Measurement(5, 5.0), code=code)
         known = Records([Record.from_line(line.to_line())])
-        compiled = compile_model(path, board, records=known, scratch=STACK)
+        compiled = compile_model(path, board, CompileOptions(records=known, scratch=STACK))
         (layer,) = compiled.layers
         assert layer.origin == RECORD and str(candidate.choice(DECISIONS)) in layer.why
-        again = compile_model(path, board, records=known, scratch=STACK)
+        again = compile_model(path, board, CompileOptions(records=known, scratch=STACK))
         assert again.sources == compiled.sources
         rng = np.random.default_rng(1)
         inputs = [graph.tensors[i] for i in graph.inputs]

@@ -14,6 +14,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.records import NEAREST, RECORD, Measurement, Record, Setting, read_records
 from utvm_deploy.records.candidate import Candidate
@@ -83,7 +84,9 @@ def test_the_command_upgrades_a_file_of_0_2_0(
     path.write_text("".join(f"{json.dumps(one)}\n" for one in [*lines, old_model(works)]))
 
     def origin() -> str:
-        return compile_model(model, BOARD, records=read_records(path)).layers[0].origin
+        return (
+            compile_model(model, BOARD, CompileOptions(records=read_records(path))).layers[0].origin
+        )
 
     assert origin() == NEAREST
     command = ["tune", str(model), "--board", BOARD.name, "--records", str(path)]
@@ -214,6 +217,6 @@ def test_a_compile_says_how_to_upgrade(
 ) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(old_record(works[0], works[0].default, 9).to_line() + "\n")
-    compile_model(tmp_path / "small.tflite", BOARD, records=read_records(path))
+    compile_model(tmp_path / "small.tflite", BOARD, CompileOptions(records=read_records(path)))
     assert "records of version 0.2.0: 1; they count as stale until" in caplog.text
     assert f"--board {BOARD.name} --records FILE --upgrade-records" in caplog.text

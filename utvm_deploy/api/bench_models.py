@@ -22,6 +22,7 @@ from utvm_deploy.comparing.recorded import compare_with_recorded
 from utvm_deploy.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
@@ -131,9 +132,7 @@ class Comparing:
         compiled = compile_model(
             path,
             self._board,
-            kernels=CMSIS_NN,
-            cmsis_nn=library,
-            keep_channels=True,
+            CompileOptions(kernels=CMSIS_NN, cmsis_nn=library, keep_channels=True),
         )
         check_fits(compiled, self._board)
         return compiled
@@ -143,9 +142,11 @@ class Comparing:
         ours = compile_model(
             path,
             board,
-            records=None if self._records is None else read_records(self._records),
-            allow_float=self._allow_float,
-            whole_layers=True,
+            CompileOptions(
+                records=None if self._records is None else read_records(self._records),
+                allow_float=self._allow_float,
+                whole_layers=True,
+            ),
         )
         return ours, {
             library.label: compile(path, board, kernels=CMSIS_NN, cmsis_nn=library)

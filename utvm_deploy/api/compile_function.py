@@ -84,7 +84,9 @@ def compile(
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.budgets import Budget
+    from utvm_deploy.compiler.options import CompileOptions, Objective
     from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.compiler.request import Watch
     from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.precision.steps import MixedModel
     from utvm_deploy.project import load_backend
@@ -106,21 +108,21 @@ def compile(
         return compile_model(
             source,
             target,
-            name=name,
-            dump=dump,
-            kernels=kernels,
-            cmsis_nn=cmsis_nn,
-            backend=backend,
-            scratch=scratch,
-            records=None if records is None else read_records(Path(records)),
-            level=level,
-            float_math=float_math,
-            check_needs=check_needs,
-            allow_float=allow_float,
-            budget=Budget(ram_budget, cycle_budget),
-            input_rows=input_rows,
-            pools=pools or {},
-            progress=progress or no_progress,
+            CompileOptions(
+                name=name,
+                kernels=kernels,
+                cmsis_nn=cmsis_nn,
+                backend=backend,
+                scratch=scratch,
+                records=None if records is None else read_records(Path(records)),
+                objective=Objective.of(level),
+                float_math=float_math,
+                allow_float=allow_float,
+                budget=Budget(ram_budget, cycle_budget),
+                input_rows=input_rows,
+                pools=pools or {},
+            ),
+            Watch(dump=dump, check_needs=check_needs, progress=progress or no_progress),
         )
 
     # The command line gives both around this call.

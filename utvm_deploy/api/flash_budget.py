@@ -7,7 +7,7 @@ from collections.abc import Callable
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import BALANCED, SIZE, TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.project.model_code import model_code
 
 
@@ -19,8 +19,8 @@ def within_flash(
     Raises CompileError with the least bytes that are possible, and MissingTool without a compiler.
     """
     taken = {}
-    order = (TIME, BALANCED, SIZE)
-    rest = order[order.index(level) + 1 :] if level in order else (SIZE,)
+    order = (Objective.TIME, Objective.BALANCED, Objective.SIZE)
+    rest = order[order.index(level) + 1 :] if level in order else (Objective.SIZE,)
     for one in (level, *rest):
         compiled = compiled_for(one)
         code = model_code(compiled, board)

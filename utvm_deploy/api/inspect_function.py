@@ -121,7 +121,7 @@ def _found(
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         return None, inspect_refused(path.stem, digest, found), None
     # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.compiler.pipeline import least_activation_bytes, lowering_problems
+    from utvm_deploy.compiler.first_look import least_activation_bytes, lowering_problems
 
     inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
     try:

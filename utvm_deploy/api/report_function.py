@@ -23,7 +23,7 @@ from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES
 from utvm_deploy.pages.notebook import Result, plain_object
 from utvm_deploy.pages.report_digest import DIGEST, content_digest
@@ -223,7 +223,7 @@ def _beside(
         for name in ("ram_budget", "flash_budget", "cycle_budget", "pools", "input_rows")
         if options.get(name)
     ]
-    if options.get("optimize", TIME) != TIME:
+    if options.get("optimize", Objective.TIME) != Objective.TIME:
         other.append("optimize")
     if options.get("kernels", "best") != "best":
         other.append("kernels")

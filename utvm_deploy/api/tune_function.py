@@ -19,7 +19,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.compiler.floats import refuse_float
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
@@ -90,7 +90,7 @@ class Limits:
     trials: int | None = None  # in all
     minutes: float | None = None
     seed: int = 0
-    level: str = TIME
+    level: str = Objective.TIME
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def tune(
     *,
     trials: int | None = None,
     minutes: float | None = None,
-    optimize: str = TIME,
+    optimize: str = Objective.TIME,
     sketches: bool = False,
     seed: int = 0,
     cmsis_nn: str | Path | CmsisNn | None = None,

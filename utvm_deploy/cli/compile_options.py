@@ -20,7 +20,7 @@ from utvm_deploy.compiler.options import (
     KERNELS,
     LEVELS,
     SCRATCH_PLACES,
-    TIME,
+    Objective,
 )
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -88,7 +88,7 @@ def add_optimize(parser: Any) -> None:
     parser.add_argument(
         "--optimize",
         choices=LEVELS,
-        default=TIME,
+        default=Objective.TIME,
         help="time: as fast as possible; size: as little flash as possible; balanced: less flash "
         "where that costs little time; ram: the smallest arena, at most 20 %% slower; "
         "default: %(default)s",
@@ -185,7 +185,7 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
             ("--plugin", args.plugin is not None),
             ("--cmsis-nn-library", args.cmsis_nn_library is not None),
             ("--records", args.records is not None),
-            ("--optimize", args.optimize != TIME),
+            ("--optimize", args.optimize != Objective.TIME),
             ("--float-math", args.float_math != EXACT),
             ("--scratch", args.scratch != AUTO),
             ("--no-float", args.no_float),

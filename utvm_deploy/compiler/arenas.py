@@ -20,7 +20,6 @@ from utvm_deploy.compiler.placement import (
 )
 from utvm_deploy.compiler.row_state import with_row_state
 from utvm_deploy.compiler.shared_bytes import BUFFER_ALIGNMENT, Groups
-from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.compiler.steps import Step, View
 from utvm_deploy.graph.model import Graph
 
@@ -158,7 +157,6 @@ class Arenas:
         layouts = self._layout(steps), self._apart
         return min(layout.least_bytes(steps) for layout in layouts)
 
-    @part_of("plan")
     def bytes(self, steps: Sequence[Step], enough: int = 0) -> int:
         """The arena with these kernels; one of ``enough`` bytes need not be the smallest."""
         layout, enough = self._layout(steps), enough - with_row_state(self._graph, 0)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from utvm_deploy.base.errors import CompileError
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a plan; None sets no limit.
+    """The most that a user grants; None sets no limit.
 
     ``ram`` is of the arena, in bytes. ``cycles`` are by records and by estimate
-    (``kernel_costs.py``). ``loss`` is how much slower than the fastest plan another one may be, as
-    a share.
+    (``kernel_costs.py``).
     """
 
     ram: int | None = None
     cycles: int | None = None
-    loss: float | None = None
 
     def __post_init__(self) -> None:
         for what, value in (("RAM budget", self.ram), ("cycle budget", self.cycles)):
@@ -28,7 +27,47 @@ class Budget:
     @property
     def is_set(self) -> bool:
         """Whether there is any limit."""
-        return any(one is not None for one in (self.ram, self.cycles, self.loss))
+        return (self.ram, self.cycles) != (None, None)
+
+
+NO_BUDGET = Budget()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one plan must keep; None sets no limit.
+
+    ``ram`` and ``cycles`` are as in a ``Budget``. ``loss`` is how much slower than the fastest
+    plan this one may be, as a share.
+    """
+
+    ram: int | None = None
+    cycles: int | None = None
+    loss: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+class Goal(Enum):
+    """What the search over plans looks for."""
+
+    FASTEST = "the fastest kernels whose scratch hardly enlarges the arena"
+    WITHIN_BUDGET = "the best plan within a budget"
+    LITTLE_SLOWER = "the smallest arena that hardly costs time"
+    SMALLEST = "the smallest arena"
+
+    @property
+    def loss(self) -> float | None:
+        """How much slower than the fastest plan another one may be, as a share."""
+        return _LOSSES.get(self)
+
+    def limits(self, budget: Budget) -> Limits:
+        """What a plan of whole layers must keep."""
+        return Limits(budget.ram, budget.cycles, self.loss)
+
+
+_LOSSES = {Goal.LITTLE_SLOWER: 0.02, Goal.SMALLEST: 0.2}
 
 
 class OverBudget(CompileError):

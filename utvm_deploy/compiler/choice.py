@@ -23,15 +23,15 @@ from utvm_deploy.compiler.options import (
     MAX_LEVELLING_LOSS,
     MAX_SHARING_LOSS,
     MAX_SHARING_LOSS_OF_MODEL,
-    SIZE,
+    Objective,
 )
+from utvm_deploy.compiler.picks import Pick, Picks
 from utvm_deploy.compiler.rare_layers import is_rare, rare_kinds
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.records import (
-    DEFAULT,
     RECORD,
     KernelIdentity,
     Record,
@@ -52,43 +52,31 @@ Choose = Callable[[Operator], KernelCall]
 _LEAST_SHARING_LOSS = 0.002
 
 
-@dataclass(frozen=True)
-class Pick:
-    """How a kernel is compiled, and what said so."""
-
-    candidate: Candidate | None = None  # None: the family's own choice
-    origin: str = DEFAULT
-
-
-#: Kernel's key -> how it is compiled.
-Picks = Mapping[str, Pick]
-
-
 def picked(
     graph: Graph,
     records: Records,
     near: Setting,
-    level: str,
+    objective: Objective,
     most_scratch: int | None = None,
 ) -> dict[str, Pick]:
-    """What ``records`` say of each kernel; ``level`` is one of ``options.LEVELS``.
+    """What ``records`` say of each kernel; for an objective.
 
     No layer takes more than ``most_scratch`` bytes of scratch where its records know another way.
     """
     layers = _layers(graph)
     if near.core == GENERIC or not len(records):
         return dict.fromkeys(layers, Pick())
-    if level == SIZE:
+    if objective == Objective.SIZE:
         shared = _smallest(graph, records, near)
     else:
-        most_loss = MAX_SHARING_LOSS_OF_MODEL[level]
+        most_loss = MAX_SHARING_LOSS_OF_MODEL[objective]
         shared = _shared(graph, records, near, most_scratch, most_loss)
     found = {}
     for key, (kernel, operators) in layers.items():
         pick = shared.get(key)
         if pick is not None and is_possible(graph, operators, near.core, pick):
             found[key] = pick
-        elif level == SIZE:
+        elif objective == Objective.SIZE:
             found[key] = Pick()
         else:
             choices = records.choices(kernel, near.core, near, most_scratch)
@@ -98,9 +86,9 @@ def picked(
     return found
 
 
-def calls_of(graph: Graph, core: str, picks: Picks, level: str) -> Choose:
+def calls_of(graph: Graph, core: str, picks: Picks, objective: Objective) -> Choose:
     """The function that gives an operator's call."""
-    rare = rare_kinds(graph) if level == SIZE else frozenset()
+    rare = rare_kinds(graph) if objective == Objective.SIZE else frozenset()
 
     def choose(operator: Operator) -> KernelCall:
         pick = picks.get(identity_of(graph, operator).key, Pick())
@@ -113,7 +101,7 @@ def calls_of(graph: Graph, core: str, picks: Picks, level: str) -> Choose:
             candidate, call = None, lower(graph, operator, core)
         origin = pick.origin if candidate is not None else call.origin
         call = replace(call, origin=origin, candidate=candidate or Candidate(call.family))
-        compact = COMPACT_OF_LEVEL[level]
+        compact = COMPACT_OF_LEVEL[objective]
         if candidate is not None:
             # Its choices are kept; the most compact kernels make theirs again.
             compact = min(compact, COMPACT_LITTLE)

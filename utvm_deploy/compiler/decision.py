@@ -17,15 +17,9 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import records_file
 from utvm_deploy.boards.board import Board, board_names, load_board
-from utvm_deploy.compiler.choice import (
-    Pick,
-    Picks,
-    is_possible,
-    level_of,
-    operators_by_kernel,
-    picked,
-)
-from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, SIZE, STACK
+from utvm_deploy.compiler.choice import is_possible, level_of, operators_by_kernel, picked
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, STACK, Objective
+from utvm_deploy.compiler.picks import Pick, Picks
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.emulator import cycle_model_digest
 from utvm_deploy.graph.model import Graph
@@ -155,23 +149,23 @@ class Decision:
 
 
 def decide(
-    graph: Graph, board: Board, family: str, known: Known, level: str, place: str
+    graph: Graph, board: Board, family: str, known: Known, objective: Objective, place: str
 ) -> Decision:
     """By ``known``; ``family`` as ``lower`` takes it, ``place`` is where scratch lies."""
-    near = Setting(family, "", OPTIMIZATION_FLAGS[level], __version__, "", model_of(board))
+    near = Setting(family, "", OPTIMIZATION_FLAGS[objective], __version__, "", model_of(board))
 
     def most_scratch_of(records: Records) -> int | None:
         return level_of(graph, near, records) if place == STACK and len(records) else None
 
     before = most_scratch_of(known.shipped)
-    without = picked(graph, known.shipped, near, level, before)
+    without = picked(graph, known.shipped, near, objective, before)
     if known.merged is None:
         return Decision(without, without, before)
     after = most_scratch_of(known.merged)
     # What the layers may have without the records they may have with them.
     most = None if before is None or after is None else max(before, after)
-    picks = picked(graph, known.merged, near, level, most)
-    if level == SIZE:
+    picks = picked(graph, known.merged, near, objective, most)
+    if objective == Objective.SIZE:
         return Decision(picks, without, most)
     defaults = default_candidates(graph, family)
     faster = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from utvm_deploy.compiler.choice import Picks
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.picks import Picks
 from utvm_deploy.compiler.plan import ArenaPlan, Step, View
 from utvm_deploy.compiler.program import ScheduledStep
 from utvm_deploy.graph.model import Graph, Tensor

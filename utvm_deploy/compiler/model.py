@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.compiler.budgets import Tradeoff
-from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.pages.memory_picture import arena_svg
@@ -195,7 +195,7 @@ class CompiledModel(Result):
     # What the arena holds in which layers; empty if read from an archive.
     memory: tuple[ArenaUse, ...] = field(default=(), compare=False)
     # One of ``options.LEVELS``; an archive stores it under this name.
-    optimize: str = TIME
+    optimize: str = Objective.TIME
     # One of ``options.FLOAT_MATHS``.
     float_math: str = EXACT
     # What a budget, or level "ram", cost; None without, and if read from an archive.

@@ -6,11 +6,20 @@ Imports nothing heavy: the command line offers these names before TVM is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.budgets import NO_BUDGET, Budget
 from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, COMPACT_MOST, GENERIC
+
+if TYPE_CHECKING:
+    from utvm_deploy.backends.interface import Backend
+    from utvm_deploy.cmsis_nn import CmsisNn
+    from utvm_deploy.compiler.picks import Picks
+    from utvm_deploy.records import Records
 
 #: Whose kernels do the layers: our best for the core, ours in plain C, or CMSIS-NN's wherever it
 #: has one.
@@ -21,8 +30,8 @@ KERNELS = ("best", GENERIC, CMSIS_NN)
 ARENA, STACK, AUTO = "arena", "stack", "auto"
 SCRATCH_PLACES = (AUTO, ARENA, STACK)
 
-#: What a model goes through, in this order; each stage can be dumped.
-STAGES = ("import", "simplify", "choose", "lower", "memory", "schedule", "plan", "emit")
+#: What a model goes through, in this order (``pipeline.PIPELINE``); each stage can be dumped.
+STAGES = ("import", "simplify", "search", "place", "emit")
 
 #: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
 #: in the arena after all.
@@ -37,31 +46,48 @@ MODEL_STACK_BYTES = 1024
 RUNTIME_RAM_BYTES = 6 * 1024 + 256
 SERIAL_RAM_BYTES = 2 * 1024
 
-#: The levels: compile for speed, for few bytes of code, for speed where it is worth its code, or
-#: for a small arena.
-TIME, SIZE, BALANCED, RAM = "time", "size", "balanced", "ram"
-LEVELS = (TIME, SIZE, BALANCED, RAM)
+
+class Objective(str, Enum):
+    """What a model is compiled for: the level of optimization."""
+
+    TIME = "time"
+    SIZE = "size"  # few bytes of code
+    BALANCED = "balanced"  # speed where it is worth its code
+    RAM = "ram"  # a small arena
+
+    __str__ = str.__str__
+
+    @classmethod
+    def of(cls, name: str) -> Objective:
+        """The objective of a name. Raises CompileError if there is none."""
+        check_option("level", name, LEVELS)
+        return cls(name)
+
+
+#: The names of the objectives.
+LEVELS = tuple(str(one) for one in Objective)
 #: The C compiler's flag for each level; docs/guides/optimize.md has what it costs and saves.
-OPTIMIZATION_FLAGS: Mapping[str, str] = {TIME: "-O3", SIZE: "-Os", BALANCED: "-O2", RAM: "-O3"}
+OPTIMIZATION_FLAGS: Mapping[str, str] = {
+    Objective.TIME: "-O3",
+    Objective.SIZE: "-Os",
+    Objective.BALANCED: "-O2",
+    Objective.RAM: "-O3",
+}
 #: And how much kernels do for few bytes of flash: ``compact`` of a ``Wish``, 0 for nothing.
 COMPACT_OF_LEVEL: Mapping[str, int] = {
-    TIME: 0,
-    BALANCED: COMPACT_LITTLE,
-    SIZE: COMPACT_MOST,
-    RAM: 0,
+    Objective.TIME: 0,
+    Objective.BALANCED: COMPACT_LITTLE,
+    Objective.SIZE: COMPACT_MOST,
+    Objective.RAM: 0,
 }
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.
 MAX_SHARING_LOSS_OF_MODEL: Mapping[str, float] = {
-    TIME: 0.003,
-    BALANCED: MAX_SHARING_LOSS,
-    RAM: 0.003,
+    Objective.TIME: 0.003,
+    Objective.BALANCED: MAX_SHARING_LOSS,
+    Objective.RAM: 0.003,
 }
-#: At level ram, the model may be this much slower than the fastest plan, as a share.
-MAX_LOSS_FOR_RAM = 0.2
-#: And at level time, where a data cache is in front of the arena.
-MAX_LOSS_FOR_TIME = 0.02
 #: The model may be this much slower, as a share, where its layers can do with less of the stack.
 MAX_LEVELLING_LOSS = 0.02
 
@@ -71,10 +97,65 @@ EXACT, FAST = "exact", "fast"
 FLOAT_MATHS = (EXACT, FAST)
 
 
+@dataclass(frozen=True)
+class CompileOptions:
+    """How a model is compiled. Raises CompileError for a value that an option does not have."""
+
+    objective: Objective = Objective.TIME
+    #: The most RAM or cycles; the plan's objective is then what the budget leaves open.
+    budget: Budget = NO_BUDGET
+    #: Begins every C symbol; None: it comes from the name of the model's file.
+    name: str | None = None
+    kernels: str = KERNELS[0]
+    #: What kernels "cmsis-nn" need, as ``project.find_cmsis_nn`` gives it.
+    cmsis_nn: CmsisNn | None = None
+    #: Computes the layers that it covers, as ``project.load_backend`` gives it.
+    backend: Backend | None = None
+    scratch: str = AUTO
+    #: Say which candidate each layer is compiled with; without one, those of the package decide.
+    records: Records | None = None
+    float_math: str = EXACT
+    #: Whether a model may compute in float32.
+    allow_float: bool = True
+    #: Whether the model takes its input row by row (``CompiledModel.input_rows``).
+    input_rows: bool = False
+    #: Other regions of the board's RAM -> the bytes that the model may use there.
+    pools: Mapping[str, int] = field(default_factory=dict)
+    #: Whether layers compute all channels of the file, also those that are constant.
+    keep_channels: bool = False
+    #: Whether level "time" computes no layers in strips, and no layers are joined.
+    whole_layers: bool = False
+    #: Whether tuning compiles to measure: records and picks are followed as they are.
+    is_trial: bool = False
+    #: Of a trial: candidates that replace those of records.
+    picks: Picks | None = None
+
+    def __post_init__(self) -> None:
+        Objective.of(self.objective)
+        check_option("kernels", self.kernels, KERNELS)
+        check_option("scratch place", self.scratch, SCRATCH_PLACES)
+        check_option("float math", self.float_math, FLOAT_MATHS)
+        if self.kernels != CMSIS_NN:
+            return
+        if self.backend is not None:
+            raise CompileError(
+                f"kernels='cmsis-nn' and the backend {self.backend.name} cannot be used together; "
+                "leave one of them out"
+            )
+        if self.cmsis_nn is None:
+            raise CompileError(
+                "kernels='cmsis-nn' needs the library itself: its headers and a static library "
+                "that was built for the board's core (--cmsis-nn DIR)"
+            )
+
+
 def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:
     """CompileError unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise CompileError(f"no {what} {value!r}{purpose}; choose one of {', '.join(choices)}")
+
+
+DEFAULT_OPTIONS = CompileOptions()
 
 
 def scratch_place(board: Board, scratch: str) -> str:

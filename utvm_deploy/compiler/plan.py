@@ -23,7 +23,6 @@ from utvm_deploy.compiler.placement import (
 )
 from utvm_deploy.compiler.plan_check import verify_sharing
 from utvm_deploy.compiler.row_state import with_row_state
-from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.compiler.steps import Step, View
 from utvm_deploy.graph.model import Graph, Operator
 
@@ -63,7 +62,6 @@ def is_view(graph: Graph, operator: Operator) -> bool:
     return graph.tensors[operator.inputs[0]].data is None
 
 
-@part_of("plan")
 def plan_arena(graph: Graph, sequence: Sequence[Step | View]) -> ArenaPlan:
     """The smaller of the plans with and without working in place; verified."""
     layout = Layout(graph, sequence)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from utvm_deploy.compiler.arenas import Arenas, refilled
-from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
+from utvm_deploy.compiler.budgets import Limits, OverBudget, Tradeoff
 from utvm_deploy.compiler.kernel_costs import GENERIC_FACTOR, KernelCosts, Option
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.graph.model import Graph
@@ -42,42 +42,42 @@ class _Plan:
         return self.arena_bytes, self.cycles
 
 
-def within_budget(
+def within_limits(
     graph: Graph,
     sequence: Sequence[Step | View],
     costs: KernelCosts,
     scratch_of: Callable[[Step], tuple[int, ...]],
-    budget: Budget,
+    limits: Limits,
     room: int,
 ) -> tuple[Sequenced, Tradeoff]:
-    """The sequence with the kernels of the best plan within ``budget``, and what that cost.
+    """The sequence with the kernels of the best plan within ``limits``, and what that cost.
 
     ``room`` are the bytes that the board has for the arena. Raises OverBudget with the least that
-    is possible if no plan is within the budget.
+    is possible if no plan is within them.
     """
     search = _Search(graph, sequence, costs, scratch_of)
     fastest = search.fastest_within(room) or search.smallest()
     free = fastest.arena_bytes, round(fastest.cycles)
-    if budget.ram is not None:
-        found = search.fastest_within(budget.ram)
+    if limits.ram is not None:
+        found = search.fastest_within(limits.ram)
         # First for the layers that cannot fit otherwise, then for all: blocks may fit, and yet no
         # placement be found.
-        for needing in (budget.ram, 0):
+        for needing in (limits.ram, 0):
             if found is None:
                 search.add_plain(needing)
-                found = search.fastest_within(budget.ram)
+                found = search.fastest_within(limits.ram)
         if found is None:
-            raise OverBudget.of_ram(budget.ram, search.smallest().arena_bytes, free)
+            raise OverBudget.of_ram(limits.ram, search.smallest().arena_bytes, free)
     else:
         found = fastest
-    most: float | None = budget.cycles
-    if budget.loss is not None and not (budget.ram or budget.cycles):
-        most = fastest.cycles * (1 + budget.loss)
+    most: float | None = limits.cycles
+    if limits.loss is not None and not (limits.ram or limits.cycles):
+        most = fastest.cycles * (1 + limits.loss)
     if most is not None:
         if found.cycles > most:
             raise OverBudget(
                 f"the cycle budget is {most:,}, and the fastest plan"
-                f"{' within the RAM budget' if budget.ram is not None else ''} takes "
+                f"{' within the RAM budget' if limits.ram is not None else ''} takes "
                 f"{round(found.cycles):,} by the records; give a budget of at least that",
                 search.smallest().arena_bytes,
                 free,
@@ -92,7 +92,7 @@ def within_budget(
         least.arena_bytes,
         measured / found.cycles if found.cycles else 0.0,
     )
-    return search.sequence_of(found, budget), tradeoff
+    return search.sequence_of(found, limits), tradeoff
 
 
 class _Search:
@@ -193,10 +193,10 @@ class _Search:
                 best = min(best, self._planned(chosen), key=lambda plan: plan.merit)
         return best
 
-    def sequence_of(self, plan: _Plan, budget: Budget) -> Sequenced:
+    def sequence_of(self, plan: _Plan, limits: Limits) -> Sequenced:
         """The sequence with a plan's kernels, which say why they are not the fastest."""
         why = "the fastest kernel is not taken: its scratch is over the budget"
-        if budget.ram is None:
+        if limits.ram is None:
             why = "the fastest kernel is not taken: its scratch would make the arena larger"
         steps = []
         for step, option, options in zip(self._steps, plan.options, self._options, strict=True):

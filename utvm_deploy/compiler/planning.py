@@ -11,25 +11,24 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.arenas import Layout
-from utvm_deploy.compiler.budgets import Budget, Tradeoff
-from utvm_deploy.compiler.choice import Choose, Picks, calls_of
+from utvm_deploy.compiler.budgets import NO_LIMITS, Limits, Tradeoff
+from utvm_deploy.compiler.choice import Choose, calls_of
 from utvm_deploy.compiler.decision import Known, Sequenced, decide, model_of, settled
 from utvm_deploy.compiler.flash_limit import room_for_tables, within_flash
 from utvm_deploy.compiler.kernel_costs import NO_LAYERS, KernelCosts, WholeLayers
 from utvm_deploy.compiler.options import (
-    BALANCED,
     COMPACT_OF_LEVEL,
     OPTIMIZATION_FLAGS,
-    SIZE,
+    Objective,
     ScratchStack,
     cache_of_arena,
 )
+from utvm_deploy.compiler.picks import Picks
 from utvm_deploy.compiler.plan import Step, View
-from utvm_deploy.compiler.plan_search import within_budget
+from utvm_deploy.compiler.plan_search import within_limits
 from utvm_deploy.compiler.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.scheduling import Scheduler
 from utvm_deploy.compiler.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
-from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.compiler.stale import Chosen, by_current_records
 from utvm_deploy.compiler.views import with_views
 from utvm_deploy.graph.model import Graph
@@ -63,7 +62,7 @@ class Planner:
 
     board: Board
     family: str  # as ``lower`` takes it
-    level: str
+    objective: Objective
     place: str  # of scratch: options.ARENA or STACK
     known: Known
     scheduler: Scheduler
@@ -76,7 +75,7 @@ class Planner:
     #: Whether the decision has the codes of kernels without records, too.
     all_codes: bool = False
 
-    def plan(self, graph: Graph, limits: Budget, layers: WholeLayers = NO_LAYERS) -> Planned:
+    def plan(self, graph: Graph, limits: Limits, layers: WholeLayers = NO_LAYERS) -> Planned:
         """The kernels of a graph within ``limits``.
 
         ``layers`` are those of the graph without strips, if it has some. Raises OverBudget if there
@@ -113,7 +112,7 @@ class Planner:
         return total, sum(cycles for cycles, is_known in known if is_known) / max(total, 1.0)
 
     def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
-        flag = OPTIMIZATION_FLAGS[self.level]
+        flag = OPTIMIZATION_FLAGS[self.objective]
         return KernelCosts(
             graph,
             known.all,
@@ -128,12 +127,12 @@ class Planner:
     def _choose(
         self,
         graph: Graph,
-        limits: Budget,
+        limits: Limits,
         layers: WholeLayers,
         known: Known,
         tradeoffs: list[Tradeoff],
     ) -> Chosen:
-        decision = decide(graph, self.board, self.family, known, self.level, self.place)
+        decision = decide(graph, self.board, self.family, known, self.objective, self.place)
         if self.picks is not None:
             decision = replace(decision, picks={**decision.without, **self.picks})
         scratch_of = self.scheduler.scratch_of
@@ -142,28 +141,27 @@ class Planner:
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
             wanted = self._wanted(graph, known, picks)
             lowered.append(wanted)
-            with part_of("memory"):
-                if not limits.is_set:
-                    spare = NO_SPARE if self.level == SIZE else SPARE_FOR_TIME
-                    smaller = self._smaller(graph)
-                    fitting = within_memory(graph, wanted, smaller, scratch_of, spare, self.stack)
-                    return wanted, fitting
-                costs = self._costs(graph, known, layers)
-                room = self.board.main_ram.size
-                fitting, made = within_budget(graph, wanted, costs, scratch_of, limits, room)
+            if limits == NO_LIMITS:
+                spare = NO_SPARE if self.objective == Objective.SIZE else SPARE_FOR_TIME
+                smaller = self._smaller(graph)
+                fitting = within_memory(graph, wanted, smaller, scratch_of, spare, self.stack)
+                return wanted, fitting
+            costs = self._costs(graph, known, layers)
+            room = self.board.main_ram.size
+            fitting, made = within_limits(graph, wanted, costs, scratch_of, limits, room)
             tradeoffs.append(made)
             return wanted, fitting
 
         sequence, decision = settled(graph, decision, fitted)
-        if self.level == BALANCED:
+        if self.objective == Objective.BALANCED:
             sequence = rounded_where_small(sequence, self.board.cpu.kernel_core)
         return Chosen(lowered[0], sequence, decision, self.scheduler.schedule(sequence))
 
     def _wanted(self, graph: Graph, known: Known, picks: Picks) -> Sequenced:
         """The kernels that records want, before memory is looked at."""
-        choose = calls_of(graph, self.family, picks, self.level)
+        choose = calls_of(graph, self.family, picks, self.objective)
         if self.library is not None:
-            core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.level]
+            core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.objective]
             choose = Either(graph, self.library, choose, core, known.own, flag)
 
         def with_smaller_tables(step: Step) -> KernelCall:
@@ -171,16 +169,15 @@ class Planner:
             call = lower(graph, step.operator, self.family, own, compact=COMPACT_LITTLE)
             return self.rounded(call)
 
-        with part_of("lower"):
-            wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
-            if self.board.is_host:
-                return wanted
-            return within_flash(wanted, with_smaller_tables, room_for_tables(self.board))
+        wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
+        if self.board.is_host:
+            return wanted
+        return within_flash(wanted, with_smaller_tables, room_for_tables(self.board))
 
     def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:
         """Calls with less scratch, of the family that a step's call has."""
         scratch_of = self.scheduler.scratch_of
-        most_compact = COMPACT_OF_LEVEL[self.level]
+        most_compact = COMPACT_OF_LEVEL[self.objective]
 
         def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
             own = Candidate(step.call.family)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from utvm_deploy.compiler.budgets import Budget, Tradeoff
+from utvm_deploy.compiler.budgets import NO_LIMITS, Tradeoff
 from utvm_deploy.compiler.plan import Step, plan_arena
 from utvm_deploy.compiler.planning import Planned, Planner
 from utvm_deploy.compiler.pools import ScratchMemory, aligned_in_pool
@@ -29,7 +29,7 @@ def within_pool(
     while room >= LEAST_ROOM:
         held = replace(held, stack=replace(held.stack, limit=room, room=room))
         fast = replace(planner, place=held.place, stack=held.stack)
-        made = fast.plan(graph, Budget())
+        made = fast.plan(graph, NO_LIMITS)
         arena, pool = _sizes(made, planner, room)
         cycles, measured = fast.cycles(made)
         free = free if any(free) else (arena, round(cycles))
@@ -50,7 +50,7 @@ def faster_with_pool(
     """
     assert held.stack is not None and held.pool is not None
     fast = replace(planner, place=held.place, stack=held.stack)
-    made = fast.plan(graph, Budget())
+    made = fast.plan(graph, NO_LIMITS)
     better, _ = fast.cycles(made)
     if cycles < MUCH_FASTER * better:
         return None

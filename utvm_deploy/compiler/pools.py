@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -40,8 +39,6 @@ SLACK_BYTES = 128
 #: A pool holds scratch if it is larger than two data caches, and than these bytes: kernels with
 #: less scratch are slower.
 CACHES_FOR_SCRATCH, LEAST_FOR_SCRATCH = 2, 8192
-#: The arena alone.
-NO_POOLS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.overlap import may_share
 from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.compiler.program import ScheduledKernel, ScheduledStep
-from utvm_deploy.compiler.stages import part_of
 from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel, is_native
 
 
@@ -36,7 +35,6 @@ class Scheduler:
         lowered = self._lower(kernel, self._symbol(kernel), step, may_share(step.call))
         return tuple(piece.size_bytes for piece in lowered.function.scratch)
 
-    @part_of("schedule")
     def schedule(self, sequence: Sequence[Step | View]) -> tuple[ScheduledStep, ...]:
         """The C function of every step; steps with equal kernels share one."""
         steps = [item for item in sequence if isinstance(item, Step)]
@@ -66,10 +64,9 @@ class Scheduler:
         outputs = len(step.operator.outputs)
         wanted = _Wanted(kernel, symbol, outputs, may_alias)
         if wanted not in self._lowered:
-            with part_of("schedule"):
-                self._lowered[wanted] = lower_kernel(
-                    kernel, symbol, self._core, outputs=outputs, may_alias=may_alias
-                )
+            self._lowered[wanted] = lower_kernel(
+                kernel, symbol, self._core, outputs=outputs, may_alias=may_alias
+            )
         return self._lowered[wanted]
 
 

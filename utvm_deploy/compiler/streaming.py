@@ -13,9 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
+from utvm_deploy.compiler.budgets import Budget, Goal, Limits, OverBudget, Tradeoff
 from utvm_deploy.compiler.kernel_costs import moving_cycles, strip_cycles
-from utvm_deploy.compiler.options import MAX_LOSS_FOR_RAM
 from utvm_deploy.compiler.planning import Planned, Planner, WholeGraph
 from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
@@ -165,49 +164,59 @@ def _extra_cycles(strips: Strips) -> float:
     return found
 
 
-def in_strips_if_smaller(
-    graph: Graph, limits: Budget, planner: Planner, progress: Progress = no_progress
+def best_plan(
+    graph: Graph, goal: Goal, budget: Budget, planner: Planner, progress: Progress = no_progress
 ) -> Planned:
-    """The best plan of a graph within ``limits``, with chains in strips where that helps.
+    """The best plan of a graph for ``goal``, with chains in strips where that helps.
 
-    A RAM budget asks for the fastest plan, other limits for the smallest arena. ``progress`` hears
+    A RAM budget asks for the fastest plan, other goals for the smallest arena. ``progress`` hears
     of each plan, and how many there are at most. Raises OverBudget if there is no plan.
     """
-    plans = _Plans(graph, limits, planner, progress)
+    plans = _Plans(graph, goal, budget, planner, progress)
     plans.make_whole()
-    if limits.ram and any(plans.loss(made) <= _LITTLE_LOSS for _, made in plans.found):
-        return plans.best()
-    some = suggestions(graph, plans.whole.live_bytes)
-    if limits.ram is not None:
-        plans.make(_fitting(some, limits.ram), Budget(limits.ram, limits.cycles))
-        return plans.best()
-    most = limits.cycles
-    if limits.loss is not None and most is None:
-        most = plans.most_cycles(limits.loss)
-    if limits.loss is not None and limits.loss < MAX_LOSS_FOR_RAM:
-        quick = [one for one in some if not any(chain.parks for chain in one.chains)]
-        plans.make(quick, Budget(cycles=most), number=_MOST_PLANNED_FOR_TIME)
+    if goal is Goal.WITHIN_BUDGET:
+        _within_budget(plans, budget)
+    elif goal is Goal.LITTLE_SLOWER:
+        quick = [one for one in plans.suggestions if not any(c.parks for c in one.chains)]
+        plans.make(quick, Limits(cycles=plans.most_cycles), number=_MOST_PLANNED_FOR_TIME)
     else:
-        plans.make(some, Budget(cycles=most))
-    if limits.loss is not None and not plans.found and comes_in_rows(graph):
-        # Strips cost more than the level allows: the fastest of them.
-        return in_strips_if_smaller(graph, Budget(planner.board.main_ram.size), planner, progress)
-    if limits.loss is not None and limits.loss >= MAX_LOSS_FOR_RAM:
-        much_smaller = int(_FURTHER_SHARE * plans.smallest)
-        further = [one for one in some if one.live_bytes <= much_smaller][:1]
-        plans.make(further, Budget(ram=much_smaller), _FURTHER_LOSS)
-        # The fastest plans with as small an arena. Some bytes alone are not worth much time.
-        most_loss = _FURTHER_LOSS if plans.smallest <= much_smaller else limits.loss
-        fitting = _fitting(some, plans.smallest)[:_MOST_PLANNED_FOR_TIME]
-        plans.make(fitting, Budget(ram=plans.smallest), most_loss)
+        plans.make(plans.suggestions, Limits(cycles=plans.most_cycles))
+    if goal is not Goal.WITHIN_BUDGET and not plans.found and comes_in_rows(graph):
+        # Strips cost more than the goal allows: the fastest of them.
+        room = Budget(planner.board.main_ram.size)
+        return best_plan(graph, Goal.WITHIN_BUDGET, room, planner, progress)
+    if goal is Goal.SMALLEST:
+        _further(plans)
     return plans.best()
+
+
+def _within_budget(plans: _Plans, budget: Budget) -> None:
+    """Plan what may be within a budget."""
+    if budget.ram is None:
+        plans.make(plans.suggestions, Limits(cycles=budget.cycles))
+    elif all(plans.loss(made) > _LITTLE_LOSS for _, made in plans.found):
+        fitting = _fitting(plans.suggestions, budget.ram)
+        plans.make(fitting, Limits(budget.ram, budget.cycles))
+
+
+def _further(plans: _Plans) -> None:
+    """Plan what saves much for more time, and then the fastest plans with as small an arena."""
+    much_smaller = int(_FURTHER_SHARE * plans.smallest)
+    further = [one for one in plans.suggestions if one.live_bytes <= much_smaller][:1]
+    plans.make(further, Limits(ram=much_smaller), _FURTHER_LOSS)
+    # Some bytes alone are not worth much time.
+    most_loss = _FURTHER_LOSS if plans.smallest <= much_smaller else Goal.SMALLEST.loss
+    fitting = _fitting(plans.suggestions, plans.smallest)[:_MOST_PLANNED_FOR_TIME]
+    plans.make(fitting, Limits(ram=plans.smallest), most_loss)
 
 
 class _Plans:
     """Plans of a graph: with whole layers, and in strips."""
 
-    def __init__(self, graph: Graph, limits: Budget, planner: Planner, progress: Progress) -> None:
-        self._graph, self._limits, self._planner = graph, limits, planner
+    def __init__(
+        self, graph: Graph, goal: Goal, budget: Budget, planner: Planner, progress: Progress
+    ) -> None:
+        self._graph, self._goal, self._budget, self._planner = graph, goal, budget, planner
         self._progress, self._begun = progress, 0
         self.found: list[tuple[Planned, Tradeoff]] = []
         self._refused: list[OverBudget] = []
@@ -218,7 +227,8 @@ class _Plans:
         """Plan the graph as it is."""
         self._tell()
         try:
-            planned, made = _with_tradeoff(self._planner.plan(self._graph, self._limits))
+            limits = self._goal.limits(self._budget)
+            planned, made = _with_tradeoff(self._planner.plan(self._graph, limits))
         except OverBudget as error:
             self._refused.append(error)
             self._fastest = error.fastest
@@ -232,6 +242,11 @@ class _Plans:
         """What the graph's layers need and cost without strips."""
         return self._planner.whole(self._graph)
 
+    @cached_property
+    def suggestions(self) -> list[Suggestion]:
+        """Ways to compute it in strips; the least live bytes first."""
+        return suggestions(self._graph, self.whole.live_bytes)
+
     @property
     def smallest(self) -> int:
         """Bytes of the smallest arena found so far, or of the fastest plan."""
@@ -241,27 +256,29 @@ class _Plans:
         """How much slower than the fastest plan one is, as a share."""
         return made.cycles / max(self._fastest[1], 1) - 1
 
-    def most_cycles(self, loss: float) -> int:
-        """The cycles of a plan that is slower than the fastest by this share."""
+    @property
+    def most_cycles(self) -> int:
+        """The cycles of a plan that is as much slower than the fastest as the goal allows."""
+        return self._slower(self._goal.loss or 0.0)
+
+    def _slower(self, loss: float) -> int:
         return round(self._fastest[1] * (1 + loss))
 
     def make(
         self,
         some: Sequence[Suggestion],
-        budget: Budget,
+        limits: Limits,
         most_loss: float | None = None,
         number: int = _MOST_PLANNED,
     ) -> None:
-        """Plan a number of suggestions within ``budget`` that may be better than what was found.
+        """Plan a number of suggestions within ``limits`` that may be better than what was found.
 
         Plans that are slower than the fastest one by more than ``most_loss`` are dropped.
         """
         least = sum(layer.cycles for layer in self.whole.layers.values())
-        most = budget.cycles
-        if most_loss is not None:
-            most = self.most_cycles(most_loss)
+        most = limits.cycles if most_loss is None else self._slower(most_loss)
         for one in some:
-            if budget.ram is None and _LEAST_SHARE * one.live_bytes >= self.smallest:
+            if limits.ram is None and _LEAST_SHARE * one.live_bytes >= self.smallest:
                 continue
             if most is not None and least + one.extra_cycles(self._graph) > most:
                 continue
@@ -270,7 +287,7 @@ class _Plans:
             number -= 1
             self._tell()
             try:
-                plan = self._planner.plan(one.applied(self._graph), budget, self.whole.layers)
+                plan = self._planner.plan(one.applied(self._graph), limits, self.whole.layers)
             except OverBudget as error:
                 self._refused.append(error)
                 continue
@@ -284,33 +301,32 @@ class _Plans:
         """Say which plan begins."""
         self._begun += 1
         what = f"planning the memory of {self._graph.name}: plan"
-        self._progress(what, self._begun, _most_plans(self._limits))
+        self._progress(what, self._begun, _most_plans(self._goal))
 
     def best(self) -> Planned:
         """The best plan that was found. Raises OverBudget if none was."""
         least = [made.least_bytes for _, made in self.found]
         smallest = min([*least, *(one.least_bytes for one in self._refused)])
         if not self.found:
-            if self._limits.ram is None:
+            if self._budget.ram is None:
                 raise self._refused[0]
-            raise OverBudget.of_ram(self._limits.ram, smallest, self._fastest)
-        found, limits = self.found, self._limits
-        if limits.loss is not None and limits.loss >= MAX_LOSS_FOR_RAM:
+            raise OverBudget.of_ram(self._budget.ram, smallest, self._fastest)
+        found = self.found
+        if self._goal is Goal.SMALLEST:
             enough = _AS_SMALL * min(made.arena_bytes for _, made in found)
             found = [one for one in found if one[1].arena_bytes <= enough]
-            planned, made = min(found, key=lambda one: (one[1].cycles, one[1].arena_bytes))
-        else:
-            planned, made = min(found, key=lambda one: _merit(one[1], limits))
+        is_for_time = self._budget.ram is not None and self._budget.cycles is None
+        is_for_time |= self._goal is Goal.SMALLEST
+        planned, made = min(found, key=lambda one: _merit(one[1], is_for_time))
         return replace(planned, tradeoff=replace(made, least_bytes=smallest))
 
 
-def _most_plans(limits: Budget) -> int:
-    """How many plans are made within such limits at most."""
-    if limits.loss is None or limits.ram is not None:
-        return 1 + _MOST_PLANNED
-    if limits.loss < MAX_LOSS_FOR_RAM:
+def _most_plans(goal: Goal) -> int:
+    """How many plans are made for a goal at most."""
+    if goal is Goal.LITTLE_SLOWER:
         return 1 + _MOST_PLANNED_FOR_TIME
-    return 1 + _MOST_PLANNED + 1 + _MOST_PLANNED_FOR_TIME
+    further = 1 + _MOST_PLANNED_FOR_TIME if goal is Goal.SMALLEST else 0
+    return 1 + _MOST_PLANNED + further
 
 
 def _with_tradeoff(planned: Planned) -> tuple[Planned, Tradeoff]:
@@ -326,10 +342,9 @@ def _fitting(found: Sequence[Suggestion], most_bytes: int) -> list[Suggestion]:
     return list(dict.fromkeys(some))
 
 
-def _merit(made: Tradeoff, limits: Budget) -> tuple[int, int]:
-    if limits.ram is not None and limits.cycles is None:
-        return made.cycles, made.arena_bytes
-    return made.arena_bytes, made.cycles
+def _merit(made: Tradeoff, is_for_time: bool) -> tuple[int, int]:
+    by_size = made.arena_bytes, made.cycles
+    return by_size[::-1] if is_for_time else by_size
 
 
 class _Live:

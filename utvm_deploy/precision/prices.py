@@ -5,7 +5,6 @@ from __future__ import annotations
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import CYCLES, connect
 from utvm_deploy.frontend.given_shapes import given_shapes
@@ -27,7 +26,7 @@ def measure(
         path = folder / "priced.tflite"
         path.write_bytes(data)
         # Scratch is where ``utvm profile`` has it: the choice must hold for what is deployed.
-        compiled = compile_model(path, board, scratch=AUTO)
+        compiled = compile_model(path, board)
         samples = random_samples(load_model(path), 1)
         with connect(board, timing=timing) as device:
             found = profile(device.load(compiled), samples, progress)

@@ -20,7 +20,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 
 # The RAM of kernel, runtime, rings and stacks in the workspace's region, generously.
@@ -76,7 +76,9 @@ def application_files(
         "NAME": compiled.name if compiled else "runtime",
         "ZEPHYR_BOARD": zephyr.board,
         "WORKSPACE_BYTES": str(workspace_bytes(board)),
-        "OPTIMIZATION_FLAG": OPTIMIZATION_FLAGS[TIME if compiled is None else compiled.optimize],
+        "OPTIMIZATION_FLAG": OPTIMIZATION_FLAGS[
+            Objective.TIME if compiled is None else compiled.optimize
+        ],
         "STACK_BYTES": str(base_stack_bytes),
         "MAIN_STACK_BYTES": str(board.project.stack_bytes),
         "KEEP": " ".join(

@@ -12,7 +12,6 @@ from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.emulator.counters import FIRST_MIX, HEADLINE, NAMES
@@ -56,7 +55,7 @@ class ModelFile:
 
 def compile_for(file: ModelFile, board: Board) -> CompiledModel:
     """As every verb compiles that puts a model on a board; CompileError if it does not fit."""
-    compiled = compile_model(file.path, board, scratch=AUTO)
+    compiled = compile_model(file.path, board)
     check_fits(compiled, board)
     return compiled
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch_export import is_quantized, load_torch
@@ -183,7 +184,7 @@ class _Graph:
             graph = load_bytes(made.data, name)
         else:
             graph = graph_of_torch(program, None, name)
-        compiled = compile_model(graph, board, name=name)
+        compiled = compile_model(graph, board, CompileOptions(name=name))
         self._place = place_of(self.options)
         setattr(built.module, built.partition, _on_device(self._place, compiled, built.takes))
 

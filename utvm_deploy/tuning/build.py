@@ -25,7 +25,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.kernel_function import candidate_function
 from utvm_deploy.compiler.library_kernel import schedule_library_kernel
-from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, TIME
+from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, ScalarArgument
@@ -85,7 +85,7 @@ class Builder:
         board: Board,
         stack_bytes: int,
         jobs: int,
-        level: str = TIME,
+        level: str = Objective.TIME,
         library: Backend | None = None,
     ) -> None:
         self._board = board

@@ -15,7 +15,7 @@ from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph, Operator
@@ -109,7 +109,9 @@ def measure_fused(
 def _run(graph: Graph, device: Device, file: RecordsFile, backend: Backend, level: str) -> _Run:
     board = device.board
     compiled = compile_model(
-        graph, board, backend=backend, scratch=AUTO, records=Records(file.records), level=level
+        graph,
+        board,
+        CompileOptions(backend=backend, records=Records(file.records), objective=Objective(level)),
     )
     check_fits(compiled, board)
     samples = random_samples(graph, 1)

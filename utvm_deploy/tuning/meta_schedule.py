@@ -30,7 +30,7 @@ from tvm.ir.utils import derived_object
 from utvm_deploy.base.errors import TuneError, UtvmError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.compiler.lower_c import lower_to_c
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -281,7 +281,9 @@ class DeviceTuning:
         text = kernel_text([function]) + wrapper_text(call, function, has_stack_scratch=False)
 
         def compiled() -> Built:
-            module = compile_module({"candidate.c": text}, board, name=name, flags=flags_for(TIME))
+            module = compile_module(
+                {"candidate.c": text}, board, name=name, flags=flags_for(Objective.TIME)
+            )
             return Built(candidate, call, function, module, has_stack_scratch=False)
 
         return compiled

@@ -16,7 +16,6 @@ from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.choice import Pick, Picks
 from utvm_deploy.compiler.decision import (
     Decision,
     candidates_of,
@@ -26,8 +25,10 @@ from utvm_deploy.compiler.decision import (
     known_records,
 )
 from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import AUTO, SIZE, scratch_place
+from utvm_deploy.compiler.options import AUTO, CompileOptions, Objective, scratch_place
+from utvm_deploy.compiler.picks import Pick, Picks
 from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.request import Watch
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.samples import random_samples
@@ -97,7 +98,7 @@ def first_candidates(
     found: dict[str, Candidate] = {}
     graphs = {id(work.graph): work.graph for work in works}
     for graph in graphs.values():
-        for key, pick in decide(graph, board, core, known, level, place).picks.items():
+        for key, pick in decide(graph, board, core, known, Objective(level), place).picks.items():
             if pick.candidate is not None:
                 found.setdefault(key, pick.candidate)
     theirs = None if library is None else Candidate(library.family)
@@ -148,7 +149,7 @@ class _ModelRunner:
             # A backend's fused operators have other kernels.
             self._defaults |= default_candidates(with_chains(graph, library, core), core)
         # Records of whole models hold neither the layers of a library nor code size.
-        self._is_recorded = library is None and level != SIZE
+        self._is_recorded = library is None and level != Objective.SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
     def result(self) -> ModelRun:
@@ -196,12 +197,14 @@ class _ModelRunner:
         compiled = compile_model(
             self._graph,
             self._device.board,
-            backend=self._library,
-            scratch=AUTO,
-            records=records,
-            level=self._level,
-            picks=picks,
-            decided=decisions.append,
+            CompileOptions(
+                backend=self._library,
+                records=records,
+                objective=Objective(self._level),
+                picks=picks,
+                is_trial=True,
+            ),
+            Watch(decided=decisions.append),
         )
         return compiled, decisions[-1]
 

@@ -14,7 +14,7 @@ from utvm_deploy.base.errors import MissingTool, SystemRefused, TuneError, UtvmE
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.decision import model_of
 from utvm_deploy.compiler.kernel_function import record_code
-from utvm_deploy.compiler.options import AUTO, STACK, TIME, max_stack_scratch, scratch_place
+from utvm_deploy.compiler.options import AUTO, STACK, Objective, max_stack_scratch, scratch_place
 from utvm_deploy.device import Device
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
@@ -52,7 +52,7 @@ def fastest_link(board: Board) -> str | None:
     return "debug" if board.emulator is not None and "debug" in board.link.kinds else None
 
 
-def setting_of(board: Board, unit: str, level: str = TIME) -> Setting:
+def setting_of(board: Board, unit: str, level: str = Objective.TIME) -> Setting:
     """Under which circumstances candidates are measured for a board."""
     return Setting(
         board.cpu.kernel_core,
@@ -78,7 +78,7 @@ class Place:
         device: Device,
         *,
         jobs: int,
-        level: str = TIME,
+        level: str = Objective.TIME,
         library: Backend | None = None,
     ) -> None:
         board = device.board

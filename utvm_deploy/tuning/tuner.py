@@ -17,7 +17,7 @@ from typing import Any
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.compiler.decision import models_of_today, shipped_records
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import Device
 from utvm_deploy.pages.bars_picture import bars_svg
 from utvm_deploy.pages.notebook import Tabled
@@ -146,7 +146,7 @@ def tune(
     trials: int,
     minutes: float | None = None,
     seed: int = 0,
-    level: str = TIME,
+    level: str = Objective.TIME,
     watch: Watch = lambda tuning: None,
     library: Backend | None = None,
 ) -> Tuning:
@@ -178,7 +178,7 @@ def tune_on(
     trials: int,
     minutes: float | None = None,
     seed: int = 0,
-    level: str = TIME,
+    level: str = Objective.TIME,
     watch: Watch = lambda tuning: None,
     library: Backend | None = None,
 ) -> Tuning:

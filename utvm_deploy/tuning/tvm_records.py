@@ -17,7 +17,7 @@ from tvm import tirx
 
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.compiler.options import TIME
+from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
@@ -66,7 +66,7 @@ def save_records(
             f"DeviceTuning(device, graph)"
         )
     works = [one.work for one in found]
-    first = first_candidates(works, device.board, TIME, None)
+    first = first_candidates(works, device.board, Objective.TIME, None)
     trials = [
         Trial(one.work, candidate)
         for one in found
@@ -84,7 +84,7 @@ def save_records(
             for trial, outcome in zip(trials, outcomes, strict=True)
             if outcome is not None
         )
-        return run_model(graph, device, file, setting, level=TIME)
+        return run_model(graph, device, file, setting, level=Objective.TIME)
 
 
 def found_in(database: Any, graph: Graph, core: str, most: int = MOST) -> tuple[Found, ...]:
