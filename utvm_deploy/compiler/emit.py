@@ -84,7 +84,7 @@ def emit(program: Program) -> CompiledModel:
     name = program.name
     tables = ConstantTables()
     calls, layers = [], []
-    # Where there is a library, the bytes behind the plan take its status, layer by layer.
+    # Where there is a library, the bytes after the plan take its status, layer by layer.
     status = program.plan.arena_bytes if program.library else None
     pools = program.pools
     copies = copies_of(pools)

@@ -10,7 +10,7 @@ STACK_WORD = 8
 
 
 def arena_bytes_with_state(program: Program) -> int:
-    """The plan's bytes; behind them each layer's status and the backend's state."""
+    """The plan's bytes; after them each layer's status and the backend's state."""
     if program.library is None:
         return program.plan.arena_bytes
     state = state_of(program)

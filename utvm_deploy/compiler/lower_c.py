@@ -2,7 +2,7 @@
 
 The text needs only ``<stdint.h>`` (``<stdbool.h>`` where the IR holds booleans) and the
 kernel's own imported helpers: no TVM header, no runtime, no packed arguments. Buffers become typed
-pointers; allocations become scratch parameters behind them, so that the planner places them in the
+pointers; allocations become scratch parameters after them, so that the planner places them in the
 arena. The text is the same on every run.
 """
 

@@ -20,7 +20,7 @@ def pool_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:
 def _map(plan: ArenaPlan, *, is_in_pool: bool) -> tuple[ArenaUse, ...]:
     moved = {plan.block_of[tensor] for tensor in plan.in_pool}
     steps = len(plan.scratch)
-    tensors = len(plan.blocks) - sum(map(len, plan.scratch))  # scratch comes behind them
+    tensors = len(plan.blocks) - sum(map(len, plan.scratch))  # scratch comes after them
     found = []
     for place, (block, offset) in enumerate(zip(plan.blocks, plan.placement.offsets, strict=True)):
         if (place in moved) != is_in_pool:

@@ -334,7 +334,7 @@ class _FirstFit:
                 self._apart[j].append(other)
 
     def offsets(self, order: Iterable[int], limit: int) -> list[int] | None:
-        """The offset of each block; None if one ends at ``limit`` or behind it."""
+        """The offset of each block; None if one ends at ``limit`` or after it."""
         offsets = [-1] * len(self.sizes)
         for i in order:
             taken = [

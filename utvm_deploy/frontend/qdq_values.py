@@ -31,7 +31,7 @@ class Scale:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether q is a step; otherwise elements are what they mean: float32, int32, bool..."""
+        """Whether elements are quantized; otherwise they are plain numbers or booleans."""
         return self.dtype in _BIAS_TYPES
 
     @property
@@ -42,7 +42,7 @@ class Scale:
 
 
 def plain_scale(dtype: str) -> Scale:
-    """The scale of elements that are what they mean."""
+    """The scale of elements that are not quantized."""
     return Scale(1.0, 0, dtype)
 
 

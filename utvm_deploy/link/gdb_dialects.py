@@ -39,7 +39,7 @@ DIALECTS = (
     Dialect("QEMU", ("multiprocess+", "vContSupported+"), ("system_reset",)),
     # gdb_server.c of OpenOCD 0.12
     Dialect("OpenOCD", ("qXfer:threads:read+", "vContSupported+"), ("reset halt",)),
-    # as LLDB's tests imitate it; "reset" of its command line halts behind the reset
+    # as LLDB's tests imitate it; "reset" of its command line halts after the reset
     Dialect("J-Link", ("hwbreak+", "QStartNoAckMode+"), ("reset", "halt")),
     # gdb-server.c of stlink 1.7, which offers nothing that others do not
     Dialect("st-util", ("qXfer:memory-map:read+", "qXfer:features:read+"), ("reset",), True),

@@ -199,7 +199,7 @@ class Driver:
 
     @contextmanager
     def loops(self, counter: str, extents: Iterable[int]) -> Iterator[list[Index]]:
-        """Nested loops, the outermost first; the counters get numbers behind their name."""
+        """Nested loops, the outermost first; the counters get numbers after their name."""
         with ExitStack() as stack:
             yield [
                 stack.enter_context(self.loop(f"{counter}_{axis}", extent))

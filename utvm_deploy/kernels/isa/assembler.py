@@ -246,7 +246,7 @@ class Assembler:
 
     @contextmanager
     def unless(self, condition: str) -> Iterator[Label]:
-        """A block that is skipped if the condition holds; gives the place behind it."""
+        """A block that is skipped if the condition holds; gives the place after it."""
         behind = Label()
         self.b(behind, condition)
         yield behind
@@ -334,7 +334,7 @@ class Assembler:
         return _ARGUMENTS[number]
 
     def stack_argument(self, name: str) -> Slot:
-        """Where an argument lies that came on the stack, behind ``enter``."""
+        """Where an argument lies that came on the stack, after ``enter``."""
         number = self._names.index(name) - len(_ARGUMENTS)
         if number < 0:
             raise ValueError(f"{name} is an argument in a register: use argument")

@@ -1,7 +1,7 @@
 """A list scheduler: orders straight code for a core by its timing table.
 
 Dependences are taken from the order that is given; any order that keeps them is right. No load
-moves behind a store, because an output may overwrite an input that was read. The greedy choice
+moves after a store, because an output may overwrite an input that was read. The greedy choice
 (longest path to the end first) is made cycle by cycle by the rules of ``cores.timing``.
 """
 
@@ -238,7 +238,7 @@ def _followers(code: Sequence[_Timed]) -> list[dict[int, int]]:
 
 
 def _loads_before_stores(code: Sequence[_Timed]) -> Iterator[tuple[int, int]]:
-    """Positions of loads and of the stores behind them, apart from slots of the stack."""
+    """Positions of loads and of the stores after them, apart from slots of the stack."""
     loads: list[int] = []
     for position, one in enumerate(code):
         i = one.instruction

@@ -34,7 +34,7 @@ class Memory:
 
     base: str
     offset: int | str = 0
-    #: "": the base stays. "!": it moves before the access. "post": it moves behind it.
+    #: "": the base stays. "!": it moves before the access. "post": it moves after it.
     moves: str = ""
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Slot:
     offset: int
 
     def word(self, number: int) -> Slot:
-        """The word ``number`` words behind this one."""
+        """The word ``number`` words after this one."""
         return Slot(self.offset + 4 * number)
 
 
@@ -68,7 +68,7 @@ def pre(base: str, offset: int) -> Memory:
 
 
 def post(base: str, offset: int) -> Memory:
-    """[base], #offset: post-indexed, the base moves behind the access."""
+    """[base], #offset: post-indexed, the base moves after the access."""
     return Memory(base, offset, "post")
 
 
@@ -185,7 +185,7 @@ _SINGLES = {name: (kind, roles) for kind, roles, names in _SINGLE_ROWS for name 
 
 @lru_cache(maxsize=65536)
 def instruction(mnemonic: str, *operands: Operand) -> Instruction:
-    """One instruction; a mnemonic of Helium has its type behind it, as in ``vadd.i32``.
+    """One instruction; a mnemonic of Helium has its type after it, as in ``vadd.i32``.
 
     Raises ValueError for an unknown mnemonic or the wrong number of operands.
     """

@@ -59,7 +59,7 @@ class ColumnConv2D:
     family: ClassVar[str]
     #: What the product does, for the report.
     product_why: ClassVar[str]
-    #: Bytes that the product reads behind the weights, and behind the columns.
+    #: Bytes that the product reads past the weights, and past the columns.
     slack_bytes: ClassVar[int]
 
     @property
@@ -302,7 +302,7 @@ class ColumnConv2D:
 
     @property
     def _columns(self) -> Operand:
-        """The columns of the largest block, and what is read behind them."""
+        """The columns of the largest block, and what is read past them."""
         behind = self.depth - self.window_values + self.slack_bytes // 2
         most = max(one.rows * self.columns_of(one.width) for one in self.blocks)
         return Operand("columns", (most * self.column + behind,), "int16")

@@ -33,7 +33,7 @@ class Loop(NamedTuple):
     """A family's C function ``LOOP``."""
 
     function: str
-    number_count: int  # words of ``numbers``, with any table behind them
+    number_count: int  # words of ``numbers``, with any table after them
     why: str  # as the report says it
 
 

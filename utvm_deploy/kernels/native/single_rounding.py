@@ -88,7 +88,7 @@ def first_sums(multiplier: Wide, right: Wide, outputs: Wide) -> Wide:
 
     ``multiplier`` and the right shifts are [channels, 1], ``outputs`` are without the zero point.
     """
-    # An output above 0 begins at a half, one below 0 behind it.
+    # An output above 0 begins at a half, one below 0 after it.
     product = (outputs << right) - (1 << (right - 1)) + (outputs <= 0)
     # The product begins half of 2**31 earlier.
     found: Wide = -(-((product << 31) - (1 << 30)) // multiplier)

@@ -46,7 +46,7 @@ class BlockConv:
     pixels: int  # of a call of the product
     # Depths of the rows of a block, if each row is a separate product. A row may have fewer taps
     # than another row. Those that it does not have are the first ones of a window, so its product
-    # begins behind them.
+    # begins after them.
     depths: tuple[int, ...] = ()
 
     family: ClassVar[str]

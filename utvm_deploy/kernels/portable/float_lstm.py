@@ -38,7 +38,7 @@ def lower_lstm(op: Operation) -> KernelCall:
     )
 
     def constants(positions: Iterable[int], *, are_there: bool = True) -> Array:
-        """Constants behind each other. One element stands for a table that is not needed."""
+        """Constants one after the other. One element stands for a table that is not needed."""
         if not are_there:
             return np.zeros(1, np.float32)
         return np.concatenate([op.constant(i).reshape(-1) for i in positions])

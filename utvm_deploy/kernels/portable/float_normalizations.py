@@ -124,9 +124,9 @@ class FloatL2Normalization(_FloatRows):
 
 @dataclass(frozen=True)
 class FloatLocalResponse(_FloatRows):
-    """LOCAL_RESPONSE_NORMALIZATION from ``radius`` elements before to ``radius - 1`` behind.
+    """LOCAL_RESPONSE_NORMALIZATION from ``radius`` elements before to ``radius - 1`` after.
 
-    The reference leaves out the element at a distance of ``radius`` behind.
+    The reference leaves out the element at a distance of ``radius`` after.
     """
 
     radius: int

@@ -8,7 +8,7 @@ Layout, for depth k = 4 q + 2 l + f (quad, lane, phase), k = (column, row, chann
 tables are those of ``tile.py``:
 
     columns  int16 [output row][column][row of the kernel][quad][phase][lane], ``SLACK_BYTES``
-             behind them
+             after them
 
 Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, the quads of
 ``utvm_fill_columns`` are words of two values. Other orders, for one and three channels, are in
@@ -275,7 +275,7 @@ def _store_special(a: Assembler, form: ColumnsForm, pixels: int, stored: Label) 
 
 
 def _store(a: Assembler, form: ColumnsForm, pixels: int) -> None:
-    """Store two channels of each pixel; r12 ends behind the last."""
+    """Store two channels of each pixel; r12 ends after the last."""
     low = [pair[0] for pair in SUMS[:pixels]]
     form.values.store(a, low[0], at("r10"))
     if pixels == 1:

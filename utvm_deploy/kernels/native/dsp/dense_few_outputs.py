@@ -34,7 +34,7 @@ class _Slots(StackFrame, size_bytes=20):
     """What a routine keeps on the stack."""
 
     last_turn: Slot  # the inputs of the last whole turn
-    quads_end: Slot  # the inputs behind the last whole word
+    quads_end: Slot  # the inputs after the last whole word
     rest: Slot  # inputs from there on
     scaling: Slot
 
@@ -120,7 +120,7 @@ def _begin(a: Assembler, sums: Sequence[str]) -> None:
 
 
 def _multiply(a: Assembler, sums: Sequence[str], count: int) -> None:
-    """Add the products of ``count`` words of inputs; r0 and r1 end behind what was read."""
+    """Add the products of ``count`` words of inputs; r0 and r1 end after what was read."""
     free = [*_FREE, *_SUMS[len(sums) :]]
     # Two pairs of widened inputs in turn, where there are registers for them.
     pairs = [(free[0], free[1]), (free[2], free[3])][: 2 if len(free) > 6 else 1]

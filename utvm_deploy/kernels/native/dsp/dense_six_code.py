@@ -201,7 +201,7 @@ class _Group:
         a.place(self._clamped)
 
     def place_clamping(self) -> None:
-        """Put the code here that clamps: behind the routine, because most layers do not need it."""
+        """Put the code here that clamps: after the routine, because most layers do not need it."""
         a = self.a
         a.place(self._clamping)
         with a.scheduled():

@@ -11,7 +11,7 @@ is multiplied by itself.
 Layouts, for input k = 4 quad + 2 lane + phase:
     wide     int16 [quad][phase][lane], zeros beyond the inputs
     weights  int8  [group of six outputs, then of two][quad][phase][pair][lane][a + 128, b]
-             a last group has the odd output's [lane][phase] behind the pairs of each quad
+             a last group has the odd output's [lane][phase] after the pairs of each quad
     bias     int32 [pair][bias of a + 256 bias of b, bias of b]
 """
 

@@ -160,7 +160,7 @@ class _Slots(StackFrame):
     table: Slot  # of this group
     kernel_rows: Slot
     kernel_columns: Slot
-    next_row: Slot  # from behind the last tap of a row to the first of the next
+    next_row: Slot  # from after the last tap of a row to the first of the next
     column_pitch: Slot
 
 

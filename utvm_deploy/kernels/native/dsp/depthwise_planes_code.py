@@ -241,7 +241,7 @@ def _requantize(r: _Routine) -> None:
 
 
 def _store(r: _Routine) -> None:
-    """Store a block to r0 and on, r2 bytes apart; r0 ends behind the last output."""
+    """Store a block to r0 and on, r2 bytes apart; r0 ends after the last output."""
     a = r.a
     offsets: tuple[int | str, ...] = (0, "r2", "r2, lsl #1")
     for first in range(0, len(r.sums), 3):

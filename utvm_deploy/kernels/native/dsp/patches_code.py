@@ -5,7 +5,7 @@ other windows are first copied to a line of bytes, one after the other, by words
 
 Layout, for depth k = 4 q + 2 l + f (quad, lane, phase); the other tables are those of ``tile.py``:
 
-    patches  int16 [group of 3 pixels][quad][phase][pixel][lane], ``SLACK_BYTES`` behind them
+    patches  int16 [group of 3 pixels][quad][phase][pixel][lane], ``SLACK_BYTES`` after them
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _transpose_pixels(a: Assembler) -> None:
 
 
 def _move_rows(a: Assembler) -> None:
-    """In each plane, move words from ``from_bytes`` behind its start to the start."""
+    """In each plane, move words from ``from_bytes`` after its start to the start."""
     a.enter(("r4-r10", "lr"))
     a.ldr("lr", a.stack_argument("plane_bytes"))
     with a.loop("gt"):
@@ -118,7 +118,7 @@ def _move_rows(a: Assembler) -> None:
 
 
 def _move_words(a: Assembler, words: int) -> None:
-    """Move words from r5 to r4, and both addresses behind them."""
+    """Move words from r5 to r4, and both addresses past them."""
     for first in range(0, words, 4):
         places = [(f"r{7 + n}", 4 * (first + n)) for n in range(min(words - first, 4))]
         for register, offset in places:

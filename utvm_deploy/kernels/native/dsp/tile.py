@@ -11,7 +11,7 @@ of both.
 
 Layouts of the tables, for depth k = 4 q + 2 l + f (quad, lane, phase):
 
-    weights  int8  [pair of channels][quad][phase][lane][channel], ``SLACK_BYTES`` behind them
+    weights  int8  [pair of channels][quad][phase][lane][channel], ``SLACK_BYTES`` after them
     scaling  int32 [pair of channels][bias, multiplier, offset, shift][channel]
     limits   int32 [low, high]
 """
@@ -27,7 +27,7 @@ from utvm_deploy.kernels.native.dsp import shared_blocks
 
 PIXELS = 3
 CHANNELS = 2
-#: Read behind the weights, and behind the pixels, but never used.
+#: Bytes that are read past the weights, and past the pixels, but never used.
 SLACK_BYTES = 16
 #: Words of the table of scaling for two channels.
 SCALING_WORDS = 4 * CHANNELS

@@ -19,8 +19,8 @@ from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 from utvm_deploy.kernels.native.dsp import shared_blocks, tile
 from utvm_deploy.kernels.native.dsp.tile import CHANNELS, PIXELS, SUMS, TileSlots
 
-#: Behind the slots of every routine with the tile.
-_BEHIND_BYTES = 80
+#: The most bytes of stack slots that a routine with the tile has.
+_ROUTINE_BYTES = 80
 #: The sum of this many products of int16 and int8 fits 32 bits.
 _MOST_PRODUCTS = 508
 
@@ -49,12 +49,12 @@ class Values:
 
     @property
     def scaling_words(self) -> int:
-        """Of two channels."""
+        """Words of the table of scaling for two channels."""
         return self.rows * CHANNELS
 
     def frame(self, slots: type[StackFrame]) -> type[StackFrame]:
         """The stack frame of a routine with these slots."""
-        assert slots.size_bytes <= _BEHIND_BYTES
+        assert slots.size_bytes <= _ROUTINE_BYTES
         return slots
 
     def texts(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Values:
         return outputs
 
     def begin_channels(self, a: Assembler, step: int) -> None:
-        """Fill further slots for two channels, behind the slot ``last``."""
+        """Fill further slots for two channels, after the slot ``last``."""
 
     def start(self, a: Assembler, pixels: int) -> None:
         """Set the sums to the bias, and load the first weights."""
@@ -115,7 +115,7 @@ class Values:
         tile.load_weights(a)
 
     def next_segment(self, a: Assembler, pixels: int, step: int, again: Label) -> None:
-        """Behind the inner loop, which is at ``again``: continue with the rest of the depth."""
+        """After the inner loop, which is at ``again``: continue with the rest of the depth."""
 
     def finish(self, a: Assembler, pixels: int) -> None:
         """Requantize; then r10 is the output, r11 its pitch, and the flags say ``ne`` if special.
@@ -284,11 +284,11 @@ class WideValues(Values):
         a.strh(register, place)
 
 
-class _Behind(StackFrame, size_bytes=_BEHIND_BYTES):
+class _RoutineSlots(StackFrame, size_bytes=_ROUTINE_BYTES):
     """The slots of any routine with the tile."""
 
 
-class _LongSlots(_Behind):
+class _LongSlots(_RoutineSlots):
     """What the routine keeps in addition, if sums need 64 bits."""
 
     final: Slot  # where r1 points when the last step of two channels begins

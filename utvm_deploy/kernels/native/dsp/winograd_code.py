@@ -15,7 +15,7 @@ the second and the fourth.
 
 Layouts, in words of 32 bits:
 
-    V        [position][group][quad][half][tile], and behind each group its products
+    V        [position][group][quad][half][tile], and after each group its products
              [tile][channel of two]; two words of slack at the end
     U        [pair of channels][position][quad][half][channel of two], two words of slack
     scaling  [pair of channels][bias * 4, multiplier, offset, shift][channel of two]
@@ -33,7 +33,7 @@ from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp import shared_blocks
 
-#: Words of a tile in ``places``, and read but not used behind U and V.
+#: Words of a tile in ``places``, and words that are read past U and V, but not used.
 PLACE_WORDS = 5
 SLACK_WORDS = 2
 #: Outputs of a tile along each axis, inputs that it sees, and positions.
@@ -213,7 +213,7 @@ def _count(a: Assembler) -> None:
 
 
 def _multiply_by_steps(a: Assembler, tiles: int, channels: int, step: int) -> None:
-    """One group; flags: ``ne`` if there are more. r1 is at its weights before and behind."""
+    """One group; flags: ``ne`` if there are more. r1 is at its weights before and after."""
     with a.scheduled():
         for pair in _SUMS[:tiles]:
             for one in pair:

@@ -241,7 +241,7 @@ def _routine(tile: RowTile, core: str) -> Assembler:
 def _stay_inside(a: Assembler, tile: RowTile) -> None:
     """Move the last tile of a row back, so that it ends where the row ends.
 
-    It computes some outputs again, and never reads behind the row.
+    It computes some outputs again, and never reads past the row.
     """
     a.cmp("r5", tile.pixels)
     with a.unless("ge"):

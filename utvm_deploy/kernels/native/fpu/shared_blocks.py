@@ -106,7 +106,7 @@ def finish(a: Assembler, pixels: int, channels: int, *, extremes: bool) -> None:
     The sum of pixel P and channel C is in register P * channels + C.
 
     r2 points at the limits, and r3 at the output of the first pixel. From pixel to pixel are r7
-    bytes. r4 pixels are stored. The mode is in r11. r10, r12, lr and the registers behind the sums
+    bytes. r4 pixels are stored. The mode is in r11. r10, r12, lr and the registers after the sums
     are free.
 
     VMAXNM and VMINNM are not std::max and std::min for NaN. So sums are limited in registers only

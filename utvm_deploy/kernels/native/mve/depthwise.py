@@ -199,7 +199,7 @@ def _begin(a: Assembler) -> None:
 def _multiply_taps(a: Assembler) -> None:
     """Put the sums of the pixels at r0 and r0 + r5 into q4 to q7.
 
-    r1 ends behind the group's weights.
+    r1 ends after the group's weights.
     """
     a.ldr("r2", _Slots.offsets)
     a.mov("r1", "r6")

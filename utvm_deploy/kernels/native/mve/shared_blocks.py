@@ -37,12 +37,12 @@ class PixelType:
         return a.hardware_loop(f"dlstp.{self.bits}", count)
 
     def load_pixels(self, a: Assembler, vector: str, pointer: str) -> None:
-        """Load a vector of pixels and move the pointer behind it."""
+        """Load a vector of pixels and move the pointer past it."""
         load = a.vldrb_8 if self.bits == 8 else a.vldrh_16
         load(vector, post(pointer, 16))
 
     def load_weights(self, a: Assembler, vector: str, pointer: str) -> None:
-        """Load the weights of a vector of pixels and move the pointer behind them."""
+        """Load the weights of a vector of pixels and move the pointer past them."""
         load = a.vldrb_8 if self.bits == 8 else a.vldrb_s16
         load(vector, post(pointer, self.lanes))
 
@@ -70,7 +70,7 @@ def multiply_four_channels(a: Assembler, sums: Sequence[str], by: PixelType = IN
     """Add the products of a pixel at r1 to the sums of four channels.
 
     Weights are as ``gemm.py`` lays them out: r7 points at those of the first two channels, r3 at
-    the others'. r11 is the depth. Overwrites q0 to q2; r1, r3 and r7 end behind what was read.
+    the others'. r11 is the depth. Overwrites q0 to q2; r1, r3 and r7 end past what was read.
     """
     with by.loop(a, "r11"), a.scheduled(is_loop=True):
         by.load_pixels(a, "q0", "r1")
