@@ -92,6 +92,4 @@ def test_a_refusal_comes_before_kernels_are_made(
     m.output(m.relu(m.input((1, 500))))
     path = m.save(tmp_path / "model.tflite")
     with pytest.raises(CompileError, match="500 bytes are too many"):
-        compile_model(
-            path, load_board("mps2_an385"), CompileOptions(watch=Watch(check_needs=refuse))
-        )
+        compile_model(path, load_board("mps2_an385"), watch=Watch(check_needs=refuse))

@@ -189,7 +189,7 @@ def test_stages_are_dumped_and_timed_in_order(tmp_path: Path) -> None:
     compiled = compile_model(
         path,
         HOST,
-        CompileOptions(watch=Watch(dump=lambda stage, text: dumped.append((stage, text)))),
+        watch=Watch(dump=lambda stage, text: dumped.append((stage, text))),
     )
     assert tuple(stage for stage, _ in dumped) == STAGES == tuple(compiled.seconds)
     assert tuple(name for name, _ in PIPELINE) == STAGES

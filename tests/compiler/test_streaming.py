@@ -160,7 +160,7 @@ def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wid
 
     board = load_board("mps2_an386")  # it has no cache, so level time does not look at strips
     with pytest.raises(CompileError, match="do not fit"):
-        compile_model(wide, board, CompileOptions(watch=Watch(check_needs=check)))
+        compile_model(wide, board, watch=Watch(check_needs=check))
     assert (
         compile_model(
             wide, board, CompileOptions(objective=Objective.RAM), Watch(check_needs=check)
