@@ -214,6 +214,7 @@ def test_activations_go_where_they_save_more(tmp_path: Path) -> None:
         read_library(archive)
 
 
+@pytest.mark.tools  # the verb asks the oracle whether it takes the model
 def test_the_reports_say_what_a_pool_holds(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

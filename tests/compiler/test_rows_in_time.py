@@ -148,6 +148,7 @@ def test_what_cannot_be_streamed_is_refused_in_one_sentence(
     assert "leave --input-rows out" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.tools  # the verb asks the oracle whether it takes the model
 def test_compile_reports_the_arena_and_the_rows(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

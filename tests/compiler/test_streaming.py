@@ -186,6 +186,7 @@ def test_progress_counts_the_plans_that_are_weighed(wide: Path) -> None:
     assert not told
 
 
+@pytest.mark.tools  # the verb asks the oracle whether it takes the model
 def test_the_command_shows_it_on_stderr(
     wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
