@@ -139,6 +139,19 @@ def test_ring_buffers_are_not_copied(tmp_path: Path) -> None:
     assert ", words_weights.state_2);" in compiled.sources["words.c"]
 
 
+def test_a_product_of_a_variable_is_copied_into_it(tmp_path: Path) -> None:
+    """Made in the state, it would write over what the product still reads."""
+    rng = np.random.default_rng(5)
+    m = ModelWriter()
+    handle = m.variable("last", int8(rng, 1, 16), 0.1)
+    sum_ = m.add(m.read(handle, (1, 16)), m.input((1, 16), 0.1, 0))
+    made = m.fully_connected(m.read(handle, (1, 16)), int8(rng, 16, 16))
+    m.assign(handle, made)
+    m.output(sum_)
+    compiled = utvm_deploy.compile(m.save(tmp_path / "product.tflite"), "host")
+    assert [layer.kind for layer in compiled.layers].count("ASSIGN_VARIABLE") == 1
+
+
 def test_what_the_header_says(tmp_path: Path) -> None:
     m = ModelWriter()
     keyword_model(m)
