@@ -76,7 +76,7 @@ def test_refused_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
         run_reference(path, [])
     assert str(caught.value) == (
         "LiteRT 2.3.0 refuses model.tflite, so there is nothing to be exact to; repair that, or "
-        "convert the model again"
+        "convert the model again; LiteRT says: The model is not a valid Flatbuffer buffer"
     )
     assert capfd.readouterr() == ("", "")
 
@@ -85,7 +85,9 @@ def test_model_refused_at_an_operator(tmp_path: Path) -> None:
     m = ModelWriter()
     x = m.input((1, 4), 0.1, 0)
     m.output(m.node("SOFTMAX", [x], (1, 4), ("SoftmaxOptions", {"Beta": 1.0}), scale=0.3))
-    with pytest.raises(FileRefused, match=r"model\.tflite at operator 0 \(SOFTMAX\), so there"):
+    where = r"model\.tflite at operator 0 \(SOFTMAX\), so there"
+    cause = r"; LiteRT says: output->params\.zero_point != -128 \(0 != -128\)$"
+    with pytest.raises(FileRefused, match=f"{where}.*{cause}"):
         run_reference(m.save(tmp_path / "model.tflite"), [])
 
 

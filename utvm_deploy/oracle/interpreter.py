@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from utvm_deploy.base.errors import last_words
 from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.equivalents import as_dense
@@ -30,8 +31,9 @@ from utvm_deploy.oracle.truths import (
 )
 from utvm_deploy.oracle.versions import LACKED, with_known_versions
 
-#: How LiteRT's errors name an operator.
+#: How LiteRT's errors name an operator, behind the cause, which begins with a line of its source.
 _PLACE = re.compile(r"Node number (\d+) \((\w+)\)")
+_SOURCE = re.compile(r"^\S+\.(?:cc|h):\d+ ")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Interpreted:
 
 
 class Refused(Exception):
-    """LiteRT does not start the file; the text says where it stops, or is empty."""
+    """LiteRT does not start the file; a line says where it stops, or is empty, and one why."""
 
 
 def interpret(
@@ -90,12 +92,13 @@ def _refusals() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         if not str(error):
             raise MemoryError("LiteRT says no reason; it may need more memory") from error
-        where = ""
-        if found := _PLACE.search(str(error)):
-            where = f"operator {found[1]} ({found[2]})"
-        elif found := LACKED.search(str(error)):
-            where = f"{found[1]} of version {found[2]}"
-        raise Refused(where) from error
+        where, why = "", str(error)
+        if found := _PLACE.search(why):
+            where, why = f"operator {found[1]} ({found[2]})", why[: found.start()]
+        elif found := LACKED.search(why):
+            where, why = f"{found[1]} of version {found[2]}", ""
+        why = last_words(RuntimeError(_SOURCE.sub("", why)))
+        raise Refused(f"{where}\n{why}") from error
 
 
 class _Split:

@@ -119,8 +119,8 @@ def run_reference(
             env=process.child_environment(),
         )
         if (directory / _FILE_REFUSED).exists():
-            where = (directory / _FILE_REFUSED).read_text("utf-8")
-            raise FileRefused(_refusal(path.name, where))
+            refused = (directory / _FILE_REFUSED).read_text("utf-8")
+            raise FileRefused(_refusal(path.name, refused))
         if not completed.is_ok:
             raise VerifyError(_explanation(path, directory, completed, timeout_s))
         return load_results(path, directory, len(samples))
@@ -198,11 +198,13 @@ def _explanation(
     )
 
 
-def _refusal(name: str, where: str) -> str:
+def _refusal(name: str, refused: str) -> str:
+    where, _, why = refused.partition("\n")
     place = f" at {where}" if where else ""
+    cause = f"; LiteRT says: {why}" if why else ""
     return (
         f"LiteRT {_VERSION} refuses {name}{place}, so there is nothing to be exact to; repair "
-        "that, or convert the model again"
+        f"that, or convert the model again{cause}"
     )
 
 
