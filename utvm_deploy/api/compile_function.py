@@ -149,7 +149,7 @@ def from_relax(
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
     import logging
 
-    from utvm_deploy.frontend.given_shapes import shapes_of_inputs
+    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_for, shapes_of_inputs
     from utvm_deploy.relax.road import relax_graph, relax_model
     from utvm_deploy.torch.in_memory import (
         graph_of_quantized,
@@ -163,7 +163,8 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
         return graph_of_quantized(module, name)
     if is_module(module) or is_program(module):
         return graph_of_torch(module, inputs, name)
-    model = relax_model(module, shapes_of_inputs(inputs or {}))
+    with given_shapes(shapes_of_inputs(inputs or {})):
+        model = relax_model(module, shapes_for)
     for note in model.notes:
         logging.getLogger(__name__).warning("%s: %s", name, note)
     return relax_graph(model, name)

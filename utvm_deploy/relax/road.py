@@ -6,14 +6,16 @@ TVM takes seconds to load, so it is loaded by the first call.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.base.without_torch import without_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.relax.facts import RelaxModel
+
+if TYPE_CHECKING:
+    from utvm_deploy.relax.shapes import ShapesFor
 
 
 def load_tvm() -> Any:
@@ -24,8 +26,8 @@ def load_tvm() -> Any:
     return passes, to_graph
 
 
-def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> RelaxModel:
-    """An IRModule, lowered; ``shapes`` are those of inputs, by name.
+def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> RelaxModel:
+    """An IRModule, lowered; ``shapes_for`` gives the shapes of inputs, by name.
 
     Raises ModelError or UnsupportedOperator if it cannot be lowered.
     """
@@ -37,7 +39,7 @@ def relax_model(module: Any, shapes: Mapping[str, Sequence[int]] | None = None) 
     from utvm_deploy.relax.shapes import with_shapes
 
     check_main(module)
-    bound, notes = with_shapes(module, shapes or {})
+    bound, notes = with_shapes(module, shapes_for)
     check_given(bound)
     bound = with_safe_indices(bound, MAIN)
     try:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.relax.check import shown_shape
 
-Shapes = Mapping[str, Sequence[int]]
+#: Names of inputs -> the shapes that are given, by name. Raises ModelError for another name.
+ShapesFor: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[int]]]
 
 
-def with_shapes(module: Any, shapes: Shapes) -> tuple[Any, tuple[str, ...]]:
+def with_shapes(module: Any, shapes_for: ShapesFor) -> tuple[Any, tuple[str, ...]]:
     """The module with the inputs' shapes that are given, and notes for the user.
 
     A symbolic first dimension, the batch, that is not given becomes 1. Raises ModelError if a shape
@@ -21,16 +22,7 @@ def with_shapes(module: Any, shapes: Shapes) -> tuple[Any, tuple[str, ...]]:
     """
     main = module["main"]
     known = {parameter.name: parameter for parameter in main.params}
-    if "" in shapes and len(known) == 1:  # a shape without a name is that of the only input
-        shapes = {**dict.fromkeys(known, shapes[""]), **shapes}
-        del shapes[""]
-    for name in shapes:
-        if name not in known:
-            raise ModelError(
-                f"the model has no input '{name}'; its inputs: {', '.join(known)}"
-                if name
-                else f"the model has several inputs, so a shape needs a name: {', '.join(known)}"
-            )
+    shapes = shapes_for(known)
     values: dict[Any, int] = {}
     notes: list[str] = []
     for name, parameter in known.items():
