@@ -55,6 +55,24 @@ def test_uneven_channels_quantize_better(
     assert behind > before + 6
 
 
+def test_a_constant_output_is_not_said_to_have_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = FloatWriter()
+    hidden = w.fully_connected(
+        w.input((1, 8)), np.ones((4, 8), np.float32), np.zeros(4, np.float32)
+    )
+    w.output(w.fully_connected(hidden, np.zeros((2, 4), np.float32), np.ones(2, np.float32)))
+    path, data = w.save(tmp_path / "constant.tflite"), tmp_path / "data.npy"
+    np.save(data, np.random.default_rng(1).normal(0, 1, (8, 8)).astype(np.float32))
+    words = ["quantize", str(path), "--data", str(data), "-o", str(tmp_path / "out.tflite")]
+    assert main([*words, "--equalize"]) == 0
+    said = capsys.readouterr().out
+    none = "none: equal or constant outputs"
+    assert f"(SQNR of the worst output: {none}, equalized {none})" in said
+    assert "no error" not in said
+
+
 def test_a_bias_of_two_layers_stays() -> None:
     rng = np.random.default_rng(3)
     w = FloatWriter()

@@ -197,7 +197,7 @@ def _report(made: QuantizedModel, out: Output) -> None:
 
 
 def _decibels(value: float | None) -> str:
-    return "no error" if value is None else f"{value:.1f} dB"
+    return "none: equal or constant outputs" if value is None else f"{value:.1f} dB"
 
 
 def _counted(kinds: tuple[str, ...]) -> str:

@@ -141,7 +141,7 @@ class QuantizedModel(Result):
     float_bytes: int
     warnings: tuple[str, ...]
     clipping: str = MIN_MAX
-    # The least SQNR of an output by each clipping that was tried, in dB; None without any error.
+    # The least SQNR of an output by each clipping that was tried, in dB; None if there is none.
     clippings: Mapping[str, float | None] = field(default_factory=dict)
     # The same without and with equalized weights, if that was tried.
     equalizing: tuple[float | None, float | None] | None = None

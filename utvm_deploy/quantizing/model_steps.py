@@ -97,7 +97,7 @@ def quantize_model(
 
 
 def worst_db(calibration: Calibration, recipe: Recipe) -> float | None:
-    """The SQNR of the worst output, in dB; None if no output has an error."""
+    """The SQNR of the worst output, in dB; None if all are equal or constant."""
     (result,) = quantize_with_recipes(calibration, [recipe], is_exact=False)
     return _worst(calibration, result)
 
@@ -116,7 +116,7 @@ def _is_clearly_better(one: float | None, other: float | None) -> bool:
 def compare_clippings(
     calibration: Calibration, recipe: Recipe, progress: Progress = no_progress
 ) -> dict[str, float | None]:
-    """The SQNR of the worst output by each clipping, in dB; None if no output has an error."""
+    """The SQNR of the worst output by each clipping, in dB; None if all are equal or constant."""
     recipes = [replace(recipe, clipping=one) for one in CLIPPINGS]
     results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
     worst = [_worst(calibration, result) for result in results]
