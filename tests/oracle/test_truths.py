@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.frontend.prepared import GREATEST_VERSION
-from utvm_deploy.oracle import truths
+from utvm_deploy.oracle import reference, truths
 from utvm_deploy.oracle.reference import REFERENCE, run_reference
 
 _NAME = f"{REFERENCE}, and its default kernels for SUM"
@@ -121,6 +121,19 @@ def test_verify_and_compile_of_a_file_that_litert_refuses(
     assert main(["compile", str(path), "--board", "host", "-o", str(made)]) == 0
     assert f"warning: {told}" in capsys.readouterr().err
     assert made.exists()
+
+
+def test_compile_ends_where_the_reference_cannot_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a refusal of the file is a warning."""
+    monkeypatch.setattr(reference, "_VERSION", "0.0.1")
+    m = FloatWriter()
+    m.output(m.relu(m.input((1, 3))))
+    path, made = m.save(tmp_path / "model.tflite"), tmp_path / "model.tar"
+    assert main(["compile", str(path), "--board", "host", "-o", str(made)]) == 1
+    assert "outputs are compared with version 0.0.1" in capsys.readouterr().err
+    assert not made.exists()
 
 
 def test_float_sums_need_no_other_truth() -> None:

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.base.errors import VerifyError
+from utvm_deploy.base.errors import FileRefused
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import (
@@ -87,5 +87,5 @@ def _warn_of_refusal(model: Path, custom: CustomOperators | None) -> None:
     """Say so if the reference does not take the file: the C is then exact to nothing."""
     try:
         check_accepted(model, custom)
-    except VerifyError as error:
+    except FileRefused as error:
         _log.warning("%s", error)
