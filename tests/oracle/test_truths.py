@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.frontend import tflite_schema as schema
 from utvm_deploy.frontend.prepared import GREATEST_VERSION
 from utvm_deploy.oracle import reference, truths
+from utvm_deploy.oracle.interpreter import interpret
+from utvm_deploy.oracle.program import Program
 from utvm_deploy.oracle.reference import REFERENCE, run_reference
 
 _NAME = f"{REFERENCE}, and its default kernels for SUM"
@@ -134,6 +137,27 @@ def test_compile_ends_where_the_reference_cannot_be_asked(
     assert main(["compile", str(path), "--board", "host", "-o", str(made)]) == 1
     assert "outputs are compared with version 0.0.1" in capsys.readouterr().err
     assert not made.exists()
+
+
+def test_rounds_share_the_interpreters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One each for the model, the rest, and the sums; a chain of three takes four rounds."""
+    m = ModelWriter()
+    x = first = m.input((2, 3, 4), 0.1, -20)
+    for _ in range(3):
+        x = _sum(m, x, 0.3, 2)
+    m.output(x)
+    path = m.save(tmp_path / "model.tflite")
+    started: list[Program] = []
+    start = Program._started
+
+    def counted(program: Program) -> Any:
+        started.append(program)
+        return start(program)
+
+    monkeypatch.setattr(Program, "_started", counted)
+    found = interpret(path, [[np.full((2, 3, 4), 7, np.int8)]] * 2)
+    assert len(started) == 2 + 3
+    assert first in found.tensors[1] and found.outputs == [x]
 
 
 def test_float_sums_need_no_other_truth() -> None:

@@ -73,7 +73,7 @@ def interpret(
         for node in program.nodes:
             if node.kind in lacking and node not in others:
                 raise RuntimeError(f"Node number {node.position} ({node.kind}) is unknown")
-        split = _Split(data, known, program, others) if others else None
+        split = _Split(data, known, program, others, outputs_only) if others else None
     run = program.run if split is None else split.run
     tensors = run(samples, apart=outputs_only)
     shadow = None
@@ -108,23 +108,27 @@ class _Split:
     """
 
     def __init__(
-        self, data: bytes, known: bytes, program: Program, others: Mapping[Node, Truth]
+        self,
+        data: bytes,
+        known: bytes,
+        program: Program,
+        others: Mapping[Node, Truth],
+        outputs_only: bool,
     ) -> None:
-        self._program, self._others = program, others
+        self._program = program
         self._made = [number for node in others for number in node.outputs]
-        self._rest = without_operators(known, {node.position for node in others}, self._made)
         self._alone = [_Alone(data, program, node, truth) for node, truth in others.items()]
-        Program(self._rest)  # refused here, or not at all
+        read = [n for node in others for n in node.inputs if n in program.computed]
+        only = [*program.inputs, *program.outputs, *read] if outputs_only else None
+        rest = without_operators(known, {node.position for node in others}, self._made)
+        self._rest = Program(rest, only=only)
 
     def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
         """As ``Program.run``."""
-        program = self._program
-        read = [n for node in self._others for n in node.inputs if n in program.computed]
-        only = [*program.inputs, *program.outputs, *read] if apart else None
-        found = [[program.empty(number) for number in self._made] for _ in samples]
+        found = [[self._program.empty(number) for number in self._made] for _ in samples]
         while True:
             given = [[*sample, *arrays] for sample, arrays in zip(samples, found, strict=True)]
-            tensors = Program(self._rest, only=only).run(given, apart=apart)
+            tensors = self._rest.run(given, apart=apart)
             before, found = found, self._computed(tensors, apart=apart)
             if all(map(_are_equal, before, found)):
                 return tensors

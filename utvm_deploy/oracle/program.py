@@ -33,7 +33,7 @@ class Program:
         only: Sequence[int] | None = None,
     ) -> None:
         self._data, self._resolver, self._keeps_all = data, resolver, keeps_all
-        self._interpreter = self._started()
+        self._interpreter, self._has_run = self._started(), False
         self.inputs = [int(one["index"]) for one in self._interpreter.get_input_details()]
         self.outputs = [int(one["index"]) for one in self._interpreter.get_output_details()]
         # Private, but the version is pinned; nothing else lists the operators.
@@ -46,15 +46,22 @@ class Program:
         self._kept = [n for n in dict.fromkeys(only) if self._details(n)["dtype"] is not np.object_]
 
     def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
-        """The tensors that are kept, of each sample; ``apart``: none follows another one."""
-        return [self.one(sample, is_first=apart) for sample in samples]
+        """The tensors that are kept, of each sample; ``apart``: none follows another one.
+
+        The first one never follows earlier runs.
+        """
+        return [
+            self.one(sample, is_first=apart or not position)
+            for position, sample in enumerate(samples)
+        ]
 
     def one(self, sample: Sequence[Array], *, is_first: bool = False) -> Tensors:
         """The tensors of one more sample, or of the first one after a start."""
         if len(sample) != len(self.inputs):
             raise ValueError(f"it has {len(self.inputs)} inputs, but {len(sample)} were given")
-        if is_first:
+        if is_first and self._has_run:
             self._restart()
+        self._has_run = True
         for number, array in zip(self.inputs, sample, strict=True):
             self._interpreter.set_tensor(number, array)
         self._interpreter.invoke()
