@@ -132,7 +132,7 @@ def two_inputs(m: ModelWriter) -> None:
     [
         (
             dense,
-            r"the layer FULLY_CONNECTED .* reads the input \[1, 12\], which is not an image",
+            r"the layer FULLY_CONNECTED .* reads the input \[1, 12\], which is not of shape",
         ),
         (softmax, r"the layer SOFTMAX that makes .* needs all rows of the input at once"),
         (two_inputs, "has 2 inputs, and only a single one can come row by row"),
