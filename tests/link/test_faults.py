@@ -212,7 +212,7 @@ def test_a_lost_result_is_asked_for_at_the_deadline(
     link.write(base, bytes(4))
     link.execute([Task(symbols["test_count"], (base,))], 0.3)
     assert link.read(base, 4) == (1).to_bytes(4, "little")
-    assert "so its times may be too long" in caplog.text
+    assert "so their times may be too long" in caplog.text
 
 
 def test_a_batch_longer_than_its_deadline(device: HostDevice, symbols: dict[str, int]) -> None:
