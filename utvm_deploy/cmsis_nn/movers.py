@@ -69,7 +69,7 @@ def lower_transpose(op: Operation, ours: KernelCall, library: CmsisNn) -> Kernel
 
 
 def _fewest(view: Sequence[int], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same transposition without dimensions of one, or that stay behind each other."""
+    """The same transposition without dimensions of one, or that stay one after the other."""
     runs: list[list[int]] = []
     for axis in (axis for axis in order if view[axis] > 1):
         between = view[runs[-1][-1] + 1 : axis] if runs and axis > runs[-1][-1] else None

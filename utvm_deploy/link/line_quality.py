@@ -19,7 +19,7 @@ from utvm_deploy.link.waits import Timeouts
 LEAST_PART_BYTES = 32
 #: The assumed longest payload until the device gives it.
 _UNKNOWN_BYTES = 2048
-#: Parts become longer after this number of them, frames included, without a loss.
+#: Parts become longer after the bytes of this many, frames included, without a loss.
 _GOOD_PARTS = 8
 _FRAMES_BYTES = 55
 #: Answers whose times are kept.
