@@ -106,7 +106,7 @@ def here(model: Path, board: str, level: str, *, counts: bool) -> Cost:
     from utvm_deploy.base.without_torch import without_torch
     from utvm_deploy.boards.board import load_board
     from utvm_deploy.compiler.options import CompileOptions, Objective
-    from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.compiler.stages.pipeline import compile_model
 
     with without_torch():
         importlib.import_module("tvm")

@@ -26,17 +26,17 @@ from unittest import mock
 
 import utvm_deploy
 from utvm_deploy import intrinsics
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.intrinsics.schedules import PIXELS
-from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
+from utvm_deploy.kernels.portable.schedules.tiling import RegisterTile, tiles
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.profiling.layer_costs import Profile, profile
 from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn
+from utvm_deploy.results.profiling.layer_costs import Profile, profile
 
 MODEL = Path(__file__).resolve().parents[1] / "models" / "cifar10_cnn.tflite"
 BLOCKS: Mapping[Any, str] = {Conv2D: "conv2d", Dense: "fully_connected"}

@@ -20,9 +20,9 @@ import numpy as np
 import utvm_deploy
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.budgets import Budget, OverBudget
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.samples import random_samples

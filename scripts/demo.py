@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from utvm_deploy.profiling.layer_costs import Profile
+    from utvm_deploy.results.profiling.layer_costs import Profile
 
 MODEL = data_dir("models") / "digits.tflite"
 HELD_OUT = data_dir("models") / "digits_test.npz"
@@ -56,8 +56,8 @@ def demonstrate(board_name: str) -> int:
     from utvm_deploy.frontend.tflite import load_model
     from utvm_deploy.oracle.reference import REFERENCE, run_reference
     from utvm_deploy.oracle.samples import load_golden
-    from utvm_deploy.profiling.layer_costs import profile
-    from utvm_deploy.profiling.summary import profile_summary
+    from utvm_deploy.results.profiling.layer_costs import profile
+    from utvm_deploy.results.profiling.summary import profile_summary
 
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
@@ -141,7 +141,7 @@ def shade(pixel: int) -> str:
 
 def latency(cost: Profile) -> str:
     """One line: time for one image, and whether it was measured; else a count."""
-    from utvm_deploy.profiling.summary import latency_line, profile_summary
+    from utvm_deploy.results.profiling.summary import latency_line, profile_summary
 
     if cost.seconds is None:
         return f"{cost.ticks:,} {cost.tick_unit} for one image"

@@ -23,7 +23,7 @@ from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
 from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import origin, reference
-from utvm_deploy.quantizing import child_steps
+from utvm_deploy.quality.quantizing import child_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.

@@ -14,16 +14,16 @@ from unittest import mock
 import pytest
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler import shared_bytes
-from utvm_deploy.compiler.model import CompiledModel, Layer
+from utvm_deploy.compiler.arena import shared_bytes
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel, connect
+from utvm_deploy.device.link.fault import nearest_symbol
 from utvm_deploy.device.tensor import Tensor as DeviceTensor
 from utvm_deploy.device.workspace_blocks import Block
-from utvm_deploy.emulator.fence import Fence, Stretch
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.link.fault import nearest_symbol
+from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
 #: Where a task's function returns to (templates/baremetal/guard_armv7m.c).
 RETURN_SYMBOL = "leave_task"

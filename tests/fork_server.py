@@ -23,10 +23,13 @@ from types import ModuleType, SimpleNamespace
 from typing import TypeAlias
 
 from utvm_deploy.base import process
-from utvm_deploy.frontend import formats, torch_export
+from utvm_deploy.frontend import formats
+from utvm_deploy.frontend.torch import export as torch_export
 from utvm_deploy.oracle import origin, reference
-from utvm_deploy.quantizing import onnx_child, tflite_child, torch_child
-from utvm_deploy.service import upload_check
+from utvm_deploy.quality.quantizing.onnx import child as onnx_child
+from utvm_deploy.quality.quantizing.tflite import child as tflite_child
+from utvm_deploy.quality.quantizing.torch import child as torch_child
+from utvm_deploy.service.server.jobs import upload_check
 
 #: The time for the server itself, in addition to a run: a start on a loaded machine, and a fork.
 PATIENCE_S = 120.0

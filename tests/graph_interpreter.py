@@ -14,7 +14,7 @@ import numpy as np
 from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.portable.lookup import FUNCTIONS, lookup_table
+from utvm_deploy.kernels.portable.integers.lookup import FUNCTIONS, lookup_table
 
 # ADD aligns both inputs with this many spare bits.
 _ADD_LEFT_SHIFTS = {"int8": 20, "int16": 15}

@@ -14,10 +14,10 @@ from unittest import mock
 
 from utvm_deploy.base.errors import StoppedTask
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler import plan
-from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.placement import Block, Placement
+from utvm_deploy.compiler.arena import plan
+from utvm_deploy.compiler.arena.placement import Block, Placement
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device, DeviceModel, Module
 from utvm_deploy.graph.model import Array
 

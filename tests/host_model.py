@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
 
 COMPILE_TIMEOUT_S = 120

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from host_model import GUARD, HostModel
 
-from utvm_deploy.compiler.model import InputRows
+from utvm_deploy.compiler.compiled.model import InputRows
 from utvm_deploy.graph.model import Array
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tflite
 
-from utvm_deploy.frontend.tflite_write import Options, Serializer
+from utvm_deploy.frontend.qdq.tflite_write import Options, Serializer
 
 __all__ = ["CODE_FIELDS", "Model", "OperatorSpec", "Options", "TensorSpec", "serialize"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 
 HEADER = """\
 #ifndef {name}_H

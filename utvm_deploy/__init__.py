@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from utvm_deploy.api.verify_function import verify
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
-    from utvm_deploy.compiler.model import CompiledModel
+    from utvm_deploy.compiler.compiled.model import CompiledModel
     from utvm_deploy.device import Device, DeviceModel
 
 __version__ = "0.3.0"
@@ -64,7 +64,7 @@ __all__ = [
 #: The module of each name. Almost nothing is loaded until the command has its handler for Ctrl-C.
 _MODULES = {
     "Board": "boards.board",
-    "CompiledModel": "compiler.model",
+    "CompiledModel": "compiler.compiled.model",
     "Device": "device",
     "DeviceModel": "device",
     "UtvmError": "base.errors",

@@ -14,11 +14,11 @@ from collections import defaultdict
 
 from distributed import get_worker
 
-from utvm_deploy.cluster.measuring_tasks import MeasuringSession
 from utvm_deploy.records import Measurement, Setting
-from utvm_deploy.tuning.loaded import Spent
-from utvm_deploy.tuning.messages import Batch, Measured, packed, unpacked
-from utvm_deploy.tuning.places import Outcome
+from utvm_deploy.service.cluster.measuring.tasks import MeasuringSession
+from utvm_deploy.tuning.measuring.loaded import Spent
+from utvm_deploy.tuning.measuring.messages import Batch, Measured, packed, unpacked
+from utvm_deploy.tuning.measuring.places import Outcome
 
 LOAD_S = 0.44
 RUN_S = 0.04

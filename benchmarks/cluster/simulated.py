@@ -26,15 +26,15 @@ from typing import Any
 import serial_double
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.cluster import measuring
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.dask_settings import load_distributed
-from utvm_deploy.cluster.offers import DESK, Offer, resources
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.dask_settings import load_distributed
+from utvm_deploy.service.cluster.measuring import places as measuring
+from utvm_deploy.service.cluster.offers import DESK, Offer, resources
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune_on
-from utvm_deploy.tuning.workload import Work, workload
 
 BOARD = "nucleo_f746zg"
 THREADS = 4

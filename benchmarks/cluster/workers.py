@@ -18,19 +18,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.dask_settings import load_distributed, starting
-from utvm_deploy.cluster.measuring import cluster_places
-from utvm_deploy.cluster.offers import Offer, resources
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.project import build_image
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.dask_settings import load_distributed, starting
+from utvm_deploy.service.cluster.measuring.places import cluster_places
+from utvm_deploy.service.cluster.offers import Offer, resources
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune, tune_on
-from utvm_deploy.tuning.workload import Work, workload
 
 THREADS = 8
 
@@ -49,7 +49,7 @@ def local_workers(count: int, board: str, folder: Path) -> Iterator[str]:
             scheduler_kwargs={"dashboard": False},
             resources=resources([Offer(board, 1, "emulator")], 1),
             local_directory=str(folder),
-            preload=["utvm_deploy.cluster.dask_settings"],
+            preload=["utvm_deploy.service.cluster.dask_settings"],
         ) as cluster,
     ):
         yield cluster.scheduler_address

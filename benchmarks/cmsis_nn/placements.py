@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.emulator import Counters, CycleModel, arguments, counters
-from utvm_deploy.emulator.model import CachedRange
-from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.targets.emulator import Counters, CycleModel, arguments, counters
+from utvm_deploy.targets.emulator.model import CachedRange
+from utvm_deploy.targets.emulator.plugin import build_plugin, installed_qemu_version
 
 HERE = Path(__file__).resolve().parent
 BOARD = "mps2_an500"

@@ -20,9 +20,6 @@ from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.emulator import CycleModel, arguments, counters
-from utvm_deploy.emulator.model import counter_block
-from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
 from utvm_deploy.silicon_kit.cases import Case
 from utvm_deploy.silicon_kit.sequences import (
     CASES,
@@ -34,6 +31,9 @@ from utvm_deploy.silicon_kit.sequences import (
     repetitions,
     way_bytes,
 )
+from utvm_deploy.targets.emulator import CycleModel, arguments, counters
+from utvm_deploy.targets.emulator.model import counter_block
+from utvm_deploy.targets.emulator.plugin import build_plugin, installed_qemu_version
 
 HERE = Path(__file__).resolve().parent
 

@@ -18,13 +18,12 @@ from pathlib import Path
 import numpy as np
 
 import utvm_deploy
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.compiler.plan import is_view
-from utvm_deploy.cores.core import CORES
+from utvm_deploy.compiler.arena.plan import is_view
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Operator
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import (
     KernelCall,
@@ -33,7 +32,8 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.tuning.build import kernel_text
+from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.tuning.measuring.build import kernel_text
 
 RUN_TIMEOUT_S = 60.0
 

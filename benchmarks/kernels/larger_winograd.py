@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.native.dsp import tile
+from utvm_deploy.kernels.native.dsp.assembly import tile
 
 #: Height, width, inputs, outputs: layers of docs/internals/kernel-figures.md.
 LAYERS = [

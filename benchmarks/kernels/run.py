@@ -21,21 +21,21 @@ import numpy as np
 
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.compiler.arena.plan import is_view
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.compiler.plan import is_view
-from utvm_deploy.emulator import Counters, CycleModel, arguments, counters
-from utvm_deploy.emulator.model import REF_MISS_CYCLES
-from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import GENERIC
+from utvm_deploy.targets.emulator import Counters, CycleModel, arguments, counters
+from utvm_deploy.targets.emulator.model import REF_MISS_CYCLES
+from utvm_deploy.targets.emulator.plugin import build_plugin, installed_qemu_version
 
 HERE = Path(__file__).resolve().parent
 TOOL_TIMEOUT_S = 120.0

@@ -33,10 +33,10 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Tensor
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.quantizing.child_steps import quantize_with_recipes
-from utvm_deploy.quantizing.facts import FLOAT, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, opened
-from utvm_deploy.quantizing.sqnr import output_errors
+from utvm_deploy.quality.quantizing.child_steps import quantize_with_recipes
+from utvm_deploy.quality.quantizing.facts import FLOAT, Recipe
+from utvm_deploy.quality.quantizing.model_steps import calibrated, opened
+from utvm_deploy.quality.quantizing.sqnr import output_errors
 
 Array = npt.NDArray[np.generic]
 SCHEMES = ("int8", "int16x8")

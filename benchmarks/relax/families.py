@@ -20,8 +20,8 @@ from unittest.mock import patch
 import numpy as np
 
 import utvm_deploy
+from utvm_deploy.frontend.relax import passes
 from utvm_deploy.kernels.portable.call_tir import TirKernel
-from utvm_deploy.relax import passes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "relax"))
 from model_families import FAMILIES

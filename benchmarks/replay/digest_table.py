@@ -13,7 +13,7 @@ from pathlib import Path
 
 from emission import Emitted
 
-from utvm_deploy.compiler.code_digest import code_digest
+from utvm_deploy.compiler.lowering.code_digest import code_digest
 
 FOLDER = Path(__file__).resolve().parent / "digests"
 #: Names to list in a message; there may be thousands.

@@ -52,7 +52,7 @@ class Emitted:
 
     def code(self) -> str:
         """What is compared, in its canonical form."""
-        from utvm_deploy.compiler.code_digest import kernel_code, whole_code
+        from utvm_deploy.compiler.lowering.code_digest import kernel_code, whole_code
 
         if self.function:
             return kernel_code(self.parts, self.function)
@@ -97,8 +97,8 @@ def graphs_of(models: Sequence[Path]) -> list[Any]:
     from zoo import zoo
 
     from utvm_deploy.frontend.tflite import load_model
-    from utvm_deploy.graph.dead_channels import drop_dead_channels
-    from utvm_deploy.graph.passes import PASSES, simplify
+    from utvm_deploy.graph.passes.dead_channels import drop_dead_channels
+    from utvm_deploy.graph.passes.simplify import PASSES, simplify
 
     whole = tuple(entry for entry in PASSES if entry[1] is not drop_dead_channels)
     loaded = [load_model(path) for path in models]
@@ -109,7 +109,7 @@ def graphs_of(models: Sequence[Path]) -> list[Any]:
 @cache
 def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
     """Key of each kernel of the models and of the zoo -> a graph and its operator that need it."""
-    from utvm_deploy.compiler.plan import is_view
+    from utvm_deploy.compiler.arena.plan import is_view
     from utvm_deploy.kernels.choose.space import identity_of
 
     found: dict[str, tuple[Any, Any]] = {}
@@ -144,7 +144,7 @@ def emit(core: str, selection: Collection[str] | None = None) -> Iterator[Emitte
 
 def emit_records(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """The kernel of each shipped record whose model is on this computer."""
-    from utvm_deploy.compiler.kernel_function import candidate_function, record_parts
+    from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_parts
 
     operators = operators_by_key(tuple(model_files()))
     wanted = record_names(core)
@@ -157,7 +157,7 @@ def emit_records(core: str, selection: Collection[str] | None = None) -> Iterato
 
 def record_names(core: str) -> Mapping[str, tuple[str, Any]]:
     """Name of each shipped record -> its kernel's key and its candidate."""
-    from utvm_deploy.compiler.decision import shipped_records
+    from utvm_deploy.compiler.planning.decision import shipped_records
 
     wanted = {(record.kernel.key, record.candidate) for record in shipped_records(core)}
     return {f"{RECORD} {key} {candidate.label}": (key, candidate) for key, candidate in wanted}
@@ -166,7 +166,7 @@ def record_names(core: str) -> Mapping[str, tuple[str, Any]]:
 def emit_models(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """Each model's kernels, its other C and its weights."""
     from utvm_deploy.compiler.options import CompileOptions
-    from utvm_deploy.compiler.pipeline import compile_model
+    from utvm_deploy.compiler.stages.pipeline import compile_model
 
     for label, options, graph in _models():
         start = f"{MODEL} {label} {options} "

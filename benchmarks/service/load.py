@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "service"))
 from server_process import serving  # noqa: E402
 from stored_jobs import fill  # noqa: E402
 
-from utvm_deploy.service.database import Database  # noqa: E402
+from utvm_deploy.service.server.store.database import Database  # noqa: E402
 
 STORED = (10, 1_000, 10_000)
 CLIENTS, JOBS = 20, 100

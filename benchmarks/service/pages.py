@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "service"))
 from app_server import app_running  # noqa: E402
 from stored_jobs import digest, fill, key_of  # noqa: E402
 
-from utvm_deploy.service.settings import Settings  # noqa: E402
+from utvm_deploy.service.server.store.settings import Settings  # noqa: E402
 
 ROUNDS = 40
 MODELS = 200

@@ -22,7 +22,7 @@ import numpy as np
 import utvm_deploy
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.device import Device
-from utvm_deploy.link.base import Task
+from utvm_deploy.device.link.base import Task
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -24,7 +24,7 @@ import utvm_deploy
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.project import build_image
 
 ROOT = Path(__file__).resolve().parents[2]

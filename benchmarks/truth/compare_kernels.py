@@ -94,7 +94,7 @@ def rows_of(seed: int, of_float: bool, micro: Micro | None) -> Iterator[dict[str
     from random_models.generator import generate
     from random_models.recipe import write
 
-    from utvm_deploy.frontend import tflite_schema as schema
+    from utvm_deploy.frontend.files import tflite_schema as schema
     from utvm_deploy.oracle.program import Program
     from utvm_deploy.oracle.shadowing import Layer, distance
     from utvm_deploy.oracle.single_operators import scaled, single_operator

@@ -34,11 +34,11 @@ def count(core: str, candidates: Sequence[tuple[str, Any]]) -> Iterator[Counted 
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.device import connect
     from utvm_deploy.records.candidate import Candidate
-    from utvm_deploy.tuning.build import Builder
-    from utvm_deploy.tuning.inputs import Job
-    from utvm_deploy.tuning.measure import Measurer
-    from utvm_deploy.tuning.place import fastest_link
-    from utvm_deploy.tuning.workload import workload
+    from utvm_deploy.tuning.measuring.build import Builder
+    from utvm_deploy.tuning.measuring.inputs import Job
+    from utvm_deploy.tuning.measuring.measure import Measurer
+    from utvm_deploy.tuning.measuring.place import fastest_link
+    from utvm_deploy.tuning.measuring.workload import workload
 
     works = {work.kernel.key: work for work in workload(graphs_of(model_files()), core)}
     board = board_of(core)

@@ -24,17 +24,17 @@ from zoo import zoo
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.paths import records_file
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.decision import model_of
+from utvm_deploy.compiler.planning.decision import model_of
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.records import Record, Records, is_modelled, read_records
-from utvm_deploy.tuning.current import current
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.tuning.measuring.current import current
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.shipping import worth_shipping
 from utvm_deploy.tuning.tuner import Tuning, tune
-from utvm_deploy.tuning.workload import Work, workload
 
 #: Each kernel gets the number of layers that together have ``EVEN_MACS`` operations.
 #: A layer with fewer operations than ``LEAST_MACS`` counts as one with that many.

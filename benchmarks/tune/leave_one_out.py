@@ -20,15 +20,15 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.current import current
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.tuning.measuring.current import current
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune
-from utvm_deploy.tuning.workload import Work, workload
 
 #: What is slower than the default by more is a fault of the rule.
 MOST_LOSS = 0.02

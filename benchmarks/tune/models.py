@@ -18,19 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import utvm_deploy
+from utvm_deploy.backends.cmsis_nn.library import CmsisNn
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.cmsis_nn.library import CmsisNn
-from utvm_deploy.comparing.engines import run_engine
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn_builds
 from utvm_deploy.records.candidate import CMSIS_NN
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.results.comparing.engines import run_engine
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune
-from utvm_deploy.tuning.workload import workload
 
 #: Shares of the tuning's time at which the curve is printed.
 STEPS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)

@@ -30,7 +30,7 @@ from replay_command import asked, emitted_by  # noqa: E402
 
 from utvm_deploy.base.files import write_text  # noqa: E402
 from utvm_deploy.base.paths import records_file  # noqa: E402
-from utvm_deploy.compiler.code_digest import code_digest  # noqa: E402
+from utvm_deploy.compiler.lowering.code_digest import code_digest  # noqa: E402
 from utvm_deploy.records import Measurement, Record, read_records  # noqa: E402
 from utvm_deploy.tuning.shipping import worth_shipping  # noqa: E402
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import candidates_in, lower
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.project import build_image
 from utvm_deploy.records.candidate import GENERIC
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune
-from utvm_deploy.tuning.workload import Work, workload
 
 
 def portable_layer(work: Work) -> Layer:

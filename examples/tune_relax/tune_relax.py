@@ -15,7 +15,7 @@ import numpy as np
 from tvm import IRModule, relax
 
 import utvm_deploy
-from utvm_deploy.tuning.meta_schedule import DeviceTuning
+from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning
 from utvm_deploy.tuning.tvm_records import save_records
 
 

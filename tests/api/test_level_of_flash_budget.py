@@ -9,7 +9,7 @@ from utvm_deploy import models
 from utvm_deploy.api import memory_function
 from utvm_deploy.base.progress import no_progress
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.project.model_code import model_code
 

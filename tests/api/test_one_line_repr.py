@@ -12,8 +12,14 @@ import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.base.errors import MissingTool
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.pages.bars_picture import MOST_BARS, bars_svg
-from utvm_deploy.pages.notebook import MOST_LETTERS, MOST_ROWS, Tabled, notebook_html, plain_object
+from utvm_deploy.results.pages.bars_picture import MOST_BARS, bars_svg
+from utvm_deploy.results.pages.notebook import (
+    MOST_LETTERS,
+    MOST_ROWS,
+    Tabled,
+    notebook_html,
+    plain_object,
+)
 
 DIGITS = models.path("digits")
 

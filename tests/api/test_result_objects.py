@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.base.errors import BenchError, BundleError, CompileError, ModelError, UsageError
 from utvm_deploy.cli.main import main
-from utvm_deploy.pages.notebook import Result, Tabled
+from utvm_deploy.results.pages.notebook import Result, Tabled
 
 DIGITS = models.path("digits")
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from utvm_deploy.cmsis_nn import CmsisNn
+from utvm_deploy.backends.cmsis_nn import CmsisNn
 
 FAKE = Path(__file__).parent / "fake"
 COMPILE_TIMEOUT_S = 60

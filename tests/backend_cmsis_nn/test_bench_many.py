@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.api import bench_models
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
-from utvm_deploy.comparing.facts import ModelComparison
+from utvm_deploy.results.comparing.facts import ModelComparison
 
 
 def no_tflite(folder: Path) -> Path:

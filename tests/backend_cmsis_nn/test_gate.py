@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.gate import percent, size
 from utvm_deploy.cli.main import main
-from utvm_deploy.comparing.gate import Ours, excesses, growths, ours_of, read_baseline
+from utvm_deploy.results.comparing.gate import Ours, excesses, growths, ours_of, read_baseline
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 A, B = (0, "CONV_2D a"), (1, "ADD b")

@@ -15,15 +15,15 @@ from covered_models import covered_bytes, covered_halfwords
 from fake_library import FAKE, NOWHERE
 from tflite_writer import ModelWriter
 
+from utvm_deploy.backends.cmsis_nn import CmsisNn, scratch
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import write_bundle
 from utvm_deploy.bundling.manifest import read_manifest
-from utvm_deploy.cmsis_nn import CmsisNn, scratch
-from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.project import create_project
 

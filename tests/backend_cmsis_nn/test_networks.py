@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import LOWERINGS
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "cmsis_nn"

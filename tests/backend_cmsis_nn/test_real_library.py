@@ -14,11 +14,11 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.comparing.engines import compare_builds
-from utvm_deploy.comparing.facts import ModelComparison
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn_builds
+from utvm_deploy.results.comparing.engines import compare_builds
+from utvm_deploy.results.comparing.facts import ModelComparison
 
 # Read before the tests' clean environment takes it away.
 LIBRARY = os.environ.get("UTVM_CMSIS_NN")

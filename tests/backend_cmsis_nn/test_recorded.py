@@ -10,22 +10,22 @@ import pytest
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.comparing.engines import EngineRun
-from utvm_deploy.comparing.recorded import (
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.options import CompileOptions
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.macs import macs
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.results.comparing.engines import EngineRun
+from utvm_deploy.results.comparing.recorded import (
     check_recorded_core,
     compare_with_recorded,
     layer_shape,
     recorded_rows,
 )
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.macs import macs
-from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
-from utvm_deploy.profiling.layer_costs import LayerProfile, Profile
-from utvm_deploy.profiling.placement import Placement
+from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
+from utvm_deploy.results.profiling.placement import Placement
 
 CIFAR = data_dir("models") / "cifar10_cnn.tflite"
 PLACEMENT = Placement("ram", "ram", "ram", "ram", "flash", "dtcm")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.records import Measurement, Record, Records, read_records
 from utvm_deploy.records.candidate import Candidate

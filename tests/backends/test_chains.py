@@ -14,14 +14,14 @@ import utvm_deploy
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.records import Measurement, Record, Records, read_records
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.model_runs import run_model
+from utvm_deploy.tuning.measuring.model_runs import run_model
 from utvm_deploy.tuning.records_file import RecordsFile
 
 PLUGIN = '''

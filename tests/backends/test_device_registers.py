@@ -12,7 +12,7 @@ from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import BuildError, PluginError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.project import load_backend
 
 # The lamps of these boards: a register that holds what was written to it.

@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import PluginError, UsageError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.plugin_names import installed_plugins
 from utvm_deploy.cli.main import main
-from utvm_deploy.service.verbs import VERBS, given_options
+from utvm_deploy.service.server.jobs.verbs import VERBS, given_options
 
 DIGITS = data_dir("models") / "digits.tflite"
 MODULE = """

@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.library_format import read_library
+from utvm_deploy.compiler.compiled.library_format import read_library
 
 DIGITS = data_dir("models") / "digits.tflite"
 BUILD_TIMEOUT_S = 120

@@ -15,7 +15,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.errors import LinkTimeout
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.link import debug
+from utvm_deploy.device.link.gdb import debug_link as debug
 
 
 @pytest.mark.emulator

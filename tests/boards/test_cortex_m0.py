@@ -14,10 +14,10 @@ from utvm_deploy.base.errors import DeviceFault, TaskTimeout
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
+from utvm_deploy.device.link.base import Task
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.link.base import Task
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 pytestmark = [pytest.mark.emulator, pytest.mark.tools]
 

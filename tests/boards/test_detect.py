@@ -12,8 +12,8 @@ from serial.tools.list_ports_common import ListPortInfo
 from utvm_deploy.base.errors import NoDevice
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.probe import connected_boards
-from utvm_deploy.probe.detect import locate
+from utvm_deploy.device.probe import connected_boards
+from utvm_deploy.device.probe.detect import locate
 
 DISCO, NUCLEO = "stm32f746g_disco", "nucleo_f746zg"
 ST_LINK = (0x0483, 0x374B, "STM32 STLink")

@@ -14,9 +14,9 @@ from test_probe import FakeTool
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.doctor import Check, desk, examine
-from utvm_deploy.doctor.desk import desk_checks
-from utvm_deploy.probe import usb
+from utvm_deploy.device.doctor import Check, desk, examine
+from utvm_deploy.device.doctor.desk import desk_checks
+from utvm_deploy.device.probe import usb
 
 pytestmark = pytest.mark.tools
 

@@ -20,8 +20,8 @@ import utvm_deploy
 from utvm_deploy.base.errors import LinkClosed, LinkError, LinkTimeout, NoDevice, UtvmError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.link import monitor
-from utvm_deploy.link.stream import SerialStream
+from utvm_deploy.device.link import monitor
+from utvm_deploy.device.link.stream import SerialStream
 
 pytestmark = pytest.mark.tools
 

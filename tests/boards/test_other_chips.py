@@ -11,8 +11,8 @@ from test_probe import FakeTool, dry
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.probe import choose_link, flash_image
-from utvm_deploy.probe.server import server_commands
+from utvm_deploy.device.probe import choose_link, flash_image
+from utvm_deploy.device.probe.server import server_commands
 from utvm_deploy.project import Image, build_image
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits.tflite"

@@ -20,11 +20,17 @@ from utvm_deploy.base.errors import BoardError, MissingTool, NoDevice, ProbeErro
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
 from utvm_deploy.cli.main import main
-from utvm_deploy.probe import detect, flash_image, start
-from utvm_deploy.probe import flash as flash_module
-from utvm_deploy.probe.argv import Wanted, emulator_argv, probe_argv, probe_script, server_argv
-from utvm_deploy.probe.failures import failure
-from utvm_deploy.probe.flash import reset_board
+from utvm_deploy.device.probe import detect, flash_image, start
+from utvm_deploy.device.probe import flash as flash_module
+from utvm_deploy.device.probe.argv import (
+    Wanted,
+    emulator_argv,
+    probe_argv,
+    probe_script,
+    server_argv,
+)
+from utvm_deploy.device.probe.failures import failure
+from utvm_deploy.device.probe.flash import reset_board
 from utvm_deploy.project import Image, build_image, create_project
 
 ELF = Path("/images/image.elf")
@@ -519,7 +525,7 @@ def test_a_missing_emulator_names_the_package(
 @pytest.mark.tools
 def test_an_emulator_that_refuses_leaves_last_words(tmp_path: Path) -> None:
     from utvm_deploy.base.errors import LinkError
-    from utvm_deploy.link.monitor import MonitorLink
+    from utvm_deploy.device.link.monitor import MonitorLink
     from utvm_deploy.project import build_image
 
     text = load_board("mps2_an500").source.replace('"mps2-an500"', '"mps2-an5OO"')

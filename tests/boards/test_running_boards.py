@@ -18,9 +18,9 @@ from tiny_model import tiny_model
 
 from utvm_deploy.base.errors import DeviceReset, LinkError, LinkTimeout, TaskTimeout
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.link.base import Link, Task
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.probe import (
+from utvm_deploy.device.link.base import Link, Task
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.probe import (
     FAULT_BYTES,
     FAULT_SYMBOL,
     RunningBoard,

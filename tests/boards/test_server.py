@@ -25,11 +25,11 @@ from test_probe import wait_until_gone
 import utvm_deploy
 from utvm_deploy.base.errors import BoardError, DeviceError, LinkError, NoDevice, ProbeError
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.gdb_client import GdbClient
-from utvm_deploy.probe import open_link, start
-from utvm_deploy.probe import server as server_module
-from utvm_deploy.probe.server import start_server
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.gdb.client import GdbClient
+from utvm_deploy.device.probe import open_link, start
+from utvm_deploy.device.probe import server as server_module
+from utvm_deploy.device.probe.server import start_server
 from utvm_deploy.project import Image, build_image
 
 EMULATOR = ["qemu-system-arm", "-machine", "netduinoplus2", "-icount", "shift=6,sleep=off"]
@@ -198,7 +198,8 @@ def test_a_server_does_not_outlive_a_killed_host(tmp_path: Path) -> None:
     )
     on_a_desk(tmp_path, f'exec {sys.executable} -c "{python}" $1')
     host = (
-        "from utvm_deploy import load_board; from utvm_deploy.probe.server import start_server\n"
+        "from utvm_deploy import load_board\n"
+        "from utvm_deploy.device.probe.server import start_server\n"
         f"server = start_server(load_board({str(tmp_path / 'desk.toml')!r}, trust=True))\n"
         "print(server.pid, flush=True); import time; time.sleep(600)"
     )
@@ -300,7 +301,7 @@ def test_a_device_runs_over_the_debug_link_of_a_real_board(desk: Board) -> None:
 def test_a_server_that_listens_everywhere_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("utvm_deploy.probe.server.START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("utvm_deploy.device.probe.server.START_TIMEOUT_S", 0.0)
     tool = tmp_path / "st-util"
     tool.write_text("#!/bin/sh\npwd >&2\nexit 3\n")
     tool.chmod(0o755)

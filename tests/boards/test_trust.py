@@ -13,10 +13,10 @@ from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
 from utvm_deploy.boards.safe_arguments import COMPILER_FLAG, EMULATOR_ARGUMENTS, PROBE_ARGUMENTS
 from utvm_deploy.cli.main import main
-from utvm_deploy.link import stream
-from utvm_deploy.link.stream import SerialStream
-from utvm_deploy.probe.argv import Wanted, probe_argv
-from utvm_deploy.probe.detect import locate
+from utvm_deploy.device.link import stream
+from utvm_deploy.device.link.stream import SerialStream
+from utvm_deploy.device.probe.argv import Wanted, probe_argv
+from utvm_deploy.device.probe.detect import locate
 from utvm_deploy.project import create_project
 from utvm_deploy.project.generated import compile_options
 

@@ -24,11 +24,11 @@ import utvm_deploy
 from utvm_deploy.base.errors import LinkClosed, LinkError, LinkTimeout, NoDevice
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.desk_file import load_bench_entry
-from utvm_deploy.link import monitor
-from utvm_deploy.link import stream as streams
-from utvm_deploy.link.stream import SerialStream, Stream
-from utvm_deploy.probe import ready, running, start
-from utvm_deploy.probe.detect import Place
+from utvm_deploy.device.link import monitor
+from utvm_deploy.device.link import stream as streams
+from utvm_deploy.device.link.stream import SerialStream, Stream
+from utvm_deploy.device.probe import ready, running, start
+from utvm_deploy.device.probe.detect import Place
 from utvm_deploy.project import Image, build_image
 
 pytestmark = pytest.mark.emulator

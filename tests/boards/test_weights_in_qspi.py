@@ -15,10 +15,10 @@ import utvm_deploy
 from utvm_deploy.base.errors import CompileError, ProbeError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.doctor.desk import desk_checks
-from utvm_deploy.probe import flash_image
+from utvm_deploy.device.doctor.desk import desk_checks
+from utvm_deploy.device.probe import flash_image
 from utvm_deploy.project import Image, build_image, check_fits
 from utvm_deploy.project.fit import overflow_sentence
 

@@ -13,8 +13,8 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.bundling import write_bundle
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 

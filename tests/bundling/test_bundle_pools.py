@@ -12,7 +12,7 @@ from test_bundle_builds import PASS, STRICT, build, compile_as_cxx, run
 
 from utvm_deploy.bundling import FORMATS, check_bundle
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 
 pytestmark = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
 

@@ -15,7 +15,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import check_bundle
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.oracle.reference import run_reference
 
 pytestmark = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")

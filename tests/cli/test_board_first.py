@@ -11,7 +11,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import MissingTool, NoDevice
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import build_parser, main
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 
 DIGITS = str(data_dir("models") / "digits.tflite")
 BOARD = "stm32f746g_disco"
@@ -35,12 +35,12 @@ def nothing_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A module that is first imported now would keep the patched name after this test.
     for verb in VERBS:
         build_parser(verb)
-    monkeypatch.setattr("utvm_deploy.compiler.pipeline.compile_model", made)
-    monkeypatch.setattr("utvm_deploy.tuning.workload.workload", made)
+    monkeypatch.setattr("utvm_deploy.compiler.stages.pipeline.compile_model", made)
+    monkeypatch.setattr("utvm_deploy.tuning.measuring.workload.workload", made)
     monkeypatch.setattr("utvm_deploy.device.device.build_image", made)
     monkeypatch.setattr("utvm_deploy.device.connection.build_image", made)
     monkeypatch.setattr("utvm_deploy.project.build._build", made)
-    monkeypatch.setattr("utvm_deploy.probe.detect.serial_ports", list)
+    monkeypatch.setattr("utvm_deploy.device.probe.detect.serial_ports", list)
     monkeypatch.chdir(tmp_path)
     for name in ("UTVM_PORT", "UTVM_PROBE", "UTVM_SERIAL", "UTVM_BENCH"):
         monkeypatch.delenv(name, raising=False)

@@ -313,4 +313,4 @@ def test_a_verb_loads_no_other_verb() -> None:
     with running(environment(), "-c", code) as command:
         out, said = command.communicate(timeout=PATIENCE_S)
     assert command.returncode == 0, said
-    assert out.splitlines()[-1] == "utvm_deploy.cli.boards_verb"
+    assert out.splitlines()[-1] == "utvm_deploy.cli.board_verbs.boards_verb"

@@ -13,8 +13,8 @@ from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.keep_run import keep_run, model_digests
 from utvm_deploy.cli.main import main
-from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.store import RunStore
+from utvm_deploy.results.runs.run import ModelFigures, Run
+from utvm_deploy.results.runs.store import RunStore
 
 MODEL = Path(__file__).resolve().parents[2] / "models" / "digits.tflite"
 pytestmark = pytest.mark.tools

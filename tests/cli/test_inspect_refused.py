@@ -16,7 +16,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.pages.render import MOST_OF_NAMES
+from utvm_deploy.results.pages.render import MOST_OF_NAMES
 
 LONG = "scope/" * 333 + "end"
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_the_model_as_a_whole(
 def test_what_no_kernel_can_be_made_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from utvm_deploy.compiler import first_look
+    from utvm_deploy.compiler.stages import first_look
 
     lower = first_look.lower
 

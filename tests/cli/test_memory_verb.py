@@ -13,8 +13,8 @@ import pytest
 
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.model import ArenaUse
-from utvm_deploy.profiling.memory_report import live_at
+from utvm_deploy.compiler.compiled.model import ArenaUse
+from utvm_deploy.results.profiling.memory_report import live_at
 
 BOARD = "mps2_an500"
 DIGITS = str(data_dir("models") / "digits.tflite")

@@ -16,11 +16,11 @@ from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.emulator import cycle_model_digest
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.profiling.layer_costs import Profile, profile
+from utvm_deploy.results.profiling.layer_costs import Profile, profile
+from utvm_deploy.targets.emulator import cycle_model_digest
 
 BOARD = "mps2_an500"
 DIGITS = data_dir("models") / "digits.tflite"
@@ -195,15 +195,16 @@ def test_the_table_fits(
 def test_an_unknown_emulator_is_an_error(
     compiled: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("utvm_deploy.emulator.plugin.installed_qemu_version", lambda _: "11.0.0")
+    plugin = "utvm_deploy.targets.emulator.plugin"
+    monkeypatch.setattr(f"{plugin}.installed_qemu_version", lambda _: "11.0.0")
     # What is known of the program that is installed.
-    monkeypatch.setattr("utvm_deploy.probe.cycle_model.plugin_for", _fresh_plugin_for)
+    monkeypatch.setattr("utvm_deploy.device.probe.cycle_model.plugin_for", _fresh_plugin_for)
     with pytest.raises(ProbeError, match=r"QEMU 11\.0\.0.*give --timing instructions"):
         profiled(compiled)
 
 
 def _fresh_plugin_for(program: str) -> Path:
-    from utvm_deploy.emulator import plugin
+    from utvm_deploy.targets.emulator import plugin
 
     return plugin._plugin_for.__wrapped__(program, 0, Path(), plugin.CYCLE_MODEL)
 

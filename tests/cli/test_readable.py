@@ -16,7 +16,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.readable import readable, utf8
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.pages.render import _environment
+from utvm_deploy.results.pages.render import _environment
 
 DIGITS = Path(__file__).resolve().parents[2] / "models" / "digits.tflite"
 

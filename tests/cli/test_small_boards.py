@@ -103,7 +103,7 @@ def test_an_image_needs_room_for_the_runtime(
         raise AssertionError("a kernel is made")
 
     # Nothing is compiled for it.
-    monkeypatch.setattr("utvm_deploy.compiler.scheduling.lower_kernel", schedule)
+    monkeypatch.setattr("utvm_deploy.compiler.lowering.scheduling.lower_kernel", schedule)
     argv = ["project", "create"] if verb == "project" else [verb]
     argv += [str(model_of(tmp_path, 100)), "--board", str(small)]
     assert main([*argv, str(tmp_path / "tree")] if verb == "project" else argv) == 1

@@ -6,11 +6,11 @@ from collections import deque
 
 from utvm_deploy.base.errors import LinkTimeout
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.client.remote_board import RemoteBoard, RemoteLauncher
-from utvm_deploy.client.session_exchange import Transport
-from utvm_deploy.cluster.session_child import BoardService
 from utvm_deploy.device import Device
-from utvm_deploy.probe import choose_link
+from utvm_deploy.device.probe import choose_link
+from utvm_deploy.service.client.remote_board import RemoteBoard, RemoteLauncher
+from utvm_deploy.service.client.session_exchange import Transport
+from utvm_deploy.service.cluster.session_child import BoardService
 
 
 class DirectTransport:

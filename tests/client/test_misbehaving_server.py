@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.cli.main import main
-from utvm_deploy.client import api
-from utvm_deploy.client.api import Server
-from utvm_deploy.client.download import content, download, safe_name
-from utvm_deploy.client.facts import RemoteJob, job_of, printable
-from utvm_deploy.client.settings import ServerSettings
+from utvm_deploy.service.client import api
+from utvm_deploy.service.client.api import Server
+from utvm_deploy.service.client.download import content, download, safe_name
+from utvm_deploy.service.client.facts import RemoteJob, job_of, printable
+from utvm_deploy.service.client.settings import ServerSettings
 
 KEY = "0123456789ab"
 CONTENT = bytes(range(256)) * 400

@@ -29,9 +29,9 @@ from utvm_deploy.base.errors import (
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.digest import facts_digest
-from utvm_deploy.client.session_messages import encode
 from utvm_deploy.device import Device
-from utvm_deploy.link.base import Task
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.service.client.session_messages import encode
 
 pytestmark = pytest.mark.tools
 
@@ -146,7 +146,7 @@ def test_resets_and_strictness(server: DirectServer) -> None:
 def test_memory_of_several_parts_comes_whole(
     server: DirectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from utvm_deploy.client import session_link
+    from utvm_deploy.service.client import session_link
 
     with remote_device(server, "host") as device:
         data = bytes(range(256)) * 40
@@ -256,7 +256,7 @@ def test_another_board_of_the_same_name_is_refused(
     assert facts_digest(same) == facts_digest(load_board("host"))
     with remote_device(server, "mps2_an500") as device:
         monkeypatch.setattr(
-            "utvm_deploy.client.remote_board.facts_digest", lambda _board: "another"
+            "utvm_deploy.service.client.remote_board.facts_digest", lambda _board: "another"
         )
         with pytest.raises(
             BoardError, match=r"other facts of the board mps2_an500 .* same version"

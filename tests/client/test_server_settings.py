@@ -9,7 +9,7 @@ import pytest
 
 from utvm_deploy.base.errors import ServerError
 from utvm_deploy.cli.main import main
-from utvm_deploy.client.settings import ServerSettings, server_settings
+from utvm_deploy.service.client.settings import ServerSettings, server_settings
 
 BEYOND = "https://bench.example.org:8086"
 
@@ -137,7 +137,7 @@ def test_without_the_packages_of_clients(
 ) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(b"")
-    for name in [one for one in sys.modules if one.startswith("utvm_deploy.client.")]:
+    for name in [one for one in sys.modules if one.startswith("utvm_deploy.service.client.")]:
         if name.rpartition(".")[2] in ("api", "download"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httpx", None)

@@ -22,8 +22,8 @@ from utvm_deploy.base.errors import (
     TaskTimeout,
     UtvmError,
 )
-from utvm_deploy.client.session_errors import error_fields, error_of, mark_place
-from utvm_deploy.client.session_messages import (
+from utvm_deploy.service.client.session_errors import error_fields, error_of, mark_place
+from utvm_deploy.service.client.session_messages import (
     MESSAGE_BYTES,
     PART_BYTES,
     REQUESTS,

@@ -12,12 +12,12 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from utvm_deploy.base.errors import BoardError, LinkError, ServerError, UtvmError
-from utvm_deploy.client import session_socket
-from utvm_deploy.client.session_exchange import Exchange
-from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, encode
-from utvm_deploy.client.session_server import board_address
-from utvm_deploy.client.session_socket import open_session
-from utvm_deploy.client.settings import ServerSettings
+from utvm_deploy.service.client import session_socket
+from utvm_deploy.service.client.session_exchange import Exchange
+from utvm_deploy.service.client.session_messages import ALIVE, MESSAGE_BYTES, encode
+from utvm_deploy.service.client.session_server import board_address
+from utvm_deploy.service.client.session_socket import open_session
+from utvm_deploy.service.client.settings import ServerSettings
 
 READY = encode({"session": "ready"})
 Handler = Callable[[ServerConnection], None]

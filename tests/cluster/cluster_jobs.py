@@ -9,7 +9,7 @@ from typing import Any
 from distributed import get_worker
 
 from utvm_deploy.base import process
-from utvm_deploy.cluster.lease import held
+from utvm_deploy.service.cluster.lease import held
 
 
 def name_of_worker(_number: int) -> Any:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster import certificates as module
-from utvm_deploy.cluster.certificates import make_certificates, read_certificates, security
+from utvm_deploy.service.cluster import certificates as module
+from utvm_deploy.service.cluster.certificates import make_certificates, read_certificates, security
 
 TIMEOUT_S = 20.0
 

@@ -24,10 +24,10 @@ from cluster_jobs import (
 from processes import PATIENCE_S, is_running, running, wait_for_text, wait_until, worker
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster.certificates import make_certificates
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.facts import worker_facts
-from utvm_deploy.cluster.offers import Offer
+from utvm_deploy.service.cluster.certificates import make_certificates
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.facts import worker_facts
+from utvm_deploy.service.cluster.offers import Offer
 
 pytestmark = pytest.mark.tools
 

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from utvm_deploy.cluster import job_output, job_runner
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.cluster.lease import held
+from utvm_deploy.service.cluster import job_output, job_runner
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.cluster.lease import held
 
 #: How long a step may take on a loaded machine.
 PATIENCE_S = 60.0

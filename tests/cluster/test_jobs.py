@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster.jobs import room
+from utvm_deploy.service.cluster.jobs import room
 
 
 class FakeScheduler:

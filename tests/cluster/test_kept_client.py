@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster import kept_client
-from utvm_deploy.cluster.jobs import room
-from utvm_deploy.cluster.kept_client import KeptClient
+from utvm_deploy.service.cluster import kept_client
+from utvm_deploy.service.cluster.jobs import room
+from utvm_deploy.service.cluster.kept_client import KeptClient
 
 
 class FakeClient:

@@ -15,12 +15,12 @@ import pytest
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.process import child_environment
-from utvm_deploy.cluster.lease import held, held_entry
+from utvm_deploy.service.cluster.lease import held, held_entry
 
 PATIENCE_S = 20.0
 HOLDER = """
 import sys, time
-from utvm_deploy.cluster.lease import held
+from utvm_deploy.service.cluster.lease import held
 with held("nucleo_f746zg", sys.argv[1], 0, "job 17"):
     print("held", flush=True)
     time.sleep(60)

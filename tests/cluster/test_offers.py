@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import BoardError
-from utvm_deploy.cluster.offers import (
+from utvm_deploy.service.cluster.offers import (
     Offer,
     board_resource,
     inventory,

@@ -19,11 +19,11 @@ from processes import PATIENCE_S, is_running, wait_until
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.process import child_environment
-from utvm_deploy.cluster import dask_settings
-from utvm_deploy.cluster.addresses import DEFAULT_PORT, Place, check_listen
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.facts import worker_facts
-from utvm_deploy.cluster.offers import Offer
+from utvm_deploy.service.cluster import dask_settings
+from utvm_deploy.service.cluster.addresses import DEFAULT_PORT, Place, check_listen
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.facts import worker_facts
+from utvm_deploy.service.cluster.offers import Offer
 
 pytestmark = pytest.mark.tools
 
@@ -50,8 +50,8 @@ def job(folder):
         child.popen.wait()
 
 if __name__ == "__main__":
-    from utvm_deploy.cluster.connection import open_cluster
-    from utvm_deploy.cluster.offers import Offer
+    from utvm_deploy.service.cluster.connection import open_cluster
+    from utvm_deploy.service.cluster.offers import Offer
     try:
         with open_cluster(offered=[Offer("host", 2, "host")], cores=2) as client:
             future = client.submit(job, sys.argv[1], resources={"core": 1})
@@ -74,8 +74,8 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 if __name__ == "__main__":
-    from utvm_deploy.cluster.connection import open_cluster
-    from utvm_deploy.cluster.offers import Offer
+    from utvm_deploy.service.cluster.connection import open_cluster
+    from utvm_deploy.service.cluster.offers import Offer
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with open_cluster(offered=[Offer("host", 2, "host")], cores=2):
@@ -124,7 +124,7 @@ def test_jobs_have_the_environment_of_this_process(client: Any) -> None:
 
 def test_nobody_else_gets_in(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.scheduler.address.startswith("tls://127.0.0.1:")
-    monkeypatch.setattr("utvm_deploy.cluster.connection.CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr("utvm_deploy.service.cluster.connection.CONNECT_TIMEOUT_S", 1)
     plain = client.scheduler.address.replace("tls:", "tcp:")
     with pytest.raises(ClusterError, match="no scheduler answers"), open_cluster(plain):
         pass
@@ -154,7 +154,7 @@ def test_a_dashboard_is_served_on_this_machine_and_only_if_asked_for(client: Any
 
 
 def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("utvm_deploy.cluster.connection.CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr("utvm_deploy.service.cluster.connection.CONNECT_TIMEOUT_S", 1)
     with (
         pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1 within"),
         open_cluster("tcp://127.0.0.1:1"),

@@ -12,9 +12,9 @@ import pytest
 from distributed.comm import CommClosedError
 
 from utvm_deploy.base.process import Child
-from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, decode
-from utvm_deploy.cluster import session_host
-from utvm_deploy.cluster.session_host import _LENGTH, _serve, _Session
+from utvm_deploy.service.client.session_messages import ALIVE, MESSAGE_BYTES, decode
+from utvm_deploy.service.cluster import session_host
+from utvm_deploy.service.cluster.session_host import _LENGTH, _serve, _Session
 
 
 class FakeComm:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.jobs import room
-from utvm_deploy.cluster.offers import Offer
-from utvm_deploy.cluster.session_line import board_line
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.jobs import room
+from utvm_deploy.service.cluster.offers import Offer
+from utvm_deploy.service.cluster.session_line import board_line
 
 pytestmark = pytest.mark.tools
 

@@ -25,10 +25,10 @@ from processes import (
 )
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster import facts
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.facts import worker_facts
-from utvm_deploy.cluster.offers import Offer
+from utvm_deploy.service.cluster import facts
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.facts import worker_facts
+from utvm_deploy.service.cluster.offers import Offer
 
 pytestmark = pytest.mark.tools
 

@@ -14,12 +14,12 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.arena.plan import Step
 from utvm_deploy.compiler.budgets import Budget
-from utvm_deploy.compiler.kernel_costs import KernelCosts, Option
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.plan import Step
+from utvm_deploy.compiler.planning.kernel_costs import KernelCosts, Option
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 
 BOARD = "mps2_an500"

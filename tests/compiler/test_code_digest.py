@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from utvm_deploy.compiler.c_text import KERNEL_SECTION, placed
-from utvm_deploy.compiler.code_digest import code_digest, kernel_code, whole_code
+from utvm_deploy.compiler.lowering.code_digest import code_digest, kernel_code, whole_code
 from utvm_deploy.kernels.isa.naked_function import NEXT_STATEMENT, naked_function
 
 HEADER = """\

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.constants import ConstantTables
+from utvm_deploy.compiler.arena.constants import ConstantTables
 
 
 def test_equal_tables_are_one_and_those_of_other_types_are_not() -> None:

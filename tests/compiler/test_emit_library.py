@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.compiler.emit_library import (
+from utvm_deploy.compiler.emission.library import (
     arena_bytes_with_state,
     library_parts,
     state_of,

@@ -11,9 +11,9 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.facts import Region
-from utvm_deploy.compiler.flash_limit import room_for_tables
 from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.planning.flash_limit import room_for_tables
+from utvm_deploy.compiler.stages.pipeline import compile_model
 
 BOARD = load_board("mps2_an500")
 

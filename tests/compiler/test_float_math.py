@@ -12,18 +12,18 @@ import utvm_deploy
 from utvm_deploy import connect
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.kernel_function import candidate_function, record_code
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
+from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.float_bounds import EXACT, OF_MODELS
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.space import identity_of, space
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.records import RECORD, Measurement, Record, Records, Setting
-from utvm_deploy.verifying.on_board import first_difference, verify
+from utvm_deploy.results.verifying.on_board import first_difference, verify
 
 BOARD = "mps2_an500"
 

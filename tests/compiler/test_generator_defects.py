@@ -17,7 +17,7 @@ from tvm import relax, s_tir, te, tirx
 
 import utvm_deploy
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowering.lower_c import lower_to_c
 from utvm_deploy.kernels.contract.c_function import CFunction
 
 _SIDE = 8

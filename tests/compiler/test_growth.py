@@ -13,18 +13,18 @@ import pytest
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.compiler import scheduling
-from utvm_deploy.compiler.lowered_kernel import LoweredKernel, lower_kernel
-from utvm_deploy.compiler.needs import least_needs, planned_needs
+from utvm_deploy.compiler.arena.needs import least_needs, planned_needs
+from utvm_deploy.compiler.arena.plan import Step, plan_arena
+from utvm_deploy.compiler.arena.views import with_views
+from utvm_deploy.compiler.lowering import scheduling
+from utvm_deploy.compiler.lowering.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.plan import Step, plan_arena
-from utvm_deploy.compiler.scratch_limit import Spare, within_memory
-from utvm_deploy.compiler.views import with_views
+from utvm_deploy.compiler.planning.scratch_limit import Spare, within_memory
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import OwnKernel
 from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import utvm_deploy
 from utvm_deploy.base.errors import BundleError, ModelError
 from utvm_deploy.bundling.manifest import SCHEMA, read_manifest
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits.tflite"
 

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import CompileError, ModelError
-from utvm_deploy.compiler import library_format
-from utvm_deploy.compiler.library_format import SECTION_VERSION, read_library, write_library
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer
+from utvm_deploy.compiler.compiled import library_format
+from utvm_deploy.compiler.compiled.library_format import (
+    SECTION_VERSION,
+    read_library,
+    write_library,
+)
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer
 
 BUFFER = Buffer("in;put", "int8", (1, 4), 0.1, -3, 0, 4, None)
 OUTPUT = Buffer("output", "float32", (2,), None, None, 16, 8, 7, channels=(1, 3))

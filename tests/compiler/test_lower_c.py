@@ -12,7 +12,7 @@ from tvm import te
 from tvm.script import tirx as T
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.lower_c import lower_to_c
+from utvm_deploy.compiler.lowering.lower_c import lower_to_c
 from utvm_deploy.kernels.contract.c_function import CFunction
 
 COMPILE_TIMEOUT_S = 60

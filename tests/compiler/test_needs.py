@@ -12,11 +12,11 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
-from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.request import Watch
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.request import Watch
 
 BOARDS = ("host", "mps2_an385", "mps2_an500", "mps3_an547")
 
@@ -87,7 +87,7 @@ def test_a_refusal_comes_before_kernels_are_made(
     def schedule(*_args: object, **_named: object) -> None:
         raise AssertionError("a kernel is made")
 
-    monkeypatch.setattr("utvm_deploy.compiler.scheduling.lower_kernel", schedule)
+    monkeypatch.setattr("utvm_deploy.compiler.lowering.scheduling.lower_kernel", schedule)
     m = ModelWriter()
     m.output(m.relu(m.input((1, 500))))
     path = m.save(tmp_path / "model.tflite")

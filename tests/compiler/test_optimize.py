@@ -11,9 +11,8 @@ import pytest
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler import decision
-from utvm_deploy.compiler.choice import Choose, calls_of, level_of, picked
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.arena.plan import Step
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.compiler.options import (
     LEVELS,
     OPTIMIZATION_FLAGS,
@@ -21,12 +20,13 @@ from utvm_deploy.compiler.options import (
     Objective,
     ScratchStack,
 )
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.plan import Step
-from utvm_deploy.compiler.scratch_limit import Spare, within_memory
+from utvm_deploy.compiler.planning import decision
+from utvm_deploy.compiler.planning.choice import Choose, calls_of, level_of, picked
+from utvm_deploy.compiler.planning.scratch_limit import Spare, within_memory
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -273,7 +273,7 @@ def test_no_kernel_asks_for_a_stack_that_there_is_no_room_for(
 
     assert kept(20_000, is_shared=False) == fast
     assert kept(60_000, is_shared=True) == fast
-    with caplog.at_level("INFO", logger="utvm_deploy.compiler.scratch_limit"):
+    with caplog.at_level("INFO", logger="utvm_deploy.compiler.planning.scratch_limit"):
         assert kept(19_999, is_shared=False) == middle
     assert "its scratch of 20,000 bytes is more than the stack has" in caplog.text
     assert kept(2_999, is_shared=False) == plain

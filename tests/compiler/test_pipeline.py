@@ -19,11 +19,11 @@ from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.c_text import check_prefix, float_literal, prefix_from_path
-from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import STAGES, CompileOptions
-from utvm_deploy.compiler.pipeline import PIPELINE, compile_model
-from utvm_deploy.compiler.request import Watch
+from utvm_deploy.compiler.stages.pipeline import PIPELINE, compile_model
+from utvm_deploy.compiler.stages.request import Watch
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -168,7 +168,7 @@ def test_result_is_the_same_in_another_process(tmp_path: Path) -> None:
     code = (
         "import sys, hashlib; from dataclasses import replace;"
         "from utvm_deploy.boards.board import load_board;"
-        "from utvm_deploy.compiler.pipeline import compile_model;"
+        "from utvm_deploy.compiler.stages.pipeline import compile_model;"
         f"c = compile_model(sys.argv[1], load_board({CORTEX_M7.name!r}));"
         "print(hashlib.sha256(repr(vars(replace(c, seconds={}))).encode()).hexdigest())"
     )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.placement import (
+from utvm_deploy.compiler.arena.placement import (
     Block,
     Handover,
     Part,

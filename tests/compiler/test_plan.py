@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.compiler.plan import ArenaPlan, Step, View, is_view, plan_arena
-from utvm_deploy.compiler.plan_check import verify_sharing
+from utvm_deploy.compiler.arena.plan import ArenaPlan, Step, View, is_view, plan_arena
+from utvm_deploy.compiler.arena.plan_check import verify_sharing
 from utvm_deploy.graph.attributes import Add, Relu, Reshape
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument

@@ -16,11 +16,17 @@ from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
-from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.model import Span
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.model import Span
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.pools import PoolLimit, Table, filled_pools, lines_read, pool_limits
+from utvm_deploy.compiler.planning.pools import (
+    PoolLimit,
+    Table,
+    filled_pools,
+    lines_read,
+    pool_limits,
+)
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.project.fit import check_fits
 
 BOARD = "mps2_an500"

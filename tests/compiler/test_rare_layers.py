@@ -9,12 +9,12 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.choice import WHY_RARE
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import STACK, Objective
-from utvm_deploy.compiler.rare_layers import rare_kinds
+from utvm_deploy.compiler.planning.choice import WHY_RARE
+from utvm_deploy.compiler.planning.rare_layers import rare_kinds
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.native.dense import DenseLayer
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import SixOutputs

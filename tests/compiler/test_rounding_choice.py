@@ -11,15 +11,15 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.arena.plan import Step
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.plan import Step
-from utvm_deploy.compiler.rounding_choice import (
+from utvm_deploy.compiler.planning.rounding_choice import (
     MOST_GROWTH_BYTES,
     flash_bytes,
     rounded_where_small,
 )
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import families_for, lower

@@ -14,8 +14,8 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.library_format import read_library, write_library
-from utvm_deploy.compiler.model import CompiledModel, PushedStrip
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.model import CompiledModel, PushedStrip
 
 BOARD = "mps2_an500"
 

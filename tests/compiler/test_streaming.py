@@ -16,11 +16,11 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
-from utvm_deploy.compiler.library_format import read_library, write_library
+from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.request import Watch
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.request import Watch
 
 BOARD = "mps2_an500"
 CIFAR = data_dir("models") / "cifar10_cnn.tflite"

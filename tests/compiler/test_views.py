@@ -13,8 +13,8 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.plan import Step, View, plan_arena
-from utvm_deploy.compiler.views import with_views
+from utvm_deploy.compiler.arena.plan import Step, View, plan_arena
+from utvm_deploy.compiler.arena.views import with_views
 from utvm_deploy.device import Device
 from utvm_deploy.graph.attributes import Add, Attributes, Concatenation, Rearrange, Reshape
 from utvm_deploy.graph.model import Graph, Operator

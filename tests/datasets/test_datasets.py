@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import DataError
-from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.graph.model import Quantization
+from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 
 IMAGE = ModelInput("image", (1, 4, 4, 1), "int8", Quantization((0.5,), (-3,)))
 FLOATS = ModelInput("image", (1, 4, 4, 1), "float32")

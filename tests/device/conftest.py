@@ -10,7 +10,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 
 

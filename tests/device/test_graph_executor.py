@@ -11,12 +11,12 @@ import pytest
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.bisect import bisect
+from utvm_deploy.results.verifying.bisect import bisect
 
 Digits = Callable[[Board], CompiledModel]
 DIGITS = data_dir("models") / "digits.tflite"

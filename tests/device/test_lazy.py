@@ -13,8 +13,8 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.errors import DeviceError, UtvmError
 from utvm_deploy.device import Device, Module, Tensor
+from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.queue import QUEUE_LIMIT
-from utvm_deploy.link.base import Task
 
 CODE = """
 #include <stdint.h>
@@ -31,8 +31,8 @@ void spin(uint32_t *count) { for (volatile uint32_t i = 0; i < 50; i++) { } ++*c
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Sizes of the batches that went out."""
-    from utvm_deploy.link.debug import DebugLink
-    from utvm_deploy.link.monitor import MonitorLink
+    from utvm_deploy.device.link.gdb.debug_link import DebugLink
+    from utvm_deploy.device.link.monitor import MonitorLink
 
     sizes: list[int] = []
 
@@ -289,7 +289,7 @@ def test_the_wire_is_shown(
 ) -> None:
     import logging
 
-    log = logging.getLogger("utvm_deploy.link")
+    log = logging.getLogger("utvm_deploy.device.link")
     handlers, level = list(log.handlers), log.level
     monkeypatch.setenv("UTVM_TRACE", "1")
     try:

@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import BuildError, CompileError, DeviceError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.kernels.portable.movement import Copy
 

@@ -15,8 +15,8 @@ from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel
 from utvm_deploy.device.model import REFERENCE
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.profiling.placement import placement_of
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.profiling.placement import placement_of
+from utvm_deploy.results.verifying.on_board import verify
 
 LARGE = 32_000
 SHAPE = (1, 20, 16, 8)

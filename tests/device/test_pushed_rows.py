@@ -15,7 +15,7 @@ from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.device import Device, pushed_rows
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 
 def without_room(allocate: Callable[..., Any], most: int) -> Callable[..., Any]:

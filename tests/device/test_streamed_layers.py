@@ -13,15 +13,15 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.file_layers import layers_of_file
-from utvm_deploy.compiler.model import CompiledModel, Layer
+from utvm_deploy.compiler.compiled.file_layers import layers_of_file
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.bisect import bisect
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.bisect import bisect
+from utvm_deploy.results.verifying.on_board import verify
 
 pytestmark = pytest.mark.tools
 

@@ -11,14 +11,14 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.file_layers import layers_of_file
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.file_layers import layers_of_file
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import load_golden, random_samples
-from utvm_deploy.profiling.layer_costs import profile
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.profiling.layer_costs import profile
+from utvm_deploy.results.verifying.on_board import verify
 
 DIGITS = data_dir("models") / "digits.tflite"
 #: Arena limits in bytes, with scratch and input and output, for every board.

@@ -14,13 +14,13 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import build_image, check_fits
 from utvm_deploy.project.fit import arena_room, check_image_fits
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 #: The emulated board with the least RAM, so that filling it takes a moment only.
 SMALL_BOARD = "netduinoplus2"

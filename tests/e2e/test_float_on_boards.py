@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.on_board import first_difference, verify
+from utvm_deploy.results.verifying.on_board import first_difference, verify
 
 RNG = np.random.default_rng(4)
 

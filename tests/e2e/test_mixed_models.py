@@ -19,11 +19,11 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
-from utvm_deploy.inspecting.islands import float_islands, float_operations
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.bisect import bisect
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.inspecting.islands import float_islands, float_operations
+from utvm_deploy.results.verifying.bisect import bisect
+from utvm_deploy.results.verifying.on_board import verify
 
 RNG = np.random.default_rng(152)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from utvm_deploy.emulator.plugin import SOURCES, build_plugin, installed_qemu_version
-from utvm_deploy.emulator.table import header_texts
+from utvm_deploy.targets.emulator.plugin import SOURCES, build_plugin, installed_qemu_version
+from utvm_deploy.targets.emulator.table import header_texts
 
 HERE = Path(__file__).resolve().parent
 QEMU = "qemu-system-arm"

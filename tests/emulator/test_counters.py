@@ -8,8 +8,8 @@ import pytest
 
 from utvm_deploy.base.errors import BoardError, ProbeError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.emulator import CycleModel
-from utvm_deploy.emulator.counters import NAMES, Counters, between
+from utvm_deploy.targets.emulator import CycleModel
+from utvm_deploy.targets.emulator.counters import NAMES, Counters, between
 
 
 def snapshots(*cycles: int) -> list[Counters]:

@@ -13,10 +13,10 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import Span
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device, Tensor
-from utvm_deploy.emulator.fence import Fence, Stretch
+from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
 pytestmark = pytest.mark.emulator
 

@@ -15,9 +15,9 @@ import pytest
 from tests.emulator.conftest import HERE, QEMU
 from utvm_deploy.base.errors import BoardError, ProbeError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.emulator import CycleModel, arguments, counters
-from utvm_deploy.emulator.model import CounterBlock, counter_block
-from utvm_deploy.emulator.plugin import build_plugin, installed_qemu_version, plugin_abi
+from utvm_deploy.targets.emulator import CycleModel, arguments, counters
+from utvm_deploy.targets.emulator.model import CounterBlock, counter_block
+from utvm_deploy.targets.emulator.plugin import build_plugin, installed_qemu_version, plugin_abi
 
 REPOSITORY = HERE.parents[1]
 BENCHMARKS = REPOSITORY / "benchmarks" / "cycle_model"
@@ -194,7 +194,9 @@ def test_wrong_arguments(plugin: Path, image: Path, changed: str, sentence: str)
 )
 def test_plugin_interfaces(version: str, abi: int) -> None:
     assert plugin_abi(version) == abi
-    assert (REPOSITORY / "utvm_deploy" / "emulator" / "plugin" / f"abi_{abi}.h").is_file()
+    assert (
+        REPOSITORY / "utvm_deploy" / "targets" / "emulator" / "plugin" / f"abi_{abi}.h"
+    ).is_file()
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "11.0.0", "soon"])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.emulator.conftest import HERE, QEMU
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.emulator import CycleModel, arguments, counters
+from utvm_deploy.targets.emulator import CycleModel, arguments, counters
 
 GCC = "arm-none-eabi-gcc"
 RUN_TIMEOUT_S = 60.0

@@ -19,9 +19,9 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import build_parser, main
 from utvm_deploy.device.connection import Connection
-from utvm_deploy.emulator.plugin import build_plugin
-from utvm_deploy.probe.cycle_model import CycleModelFiles, cycle_model_arguments
-from utvm_deploy.tuning.place import _result
+from utvm_deploy.device.probe.cycle_model import CycleModelFiles, cycle_model_arguments
+from utvm_deploy.targets.emulator.plugin import build_plugin
+from utvm_deploy.tuning.measuring.place import _result
 
 DIGITS = data_dir("models") / "digits.tflite"
 BOARD = load_board("mps2_an386")
@@ -72,7 +72,7 @@ def test_the_cause_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_program: str) -> Path:
         raise SystemRefused("building failed: No space left on device")
 
-    monkeypatch.setattr("utvm_deploy.probe.cycle_model.plugin_for", refuse)
+    monkeypatch.setattr("utvm_deploy.device.probe.cycle_model.plugin_for", refuse)
     monkeypatch.setattr(process, "find_tool", str)
     files = CycleModelFiles()
     with pytest.raises(ProbeError, match=r"No space left on device.*--timing instructions"):
@@ -88,7 +88,7 @@ def test_verbs_end_with_the_cause(
     def plugin(_program: str) -> Path:
         return build_plugin("7.2.22")
 
-    monkeypatch.setattr("utvm_deploy.probe.cycle_model.plugin_for", plugin)
+    monkeypatch.setattr("utvm_deploy.device.probe.cycle_model.plugin_for", plugin)
     monkeypatch.setenv("PATH", fake_compiler(tmp_path, FULL))
     records = tmp_path / "records.jsonl"
     more = {"run": [], "tune": ["--trials", "1", "--records", str(records)]}[verb]

@@ -11,15 +11,23 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import DataError, UsageError
-from utvm_deploy.datasets import Dataset, ModelInput, dataset_of_arrays
-from utvm_deploy.evaluating.chance import chance_note
-from utvm_deploy.evaluating.class_order import order_note
-from utvm_deploy.evaluating.conversion import InputCount, how_taken, to_input, to_real
-from utvm_deploy.evaluating.facts import DEVICE, FLOAT, REFERENCE, Judged, Problem, Run, Settings
-from utvm_deploy.evaluating.judging import SMALLER_IS_BETTER, changes, judged, metric_names
-from utvm_deploy.evaluating.limits import check_limits, limit_of
-from utvm_deploy.evaluating.problem import problem_of
 from utvm_deploy.graph.model import Graph, Quantization, Tensor
+from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays
+from utvm_deploy.quality.evaluating.chance import chance_note
+from utvm_deploy.quality.evaluating.class_order import order_note
+from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken, to_input, to_real
+from utvm_deploy.quality.evaluating.facts import (
+    DEVICE,
+    FLOAT,
+    REFERENCE,
+    Judged,
+    Problem,
+    Run,
+    Settings,
+)
+from utvm_deploy.quality.evaluating.judging import SMALLER_IS_BETTER, changes, judged, metric_names
+from utvm_deploy.quality.evaluating.limits import check_limits, limit_of
+from utvm_deploy.quality.evaluating.problem import problem_of
 
 SCALE = Quantization((0.5,), (-3,))
 

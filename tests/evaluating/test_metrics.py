@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from utvm_deploy.evaluating import metrics
+from utvm_deploy.quality.evaluating import metrics
 
 RNG = np.random.default_rng(3)
 

@@ -32,8 +32,8 @@ def fuzz_one_process(arguments: list[str]) -> None:
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         from utvm_deploy.base.errors import ModelError
         from utvm_deploy.frontend.tflite import load_model
-        from utvm_deploy.graph.passes import simplify
-        from utvm_deploy.inspecting.facts import inspect_model
+        from utvm_deploy.graph.passes.simplify import simplify
+        from utvm_deploy.results.inspecting.facts import inspect_model
 
     # Ended by libFuzzer without a word: the file is left, in memory if there is a place for it.
     folder = tempfile.mkdtemp(

@@ -13,8 +13,8 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import tflite_schema as schema
-from utvm_deploy.frontend.given_shapes import given_shapes
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 
 pytestmark = pytest.mark.tools

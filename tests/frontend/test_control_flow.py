@@ -16,7 +16,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend import flat_model
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.reference import run_reference
 
 SCALE = 0.1

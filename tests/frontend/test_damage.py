@@ -11,7 +11,7 @@ from small_models import build_model
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 
 # Far beyond what a whole file takes on a busy machine.
 _HANGS_S = 30.0

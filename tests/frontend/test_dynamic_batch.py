@@ -10,7 +10,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import tflite_schema as schema
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.tflite import load_model
 
 pytestmark = pytest.mark.tools

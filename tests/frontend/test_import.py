@@ -14,7 +14,7 @@ from tflite_serializer import CODE_FIELDS
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators.importers import IMPORTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.oracle.reference import run_reference

@@ -18,7 +18,7 @@ import tflite
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend import limits
+from utvm_deploy.frontend.files import limits
 from utvm_deploy.frontend.tflite import load_model
 
 MOST_BYTES = 1024**3
@@ -29,7 +29,7 @@ MARGIN_S = 50.0
 # The import as `utvm inspect` does it; limits hold from after Python's own start.
 _CHILD = """
 import os, resource, signal, sys
-from utvm_deploy.inspecting.facts import inspect_model
+from utvm_deploy.results.inspecting.facts import inspect_model
 from utvm_deploy.frontend.tflite import load_model
 pages = int(open("/proc/self/statm").read().split()[0])
 most = pages * os.sysconf("SC_PAGE_SIZE") + int(sys.argv[2])

@@ -13,7 +13,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.reference import run_reference
 
 

@@ -16,8 +16,8 @@ from tflite_serializer import OperatorSpec
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend import tflite_schema as schema
-from utvm_deploy.frontend.prepared import CHECKS, GREATEST_VERSION, OPERANDS
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.prepared import CHECKS, GREATEST_VERSION, OPERANDS
 from utvm_deploy.frontend.tflite import load_bytes
 
 

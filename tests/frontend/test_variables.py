@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter, call_once
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.reference import run_reference
 
 SHAPE = (1, 2, 1, 3)

@@ -14,10 +14,10 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.dead_channels import drop_dead_channels
-from utvm_deploy.graph.intervals import intervals
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.dead_channels import drop_dead_channels
+from utvm_deploy.graph.passes.intervals import intervals
+from utvm_deploy.graph.passes.simplify import simplify
 
 Rng = np.random.Generator
 #: A bias that takes a sum to either end of the clamp, whatever the input is.

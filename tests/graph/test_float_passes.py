@@ -13,7 +13,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attribute_values import FLOAT_MAX, NO_CLAMP, Limits
 from utvm_deploy.graph.attributes import Convolution, Pad, Relu
 from utvm_deploy.graph.model import Graph, Operator, Tensor
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 
 RNG = np.random.default_rng(17)
 MARGINS = ((0, 0), (1, 2), (0, 1), (0, 0))

@@ -13,7 +13,7 @@ from test_strips import random_chain
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.strips import chain_ends
 

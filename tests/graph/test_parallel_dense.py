@@ -13,15 +13,15 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.api.verify_function import verify
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.shared_bytes import BUFFER_ALIGNMENT
+from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.parallel_dense import ALIGNMENT
-from utvm_deploy.graph.passes import UNJOINED, simplify
-from utvm_deploy.inspecting.pass_effects import pass_effects
+from utvm_deploy.graph.passes.parallel_dense import ALIGNMENT
+from utvm_deploy.graph.passes.simplify import UNJOINED, simplify
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.results.inspecting.pass_effects import pass_effects
 
 Rng = np.random.Generator
 Build = Callable[[ModelWriter, Rng], None]

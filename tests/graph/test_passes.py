@@ -12,9 +12,9 @@ from small_models import MODELS, RENAMED, build_model, built, int8, int32, sampl
 from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph import passes
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import PASSES, simplify
+from utvm_deploy.graph.passes import simplify as passes
+from utvm_deploy.graph.passes.simplify import PASSES, simplify
 from utvm_deploy.oracle.reference import run_reference
 
 Rng = np.random.Generator

@@ -13,11 +13,11 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.graph.strip_writer import in_strips
 from utvm_deploy.graph.strips import Chain, Strips, chain_ends
 

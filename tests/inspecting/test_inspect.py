@@ -12,11 +12,11 @@ import pytest
 from small_models import MODELS, build_model, built, int8
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.first_look import least_activation_bytes
+from utvm_deploy.compiler.stages.first_look import least_activation_bytes
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
-from utvm_deploy.inspecting.facts import graph_svg, inspect_model
-from utvm_deploy.inspecting.graph_layout import lay_out
+from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.results.inspecting.facts import graph_svg, inspect_model
+from utvm_deploy.results.inspecting.graph_layout import lay_out
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

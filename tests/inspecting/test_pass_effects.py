@@ -10,8 +10,8 @@ from small_models import build_model, int8
 from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import PASSES, simplify
-from utvm_deploy.inspecting.pass_effects import GraphSizes, graph_sizes, pass_effects
+from utvm_deploy.graph.passes.simplify import PASSES, simplify
+from utvm_deploy.results.inspecting.pass_effects import GraphSizes, graph_sizes, pass_effects
 
 NOTHING = GraphSizes(0, 0, 0, 0)
 

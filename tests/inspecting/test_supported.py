@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend.limits import LIMITS
-from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
-from utvm_deploy.frontend.suggestions import SUGGESTIONS
-from utvm_deploy.inspecting.supported import operators_page, supported_operators
+from utvm_deploy.frontend.files.limits import LIMITS
+from utvm_deploy.frontend.files.suggestions import SUGGESTIONS
+from utvm_deploy.frontend.operators.importers import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
+from utvm_deploy.results.inspecting.supported import operators_page, supported_operators
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "operators.md"
 

@@ -13,8 +13,8 @@ import utvm_deploy
 from utvm_deploy import intrinsics
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.intrinsics import DSP, HWOI, Dot
-from utvm_deploy.tuning.meta_schedule import DeviceTuning
-from utvm_deploy.tuning.prim_funcs import tasks_of_module
+from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning
+from utvm_deploy.tuning.searching.prim_funcs import tasks_of_module
 
 
 def own_product() -> Any:

@@ -16,13 +16,13 @@ import numpy as np
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.compiler.lower_c import lower_to_c
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lower_c import lower_to_c
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.float_bounds import EXACT, FLOAT_BOUNDS, outside
 from utvm_deploy.graph.model import Array, Graph, Operator
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import (

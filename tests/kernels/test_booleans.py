@@ -14,7 +14,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 COMPARISONS = ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")
 SHAPE = (2, 3, 5)

@@ -18,18 +18,18 @@ from test_paired_columns import write_few_channels
 from test_winograd import write_convolutions as write_winograd
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.device import Device
-from utvm_deploy.emulator.fence import Fence
+from utvm_deploy.device.link.messages import MAX_ARGUMENTS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.call import LibraryKernel
-from utvm_deploy.link.messages import MAX_ARGUMENTS
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.build import kernel_text
+from utvm_deploy.targets.emulator.fence import Fence
+from utvm_deploy.tuning.measuring.build import kernel_text
 
 #: Board -> its family of kernels. The two with the DSP extension take half of the candidates each.
 BOARDS = {"mps2_an500": "dsp", "mps2_an386": "dsp", "mps2_an385": "thumb", "mps3_an547": "mve"}

@@ -9,8 +9,12 @@ import pytest
 
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Wish
+from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_table import (
+    PARTIAL,
+    Variant,
+    pack_table,
+)
 from utvm_deploy.kernels.native.dsp.convolution import MOST_SCRATCH_BYTES, best_kernel
-from utvm_deploy.kernels.native.dsp.depthwise_planes_table import PARTIAL, Variant, pack_table
 from utvm_deploy.kernels.native.scaling import Scaling
 
 CHANNELS = 2

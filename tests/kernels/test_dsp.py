@@ -12,18 +12,18 @@ from odd_shapes import SHAPES, write_additions, write_convolutions, write_dense
 from test_two_inputs import write_two_inputs
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.requantization import quantize_multipliers, requantized
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
-from utvm_deploy.kernels.native.dsp import patches_code, tile
+from utvm_deploy.kernels.native.dsp.assembly import patches_code, tile
 from utvm_deploy.kernels.native.scaling import short_scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
+from utvm_deploy.targets.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
 
 
 @pytest.mark.tools

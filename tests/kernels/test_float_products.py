@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.portable.float_convolution import FloatConv2D
+from utvm_deploy.kernels.portable.floats.float_convolution import FloatConv2D
 
 RNG = np.random.default_rng(15)
 #: Infinities, numbers that are none, zeros of both signs, the least and the largest numbers.

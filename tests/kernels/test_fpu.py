@@ -13,9 +13,8 @@ from kernel_harness import check_model
 from test_float_products import drawn, odd
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.device import Device
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.choose.lowering import lower
@@ -25,7 +24,8 @@ from utvm_deploy.kernels.contract.call import is_native
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.build import kernel_text
+from utvm_deploy.targets.emulator.fence import Fence
+from utvm_deploy.tuning.measuring.build import kernel_text
 
 CORE = "cortex-m7"
 

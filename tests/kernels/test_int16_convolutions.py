@@ -19,12 +19,12 @@ from tflite_writer import ModelWriter
 from utvm_deploy import connect
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
+from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, rows, columns, channels, outputs, groups, window, strides, dilation, padding (0: SAME),
 # weights (0: drawn, otherwise all the same), bits of biases

@@ -15,10 +15,10 @@ import utvm_deploy
 from utvm_deploy import connect
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, rows, columns, channels, window, strides, dilation, padding (0: SAME), bits of biases
 DEPTHWISE = [

@@ -15,7 +15,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Rearrange
 from utvm_deploy.graph.constant_folding import rearranged
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.portable.layout import loops_of
 
 Shape = tuple[int, ...]

@@ -14,7 +14,7 @@ from kernel_harness import PREAMBLE, Compiled
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attribute_values import Padding
 from utvm_deploy.graph.model import Graph
@@ -23,10 +23,14 @@ from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import Kernel, TensorArgument
 from utvm_deploy.kernels.contract.extents import merge
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.tiling import MAX_ACCUMULATORS, RegisterTile, choose_tile
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
+from utvm_deploy.kernels.portable.integers.pool import Pool2D
+from utvm_deploy.kernels.portable.schedules.tiling import (
+    MAX_ACCUMULATORS,
+    RegisterTile,
+    choose_tile,
+)
 
 _COMPILE_TIMEOUT_S = 60
 _LARGEST_FUNCTION_BYTES = 3072

@@ -17,7 +17,7 @@ from odd_shapes import (
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.requantization import requantized

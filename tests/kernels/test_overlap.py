@@ -23,9 +23,9 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
-from utvm_deploy.compiler.overlap import may_share
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.arena.overlap import may_share
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Move
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor

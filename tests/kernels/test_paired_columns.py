@@ -11,7 +11,7 @@ from odd_shapes import ACTIVATIONS
 from test_convolutions import spread_scale, weights_and_bias
 from tflite_writer import ModelWriter
 
-from utvm_deploy.kernels.native.dsp.columns_three_channels import by_column
+from utvm_deploy.kernels.native.dsp.assembly.columns_three_channels import by_column
 
 # shape, outputs, kernel, stride, dilation, padding, groups: odd and even rows of kernels, borders
 # on all sides, windows that end at the last byte of the image, phases, depths with a loop, images

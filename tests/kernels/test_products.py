@@ -16,11 +16,11 @@ from tflite_writer import ModelWriter
 from utvm_deploy import connect
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.native.dsp.patches import DspTransposeConv
 from utvm_deploy.kernels.native.mve.transpose_conv import MveTransposeConv
+from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, height, width, inputs, outputs, window, strides, padding (0: SAME)
 TRANSPOSED = [

@@ -9,12 +9,12 @@ import pytest
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.targets.cores.core import CORES
 
 
 def small_graph(tmp_path: Path) -> Graph:

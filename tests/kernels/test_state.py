@@ -16,8 +16,8 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.bisect import bisect
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.bisect import bisect
+from utvm_deploy.results.verifying.on_board import verify
 
 RUNS = 6
 

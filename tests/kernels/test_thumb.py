@@ -12,7 +12,7 @@ from kernel_harness import PREAMBLE, compile_library
 from odd_shapes import SHAPES, write_convolutions, write_dense
 from tflite_writer import ModelWriter
 
-from utvm_deploy.compiler.lowered_kernel import lower_kernel
+from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space

@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 
 CASES = (((9,), 1), ((4, 7), 3), ((2, 3, 20), 20), ((1, 40), 39))
 TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")

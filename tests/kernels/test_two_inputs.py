@@ -14,12 +14,12 @@ from tflite_writer import ModelWriter
 from utvm_deploy import connect
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import INSTRUCTIONS, Device
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.driver import Driver
 from utvm_deploy.kernels.native.dsp.elementwise import DspElementwise
 from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, Run
+from utvm_deploy.targets.emulator.fence import Fence
 
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
 # The other side of each shape: repeated by image, by channel, by row, along the inner dimension.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utvm_deploy.kernels.native.dsp.value_types import INT8, INT8_UNSHIFTED
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, INT8_UNSHIFTED
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT, short_scaling
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.link.fakes import HostDevice
 from utvm_deploy.base.paths import data_dir, runtime_dir
-from utvm_deploy.link.monitor import MonitorLink
+from utvm_deploy.device.link.monitor import MonitorLink
 
 WARNINGS = "-std=c99 -Wall -Wextra -pedantic -Werror -Wmissing-prototypes -Wundef -Wconversion"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from utvm_deploy.link.stream import PipeStream, Stream
+from utvm_deploy.device.link.stream import PipeStream, Stream
 
 Direction = Literal["to device", "to host"]
 Kind = Literal["drop", "corrupt", "duplicate", "split", "delay", "stall", "garbage", "reset"]

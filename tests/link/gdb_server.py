@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.link.gdb_packets import (
+from utvm_deploy.device.link.gdb.packets import (
     ACK,
     INTERRUPT,
     DamagedPacket,
@@ -25,7 +25,7 @@ from utvm_deploy.link.gdb_packets import (
     PacketDecoder,
     encode_packet,
 )
-from utvm_deploy.link.stream import PipeStream
+from utvm_deploy.device.link.stream import PipeStream
 
 DIALOGUES = Path(__file__).parent / "dialogues"
 # A client that does not send what it should must not hang a test.

@@ -12,7 +12,7 @@ import random
 import zlib
 from pathlib import Path
 
-from utvm_deploy.link.frame import Frame, cobs_encode, encode_frame
+from utvm_deploy.device.link.frame import Frame, cobs_encode, encode_frame
 
 VECTORS = Path(__file__).with_name("vectors.json")
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.link.test_damaged_memory import HELLO, MAILBOX_AT, SYMBOLS, Core
 from utvm_deploy.base.errors import DeviceError, LinkTimeout
-from utvm_deploy.link.base import Region, Task
-from utvm_deploy.link.combined import BULK_BYTES, CombinedLink
-from utvm_deploy.link.debug import DebugLink
-from utvm_deploy.link.gdb_dialogue import Dialogue
-from utvm_deploy.link.messages import MAILBOX, TASK, Status
-from utvm_deploy.link.replies import region_of
-from utvm_deploy.link.task_lists import run_task_lists
+from utvm_deploy.device.link.base import Region, Task
+from utvm_deploy.device.link.gdb.combined import BULK_BYTES, CombinedLink
+from utvm_deploy.device.link.gdb.debug_link import DebugLink
+from utvm_deploy.device.link.gdb.dialogue import Dialogue
+from utvm_deploy.device.link.messages import MAILBOX, TASK, Status
+from utvm_deploy.device.link.replies import region_of
+from utvm_deploy.device.link.task_lists import run_task_lists
 
 RAM = Region(0x100, 0x20, readable=True, writable=True, executable=True)
 

@@ -8,12 +8,17 @@ import pytest
 
 from utvm_deploy.base.errors import DeviceFault, LinkError
 from utvm_deploy.device.calls import Call
+from utvm_deploy.device.link.base import Hello, Task
+from utvm_deploy.device.link.gdb.combined import CombinedLink
+from utvm_deploy.device.link.gdb.debug_link import (
+    MAILBOX_SYMBOL,
+    POINT_SYMBOL,
+    RUN_SYMBOL,
+    DebugLink,
+)
+from utvm_deploy.device.link.gdb.packets import Stop
+from utvm_deploy.device.link.messages import BY_NAME, MAILBOX, PROTOCOL_VERSION, REPLY_BIT
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
-from utvm_deploy.link.base import Hello, Task
-from utvm_deploy.link.combined import CombinedLink
-from utvm_deploy.link.debug import MAILBOX_SYMBOL, POINT_SYMBOL, RUN_SYMBOL, DebugLink
-from utvm_deploy.link.gdb_packets import Stop
-from utvm_deploy.link.messages import BY_NAME, MAILBOX, PROTOCOL_VERSION, REPLY_BIT
 
 MAILBOX_AT, RUN, POINT = 0x2000_0000, 0x100, 0x200
 SYMBOLS = {MAILBOX_SYMBOL: MAILBOX_AT, RUN_SYMBOL: RUN, POINT_SYMBOL: POINT}

@@ -15,14 +15,14 @@ from tests.link.test_damaged_memory import HELLO
 from utvm_deploy.base.errors import TaskTimeout
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.facts import INSTRUCTIONS
+from utvm_deploy.device.link import deadlines
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.deadlines import Speeds, flash_s, probe_s, speeds_of
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
 from utvm_deploy.device.workspace_blocks import Block, Memory
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.link import deadlines
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.deadlines import Speeds, flash_s, probe_s, speeds_of
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 MIB = 1 << 20
 #: Cycles for a byte that utvm_crc32_of takes on a Cortex-M7, and utvm_fill on a Cortex-M0+.

@@ -28,15 +28,15 @@ from utvm_deploy.base.errors import (
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import Device
+from utvm_deploy.device.link.base import Link, Task
+from utvm_deploy.device.link.fault import nearest_symbol
+from utvm_deploy.device.link.gdb.client import GdbClient
+from utvm_deploy.device.link.gdb.combined import CombinedLink
+from utvm_deploy.device.link.gdb.debug_link import POINT_SYMBOL, DebugLink
+from utvm_deploy.device.link.messages import Status
+from utvm_deploy.device.probe import RunningBoard, choose_link, open_link, start
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.link.base import Link, Task
-from utvm_deploy.link.combined import CombinedLink
-from utvm_deploy.link.debug import POINT_SYMBOL, DebugLink
-from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.link.gdb_client import GdbClient
-from utvm_deploy.link.messages import Status
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.probe import RunningBoard, choose_link, open_link, start
 from utvm_deploy.project import Image, build_image
 
 pytestmark = [

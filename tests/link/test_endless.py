@@ -13,15 +13,18 @@ import pytest
 
 from tests.link.test_monitor import Answering, opening
 from utvm_deploy.base.errors import DeviceError, LinkError, LinkTimeout
-from utvm_deploy.link import deadlines, debug, gdb_client, gdb_dialogue, monitor, waits
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.frame import Frame, encode_frame
-from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
-from utvm_deploy.link.gdb_flash import write_flash
-from utvm_deploy.link.gdb_packets import encode_packet
-from utvm_deploy.link.messages import BY_NAME, OUTCOME, REGION, REPLY_BIT
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.replies import MAX_REGIONS
+from utvm_deploy.device.link import deadlines, monitor, waits
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.frame import Frame, encode_frame
+from utvm_deploy.device.link.gdb import client as gdb_client
+from utvm_deploy.device.link.gdb import debug_link as debug
+from utvm_deploy.device.link.gdb import dialogue as gdb_dialogue
+from utvm_deploy.device.link.gdb.client import GdbClient, GdbTimeouts
+from utvm_deploy.device.link.gdb.flash import write_flash
+from utvm_deploy.device.link.gdb.packets import encode_packet
+from utvm_deploy.device.link.messages import BY_NAME, OUTCOME, REGION, REPLY_BIT
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.replies import MAX_REGIONS
 
 #: Seconds that the slow ones take over each portion.
 PORTION_S = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from utvm_deploy.link.fault import FaultRegisters, describe_fault, nearest_symbol
+from utvm_deploy.device.link.fault import FaultRegisters, describe_fault, nearest_symbol
 
 SYMBOLS = {"reset_handler": 0x101, "peek": 0x201, "utvm_workspace": 0x2000_0000}
 

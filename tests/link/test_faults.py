@@ -22,11 +22,11 @@ from tests.link.fakes import (
     Kind,
 )
 from utvm_deploy.base.errors import DeviceReset, LinkClosed, LinkTimeout
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.frame import Frame, encode_frame
-from utvm_deploy.link.messages import REPLY_BIT
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.frame import Frame, encode_frame
+from utvm_deploy.device.link.messages import REPLY_BIT
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts
 
 # So short that a request goes out twice now and then although nothing was lost: no harm either.
 QUICK = Timeouts(reply_s=5.0, byte_s=0, resend_s=0.006, resend_max_s=0.05, boot_s=5.0)

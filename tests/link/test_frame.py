@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.link.make_vectors import VECTORS, vectors
-from utvm_deploy.link.frame import (
+from utvm_deploy.device.link.frame import (
     MAX_ENCODED_BYTES,
     Damage,
     Frame,

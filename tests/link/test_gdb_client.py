@@ -15,9 +15,14 @@ import pytest
 from tests.link.fakes import PATIENCE_S
 from tests.link.gdb_server import DIALOGUES, Line, load_dialogue, serve
 from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
-from utvm_deploy.link.gdb_client import GdbClient, GdbTimeouts
-from utvm_deploy.link.gdb_dialects import DEFAULT_PACKET_BYTES, DIALECTS, UNKNOWN, parse_offer
-from utvm_deploy.link.gdb_flash import FlashArea, blocks_of, parse_memory_map, write_flash
+from utvm_deploy.device.link.gdb.client import GdbClient, GdbTimeouts
+from utvm_deploy.device.link.gdb.dialects import (
+    DEFAULT_PACKET_BYTES,
+    DIALECTS,
+    UNKNOWN,
+    parse_offer,
+)
+from utvm_deploy.device.link.gdb.flash import FlashArea, blocks_of, parse_memory_map, write_flash
 
 SERVERS = sorted(path.stem for path in DIALOGUES.glob("*.txt"))
 RAM = 0x2000_0000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utvm_deploy.link.gdb_packets import (
+from utvm_deploy.device.link.gdb.packets import (
     MAX_BODY_BYTES,
     Acknowledgement,
     DamagedPacket,
@@ -20,7 +20,7 @@ from utvm_deploy.link.gdb_packets import (
     escaped_prefix,
     expand,
 )
-from utvm_deploy.link.gdb_registers import OLD_ARM_REGISTERS, includes, parse_registers
+from utvm_deploy.device.link.gdb.registers import OLD_ARM_REGISTERS, includes, parse_registers
 
 
 def decode(data: bytes) -> list[Item]:

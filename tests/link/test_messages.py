@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.paths import runtime_dir
-from utvm_deploy.link.messages import (
+from utvm_deploy.device.link.messages import (
     BY_NAME,
     BY_OPCODE,
     FAULT,
@@ -23,12 +23,12 @@ from utvm_deploy.link.messages import (
     header_text,
     opcode_name,
 )
-from utvm_deploy.link.waits import Timeouts
+from utvm_deploy.device.link.waits import Timeouts
 
 
 def test_the_c_header_is_up_to_date() -> None:
     stored = (runtime_dir() / "utvm_protocol.h").read_text()
-    assert stored == header_text(), "run: python -m utvm_deploy.link.messages"
+    assert stored == header_text(), "run: python -m utvm_deploy.device.link.messages"
 
 
 def test_nothing_is_defined_twice() -> None:

@@ -12,11 +12,11 @@ import pytest
 from tests.link.conftest import build_host
 from tests.link.fakes import HostDevice
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkTimeout
-from utvm_deploy.link.base import Link, Region, Task
-from utvm_deploy.link.frame import Frame, FrameDecoder, encode_frame
-from utvm_deploy.link.messages import BY_NAME, OUTCOME, PROTOCOL_VERSION, REPLY_BIT, Status
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts
+from utvm_deploy.device.link.base import Link, Region, Task
+from utvm_deploy.device.link.frame import Frame, FrameDecoder, encode_frame
+from utvm_deploy.device.link.messages import BY_NAME, OUTCOME, PROTOCOL_VERSION, REPLY_BIT, Status
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts
 
 
 def test_hello(link: MonitorLink, symbols: dict[str, int]) -> None:
@@ -188,7 +188,7 @@ def test_payloads_of_the_default_size(tmp_path: Path) -> None:
 
 
 def test_the_wire_is_traced(link: MonitorLink, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "utvm_deploy.link"):
+    with caplog.at_level(logging.DEBUG, "utvm_deploy.device.link"):
         link.write(link.hello().workspace_address, b"abcd" * 20)
     lines = [record.getMessage() for record in caplog.records]
     sent = next(line for line in lines if "-> WRITE #" in line)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.link.fakes import HostDevice, NoisyStream
 from utvm_deploy.base.errors import LinkTimeout
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.line_quality import LEAST_PART_BYTES, LineQuality
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts, Waits
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.line_quality import LEAST_PART_BYTES, LineQuality
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts, Waits
 
 DATA = bytes(range(250)) * 2
 

@@ -16,19 +16,27 @@ import pytest
 from tests.link.test_damaged_memory import MAILBOX_AT, SYMBOLS, Core
 from tests.link.test_monitor import Answering, opening
 from utvm_deploy.base.errors import DeviceError, LinkError, LinkTimeout
-from utvm_deploy.client.session_exchange import Exchange
-from utvm_deploy.client.session_link import RemoteLink
-from utvm_deploy.client.session_messages import decode, encode
-from utvm_deploy.cluster.session_child import LENGTH, serve
-from utvm_deploy.link.base import Hello, Link, Region, Task
-from utvm_deploy.link.deadlines import Speeds
-from utvm_deploy.link.debug import DebugLink
-from utvm_deploy.link.frame import Frame, encode_frame
-from utvm_deploy.link.gdb_client import GdbClient
-from utvm_deploy.link.gdb_packets import encode_packet
-from utvm_deploy.link.messages import BY_NAME, FAULT, MAILBOX, OUTCOME, REGION, REPLY_BIT, Status
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts
+from utvm_deploy.device.link.base import Hello, Link, Region, Task
+from utvm_deploy.device.link.deadlines import Speeds
+from utvm_deploy.device.link.frame import Frame, encode_frame
+from utvm_deploy.device.link.gdb.client import GdbClient
+from utvm_deploy.device.link.gdb.debug_link import DebugLink
+from utvm_deploy.device.link.gdb.packets import encode_packet
+from utvm_deploy.device.link.messages import (
+    BY_NAME,
+    FAULT,
+    MAILBOX,
+    OUTCOME,
+    REGION,
+    REPLY_BIT,
+    Status,
+)
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts
+from utvm_deploy.service.client.session_exchange import Exchange
+from utvm_deploy.service.client.session_link import RemoteLink
+from utvm_deploy.service.client.session_messages import decode, encode
+from utvm_deploy.service.cluster.session_child import LENGTH, serve
 
 REGIONS = 3
 RIGHT = REGION.pack(0x2000_0000, 16, 7) * REGIONS

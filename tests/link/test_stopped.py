@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from utvm_deploy.base.errors import DeviceFault, StoppedTask, TaskTimeout
-from utvm_deploy.link.messages import FAULT, FaultKind, Status
-from utvm_deploy.link.stopped import stopped_task
+from utvm_deploy.device.link.messages import FAULT, FaultKind, Status
+from utvm_deploy.device.link.stopped import stopped_task
 
 
 def place_of(address: int) -> str:

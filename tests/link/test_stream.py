@@ -16,8 +16,8 @@ import pytest
 
 from tests.link.fakes import PATIENCE_S
 from utvm_deploy.base.errors import LinkClosed, LinkTimeout
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.stream import PipeStream, SerialStream
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.stream import PipeStream, SerialStream
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_ports_that_cannot_be_opened(url: str) -> None:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> str:
     """A port that pyserial makes up; no user has one."""
-    monkeypatch.setattr("utvm_deploy.link.stream.PORT_SCHEMES", ["loop"])
+    monkeypatch.setattr("utvm_deploy.device.link.stream.PORT_SCHEMES", ["loop"])
     return "loop://"
 
 

@@ -7,8 +7,8 @@ import pytest
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
-from utvm_deploy.link import throttle
-from utvm_deploy.link.throttle import ThrottledStream
+from utvm_deploy.device.link import throttle
+from utvm_deploy.device.link.throttle import ThrottledStream
 
 
 class Loop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from utvm_deploy.link.waits import Timeouts, Waits
+from utvm_deploy.device.link.waits import Timeouts, Waits
 
 TIMES = Timeouts(resend_s=0.5, resend_max_s=2.0, byte_s=0.001)
 

@@ -10,7 +10,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import checked_inputs
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, load_input

@@ -11,8 +11,8 @@ from float_writer import FloatWriter
 from tflite_writer import ModelWriter
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import tflite_schema as schema
-from utvm_deploy.frontend.prepared import GREATEST_VERSION
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.prepared import GREATEST_VERSION
 from utvm_deploy.oracle import reference, truths
 from utvm_deploy.oracle.interpreter import interpret
 from utvm_deploy.oracle.program import Program

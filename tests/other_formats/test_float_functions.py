@@ -10,8 +10,8 @@ import pytest
 from onnx_writer import OnnxWriter
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.quantizing.model_steps import opened
-from utvm_deploy.quantizing.tflite_calibrate import outputs_of
+from utvm_deploy.quality.quantizing.model_steps import opened
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
 
 pytestmark = pytest.mark.tools
 pytest.importorskip("onnx", reason="pip install 'utvm-deploy[onnx]' brings it")

@@ -14,9 +14,9 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.frontend.torch_export import torch_to_model
-from utvm_deploy.quantizing.model_steps import opened
-from utvm_deploy.quantizing.tflite_calibrate import outputs_of
+from utvm_deploy.frontend.torch.export import torch_to_model
+from utvm_deploy.quality.quantizing.model_steps import opened
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
 
 torch = pytest.importorskip(
     "torch",

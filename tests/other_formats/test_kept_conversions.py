@@ -20,9 +20,10 @@ from onnx_writer import OnnxWriter
 from utvm_deploy.base import cache, process
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import formats, kept_conversions
+from utvm_deploy.frontend import formats
+from utvm_deploy.frontend.files import kept_conversions
+from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.formats import converted
-from utvm_deploy.frontend.given_shapes import given_shapes
 
 pytestmark = pytest.mark.tools
 

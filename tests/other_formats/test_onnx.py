@@ -20,12 +20,12 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.formats import converted
-from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.origin import difference
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 IMAGE = (1, 6, 9, 8)
 ROW = (1, 24)

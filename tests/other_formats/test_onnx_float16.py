@@ -16,7 +16,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.quantizing.onnx_file import checked_model
+from utvm_deploy.quality.quantizing.onnx.file import checked_model
 
 RNG = np.random.default_rng(16)
 NOTE = "float16 tensors are computed as float32"

@@ -12,7 +12,7 @@ import pytest
 from onnx_writer import OnnxWriter
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.onnx_prepare import prepared
+from utvm_deploy.frontend.onnx.prepare import prepared
 
 _STEPS, _INPUTS, _UNITS = 4, 5, 3
 _GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}

@@ -16,7 +16,7 @@ from onnx_writer import OnnxWriter
 from onnxruntime.quantization import QuantFormat
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.frontend.onnx.model import onnx_to_model
 
 IMAGE = (1, 6, 9, 8)
 

@@ -13,11 +13,11 @@ from onnx_writer import OnnxWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.onnx_model import onnx_to_model
-from utvm_deploy.frontend.onnx_prepare import prepared
-from utvm_deploy.frontend.onnx_versions import with_places_of_resizes, with_version
-from utvm_deploy.inspecting.quantizable import onnx_types
-from utvm_deploy.relax.facts import loaded
+from utvm_deploy.frontend.onnx.model import onnx_to_model
+from utvm_deploy.frontend.onnx.prepare import prepared
+from utvm_deploy.frontend.onnx.versions import with_places_of_resizes, with_version
+from utvm_deploy.frontend.relax.facts import loaded
+from utvm_deploy.results.inspecting.quantizable import onnx_types
 
 _STEPS, _INPUTS, _UNITS = 3, 5, 4
 _GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}

@@ -12,12 +12,12 @@ from float_writer import FloatWriter
 from onnx_writer import OnnxWriter
 
 from utvm_deploy.base import process
-from utvm_deploy.datasets import ModelInput
-from utvm_deploy.datasets.load import dataset_of_arrays
 from utvm_deploy.oracle import origin
 from utvm_deploy.oracle.origin import run_origin
-from utvm_deploy.quantizing import child_steps
-from utvm_deploy.quantizing.child_steps import ONNX, TFLITE, TORCH, calibrate, prepare
+from utvm_deploy.quality.datasets import ModelInput
+from utvm_deploy.quality.datasets.load import dataset_of_arrays
+from utvm_deploy.quality.quantizing import child_steps
+from utvm_deploy.quality.quantizing.child_steps import ONNX, TFLITE, TORCH, calibrate, prepare
 
 pytestmark = [pytest.mark.tools, pytest.mark.filterwarnings("ignore")]
 

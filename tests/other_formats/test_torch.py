@@ -12,13 +12,13 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend import torch_export
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.frontend.torch_export import torch_to_model
+from utvm_deploy.frontend.torch import export as torch_export
+from utvm_deploy.frontend.torch.export import torch_to_model
 from utvm_deploy.oracle.origin import difference
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.on_board import verify
 
 
 def _import(name: str) -> Any:

@@ -18,7 +18,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.device import Device, DeviceModel
-from utvm_deploy.frontend.torch_modules import quiet_torch
+from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.torch import explain
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip(
     reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
 
-from utvm_deploy.relax.torch_evaluation import check_evaluation  # noqa: E402
+from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation  # noqa: E402
 
 
 class _Counts(torch.nn.Module):  # type: ignore[misc,name-defined]

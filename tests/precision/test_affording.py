@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.precision.affording import MOST_MEASURED, Afforded, Candidate, affordable
-from utvm_deploy.precision.facts import POINTS, Budgets, Mixed, ModelPrice
-from utvm_deploy.quantizing.child_steps import RecipeResult
-from utvm_deploy.quantizing.facts import Recipe
+from utvm_deploy.quality.precision.affording import MOST_MEASURED, Afforded, Candidate, affordable
+from utvm_deploy.quality.precision.facts import POINTS, Budgets, Mixed, ModelPrice
+from utvm_deploy.quality.quantizing.child_steps import RecipeResult
+from utvm_deploy.quality.quantizing.facts import Recipe
 
 #: Ticks, RAM, flash.
 Price = tuple[int, int, int]

@@ -17,21 +17,21 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.precision import mixing, steps
-from utvm_deploy.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
-from utvm_deploy.precision.mixing import mix
-from utvm_deploy.precision.prices import measure
-from utvm_deploy.precision.sensitivity import accuracy, layer_sensitivities
-from utvm_deploy.precision.steps import (
+from utvm_deploy.quality.precision import mixing, steps
+from utvm_deploy.quality.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
+from utvm_deploy.quality.precision.mixing import mix
+from utvm_deploy.quality.precision.prices import measure
+from utvm_deploy.quality.precision.sensitivity import accuracy, layer_sensitivities
+from utvm_deploy.quality.precision.steps import (
     MixedModel,
     QuantizedWithLayers,
     Sensitivities,
     sensitivities,
 )
-from utvm_deploy.profiling.layer_costs import profile
-from utvm_deploy.quantizing import model_steps
-from utvm_deploy.quantizing.facts import Calibration
-from utvm_deploy.quantizing.model_steps import calibrated, opened
+from utvm_deploy.quality.quantizing import model_steps
+from utvm_deploy.quality.quantizing.facts import Calibration
+from utvm_deploy.quality.quantizing.model_steps import calibrated, opened
+from utvm_deploy.results.profiling.layer_costs import profile
 
 pytestmark = pytest.mark.tools
 

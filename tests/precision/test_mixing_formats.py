@@ -14,11 +14,11 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.precision.steps import MixedModel, quantize_mixed, sensitivities
-from utvm_deploy.quantizing.facts import QuantizedModel
-from utvm_deploy.quantizing.model_steps import quantize_model
-from utvm_deploy.quantizing.torch_calibration import labelled_samples
-from utvm_deploy.quantizing.torch_files import file_of_module
+from utvm_deploy.quality.precision.steps import MixedModel, quantize_mixed, sensitivities
+from utvm_deploy.quality.quantizing.facts import QuantizedModel
+from utvm_deploy.quality.quantizing.model_steps import quantize_model
+from utvm_deploy.quality.quantizing.torch.calibration import labelled_samples
+from utvm_deploy.quality.quantizing.torch.files import file_of_module
 
 pytestmark = pytest.mark.tools
 

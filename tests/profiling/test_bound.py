@@ -10,12 +10,12 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.options import STACK, CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.cores.timings import TIMINGS
-from utvm_deploy.emulator import CycleModel
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
-from utvm_deploy.profiling.bound import Bound, bound, layer_bounds
+from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.results.profiling.bound import Bound, bound, layer_bounds
+from utvm_deploy.targets.cores.timings import TIMINGS
+from utvm_deploy.targets.emulator import CycleModel
 
 
 @pytest.mark.parametrize(

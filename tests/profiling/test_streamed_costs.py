@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.cli.main import main
-from utvm_deploy.profiling.page import profile_html, profile_values
+from utvm_deploy.results.profiling.page import profile_html, profile_values
 
 pytestmark = pytest.mark.tools
 BOARD = "mps2_an500"

@@ -11,7 +11,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.cli.main import main
-from utvm_deploy.profiling.trace import trace_events
+from utvm_deploy.results.profiling.trace import trace_events
 
 DIGITS = models.path("digits")
 

@@ -15,9 +15,9 @@ from utvm_deploy.base import cache, files
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.emulator.plugin import build_plugin
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import compile_module
+from utvm_deploy.targets.emulator.plugin import build_plugin
 
 pytestmark = pytest.mark.tools
 

@@ -12,9 +12,9 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import CompileError, StoppedTask
 from utvm_deploy.boards.board import load_board, with_template
-from utvm_deploy.compiler.model import CompiledModel, MemoryPool
+from utvm_deploy.compiler.compiled.model import CompiledModel, MemoryPool
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.project import build_image
 from utvm_deploy.project.pools import placed_pools, without_pools

@@ -23,10 +23,10 @@ from utvm_deploy.base.temporary import MARK, TemporaryFolder, sweep, temporary_f
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import reported
 from utvm_deploy.cli.output import Output
-from utvm_deploy.emulator.plugin import build_plugin
 from utvm_deploy.oracle import reference
 from utvm_deploy.project.build import build_image
 from utvm_deploy.project.link_module import compile_module
+from utvm_deploy.targets.emulator.plugin import build_plugin
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 DEADLINE_S = 60.0
@@ -35,7 +35,7 @@ MAKER = """
 import sys, time
 from pathlib import Path
 from utvm_deploy.base.files import write_atomically
-from utvm_deploy.probe.cycle_model import CycleModelFiles
+from utvm_deploy.device.probe.cycle_model import CycleModelFiles
 from utvm_deploy.base.temporary import TemporaryFolder
 place = Path(sys.argv[1])
 files = CycleModelFiles()
@@ -55,7 +55,7 @@ NEXT = """
 import sys
 from pathlib import Path
 from utvm_deploy.base.files import write_text
-from utvm_deploy.probe.cycle_model import CycleModelFiles
+from utvm_deploy.device.probe.cycle_model import CycleModelFiles
 from utvm_deploy.base.temporary import TemporaryFolder
 place = Path(sys.argv[1])
 files = CycleModelFiles()

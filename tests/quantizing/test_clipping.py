@@ -10,9 +10,9 @@ import pytest
 from other_formats.onnx_writer import OnnxWriter
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.quantizing.clipping import Clipper
-from utvm_deploy.quantizing.facts import MIN_MAX, MSE, PERCENTILE, Range
-from utvm_deploy.quantizing.model_steps import best_clipping, quantize_model
+from utvm_deploy.quality.quantizing.clipping import Clipper
+from utvm_deploy.quality.quantizing.facts import MIN_MAX, MSE, PERCENTILE, Range
+from utvm_deploy.quality.quantizing.model_steps import best_clipping, quantize_model
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 

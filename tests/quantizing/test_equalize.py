@@ -10,9 +10,9 @@ import pytest
 from float_writer import FloatWriter
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import tflite_schema as schema
-from utvm_deploy.quantizing.tflite_calibrate import outputs_of
-from utvm_deploy.quantizing.tflite_equalize import equalized
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
+from utvm_deploy.quality.quantizing.tflite.equalize import equalized
 
 pytestmark = pytest.mark.tools
 

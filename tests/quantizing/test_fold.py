@@ -7,8 +7,8 @@ import pytest
 from float_writer import FloatWriter
 
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.quantizing.tflite_calibrate import outputs_of
-from utvm_deploy.quantizing.tflite_fold import folded
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
+from utvm_deploy.quality.quantizing.tflite.fold import folded
 
 pytestmark = pytest.mark.tools
 

@@ -10,7 +10,7 @@ from float_writer import FloatWriter
 
 import utvm_deploy
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.inspecting.quantizable import quantizable
+from utvm_deploy.results.inspecting.quantizable import quantizable
 
 #: ai-edge-quantizer knows RSQRT for int16; our kernels do not.
 KINDS = ("RELU", "EXP", "RSQRT", "SIN", "ABS", "DIV", "SQUARE", "HARD_SWISH", "FLOOR")

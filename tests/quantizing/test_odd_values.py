@@ -11,7 +11,7 @@ from float_writer import FloatWriter
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.quantizing.facts import Range, too_wide
+from utvm_deploy.quality.quantizing.facts import Range, too_wide
 
 SAMPLES = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 

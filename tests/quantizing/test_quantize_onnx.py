@@ -16,9 +16,9 @@ from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.base.process import Completed
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.quantizing import child_steps
-from utvm_deploy.quantizing.facts import Calibration, Range, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
+from utvm_deploy.quality.quantizing import child_steps
+from utvm_deploy.quality.quantizing.facts import Calibration, Range, Recipe
+from utvm_deploy.quality.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 

@@ -12,8 +12,8 @@ from other_formats.onnx_writer import OnnxWriter
 import utvm_deploy
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.quantizing.facts import LEAST_SQNR_DB as LEAST_DB
-from utvm_deploy.quantizing.facts import QuantizedModel
+from utvm_deploy.quality.quantizing.facts import LEAST_SQNR_DB as LEAST_DB
+from utvm_deploy.quality.quantizing.facts import QuantizedModel
 
 pytestmark = pytest.mark.tools
 

@@ -15,8 +15,8 @@ from kernels.kernel_harness import check_model
 import utvm_deploy
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.quantizing.facts import QuantizedModel, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
+from utvm_deploy.quality.quantizing.facts import QuantizedModel, Recipe
+from utvm_deploy.quality.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 

@@ -15,12 +15,12 @@ from float_writer import FloatWriter
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend import tflite_schema as schema
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.quantizing.child_steps import quantize_with_recipes
-from utvm_deploy.quantizing.facts import Calibration, QuantizedModel, Range, Recipe
-from utvm_deploy.quantizing.model_steps import calibrated, opened, quantize_with_recipe
+from utvm_deploy.quality.quantizing.child_steps import quantize_with_recipes
+from utvm_deploy.quality.quantizing.facts import Calibration, QuantizedModel, Range, Recipe
+from utvm_deploy.quality.quantizing.model_steps import calibrated, opened, quantize_with_recipe
 
 pytestmark = pytest.mark.tools
 

@@ -13,8 +13,8 @@ from random_onnx import outputs_of, random_network, save
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.quantizing.facts import SCHEMES
-from utvm_deploy.quantizing.model_steps import quantize_model
+from utvm_deploy.quality.quantizing.facts import SCHEMES
+from utvm_deploy.quality.quantizing.model_steps import quantize_model
 
 REFUSED, EQUAL = "refused", "equal"
 #: A generator whose networks are refused too often would test nothing.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from utvm_deploy.quantizing.facts import Calibration, QuantizedModel
-from utvm_deploy.quantizing.torch_module import QuantizedModule
+from utvm_deploy.quality.quantizing.facts import Calibration, QuantizedModel
+from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
 
 BYTES = b"\x07" * 4096
 

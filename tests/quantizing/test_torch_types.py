@@ -8,20 +8,20 @@ import pytest
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch_calls import operator_kinds
-from utvm_deploy.quantizing.facts import Recipe
-from utvm_deploy.quantizing.finishing import finished
-from utvm_deploy.quantizing.model_steps import float_operators
-from utvm_deploy.quantizing.torch_types import torch_types
+from utvm_deploy.frontend.torch.calls import operator_kinds
+from utvm_deploy.quality.quantizing.facts import Recipe
+from utvm_deploy.quality.quantizing.model_steps import float_operators
+from utvm_deploy.quality.quantizing.tflite.finishing import finished
+from utvm_deploy.quality.quantizing.torch.types import torch_types
 
 torch = pytest.importorskip(
     "torch",
     reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
 
-from utvm_deploy.frontend.torch_export import program_to_tflite, torch_to_model  # noqa: E402
-from utvm_deploy.quantizing.torch_module import quantized_program  # noqa: E402
-from utvm_deploy.relax.facts import loaded  # noqa: E402
+from utvm_deploy.frontend.relax.facts import loaded  # noqa: E402
+from utvm_deploy.frontend.torch.export import program_to_tflite, torch_to_model  # noqa: E402
+from utvm_deploy.quality.quantizing.torch.module import quantized_program  # noqa: E402
 
 # A function of ATen -> what is left of it in float32, as int8 and as int16.
 KINDS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from float_writer import FloatWriter
 
-from utvm_deploy.frontend import tflite_schema as schema
-from utvm_deploy.quantizing.facts import INT16X8, Range, Recipe
-from utvm_deploy.quantizing.sqnr import sqnr_db
-from utvm_deploy.quantizing.tflite_bias import correct_biases
-from utvm_deploy.quantizing.tflite_calibrate import float_values, observe, outputs_of
-from utvm_deploy.quantizing.tflite_child import computed_tensors, quantized
-from utvm_deploy.quantizing.tflite_layers import Inputs, pairs_of
-from utvm_deploy.quantizing.tflite_prepare import prepared
-from utvm_deploy.quantizing.tflite_rounding import Rounding
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.quality.quantizing.facts import INT16X8, Range, Recipe
+from utvm_deploy.quality.quantizing.sqnr import sqnr_db
+from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
+from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe, outputs_of
+from utvm_deploy.quality.quantizing.tflite.child import computed_tensors, quantized
+from utvm_deploy.quality.quantizing.tflite.layers import Inputs, pairs_of
+from utvm_deploy.quality.quantizing.tflite.prepare import prepared
+from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
 
 pytestmark = [
     pytest.mark.tools,
@@ -123,7 +123,8 @@ def test_the_bias_takes_the_mean_error(model: bytes, monkeypatch: pytest.MonkeyP
     offs = []
     for is_corrected in (False, True):
         if not is_corrected:
-            monkeypatch.setattr("utvm_deploy.quantizing.tflite_child.correct_biases", _no_change)
+            child = "utvm_deploy.quality.quantizing.tflite.child"
+            monkeypatch.setattr(f"{child}.correct_biases", _no_change)
         (output,) = outputs_of(_made(model, samples, _Nearest), [samples])
         monkeypatch.undo()
         error = (output - real).reshape(-1, real.shape[-1])

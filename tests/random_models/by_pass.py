@@ -20,9 +20,9 @@ from random_models.joined import grow_joined
 from random_models.recipe import write
 from random_models.runner import Outcome, Rig, samples_for
 from utvm_deploy.base.errors import CompileError, ModelError
-from utvm_deploy.compiler import pipeline
+from utvm_deploy.compiler.stages import pipeline
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import PASSES
+from utvm_deploy.graph.passes.simplify import PASSES
 
 #: All passes together; other names are those of PASSES.
 TOGETHER = "together"

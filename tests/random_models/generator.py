@@ -14,8 +14,8 @@ from random_models.draw import Draw, Scope
 from random_models.networks import grow
 from random_models.operations import OPERATIONS
 from random_models.recipe import CONSTANT, INPUT, Recipe, Ref, Step, Unfit, write
-from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTERS
-from utvm_deploy.frontend.supported_operator import MOVED
+from utvm_deploy.frontend.files.supported_operator import MOVED
+from utvm_deploy.frontend.operators.importers import FLOAT_IMPORTERS, IMPORTERS
 
 # Steps beyond the first; most faults need one or two.
 _STEPS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10)

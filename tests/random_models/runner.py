@@ -24,13 +24,13 @@ from random_models.oracle import Oracle, OracleDies, OracleRefuses
 from random_models.recipe import Recipe, write
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
-from utvm_deploy.emulator.fence import Fence
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.on_board import Verification, verify
+from utvm_deploy.results.verifying.on_board import Verification, verify
+from utvm_deploy.targets.emulator.fence import Fence
 
 #: How each model is tried: random bytes, and only the ends of the range.
 SAMPLE_SEED = 5

@@ -12,7 +12,7 @@ from random_models.by_pass import TOGETHER, PassRun, model_of, run_seeds
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 
 #: Board -> first seed and number of models, in the long run.
 LONG = {"host": (10_000, 2_000), "mps2_an500": (13_000, 300)}

@@ -14,9 +14,9 @@ from random_models.minimizer import minimize, pruned, simpler
 from random_models.recipe import Recipe, Unfit, write
 from random_models.runner import Rig, Verdict
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Softmax
 

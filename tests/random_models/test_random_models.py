@@ -13,7 +13,7 @@ from random_models.operations import OPERATIONS, PENDING
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.frontend.operators import IMPORTERS
+from utvm_deploy.frontend.operators.importers import IMPORTERS
 
 #: Board -> first seed and number of models: of 95, most on the quickest. Seeds follow on each
 #: other, so that every operator comes up.

@@ -12,9 +12,9 @@ import pytest
 from random_models.by_pass import model_of
 from random_models.runner import Outcome, Rig, Verdict, samples_for
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 
 #: Board -> first seed and number of models, in the long run.
 LONG = {"host": (20_000, 2_000), "mps2_an500": (23_000, 300)}

@@ -19,7 +19,7 @@ from snippets import ROOT, Snippet, expressions, snippets, wrong_names
 
 import utvm_deploy
 from utvm_deploy import models
-from utvm_deploy.cores import core
+from utvm_deploy.targets.cores import core
 
 TESTS = ROOT / "tests"
 PYTHON, C = snippets("python"), snippets("c")

@@ -16,11 +16,11 @@ from onnx import TensorProto, numpy_helper
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.frontend.onnx.model import onnx_to_model
+from utvm_deploy.frontend.relax.facts import is_relax, loaded
+from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.relax.facts import is_relax, loaded
-from utvm_deploy.relax.road import relax_graph
 
 Array = NDArray[np.generic]
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 

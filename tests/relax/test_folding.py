@@ -10,8 +10,8 @@ import pytest
 import tvm_ffi
 from tvm import ir, relax
 
-from utvm_deploy.relax import folding
-from utvm_deploy.relax.folding import FOLDS, FoldByNumPy
+from utvm_deploy.frontend.relax import folding
+from utvm_deploy.frontend.relax.folding import FOLDS, FoldByNumPy
 
 op = relax.op
 #: For each operator, a call of constants of the shapes (2, 3, 4) and (3, 1).

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.onnx_model import onnx_to_model
+from utvm_deploy.frontend.onnx.model import onnx_to_model
+from utvm_deploy.frontend.relax.facts import loaded
+from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.relax.facts import loaded
-from utvm_deploy.relax.road import relax_graph
 
 
 def value(

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper
 from onnx_suite import OK, last_end, node_cases
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.onnx_model import onnx_to_model
-from utvm_deploy.frontend.qdq import Node
-from utvm_deploy.frontend.qdq_job import symmetric_int8
-from utvm_deploy.frontend.qdq_values import Constant
-from utvm_deploy.relax.facts import loaded
-from utvm_deploy.relax.road import relax_graph
+from utvm_deploy.frontend.onnx.model import onnx_to_model
+from utvm_deploy.frontend.qdq.job import symmetric_int8
+from utvm_deploy.frontend.qdq.operators import Node
+from utvm_deploy.frontend.qdq.values import Constant
+from utvm_deploy.frontend.relax.facts import loaded
+from utvm_deploy.frontend.relax.road import relax_graph
 
 # TVM's importer warns. Users do not see it, because a child process reads their models.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.tools]

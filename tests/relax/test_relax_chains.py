@@ -12,10 +12,10 @@ import tvm
 from tvm import relax
 
 import utvm_deploy
+from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle import relax_reference
-from utvm_deploy.relax.road import relax_graph, relax_model
 
 RNG = np.random.default_rng(41)
 Build = Callable[[Any], Any]

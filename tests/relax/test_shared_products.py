@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from utvm_deploy.relax.shared_products import with_shared_products
+from utvm_deploy.frontend.relax.shared_products import with_shared_products
 
 RNG = np.random.default_rng(16)
 WEIGHTS = RNG.standard_normal((6, 4)).astype(np.float32)

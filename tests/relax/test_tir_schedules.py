@@ -9,7 +9,7 @@ import pytest
 from relax_operators import EXACT, Case, Given, constant, inputs_of, module_of, op
 
 import utvm_deploy
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.kernels.portable.call_tir import TirKernel
 
 CASES = (

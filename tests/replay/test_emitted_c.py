@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "replay"))
 from digest_table import differing, digests, listed, parsed, table_file, written  # noqa: E402
 from emission import RECORD, absent, cores, emit  # noqa: E402
 
-from utvm_deploy.compiler.decision import shipped_records  # noqa: E402
+from utvm_deploy.compiler.planning.decision import shipped_records  # noqa: E402
 
 
 @pytest.mark.slow

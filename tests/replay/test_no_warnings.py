@@ -19,7 +19,7 @@ from emission import board_of, cores  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 from utvm_deploy.compiler.options import CompileOptions  # noqa: E402
-from utvm_deploy.compiler.pipeline import compile_model  # noqa: E402
+from utvm_deploy.compiler.stages.pipeline import compile_model  # noqa: E402
 from utvm_deploy.frontend.tflite import load_model  # noqa: E402
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes")

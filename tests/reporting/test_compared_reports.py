@@ -11,9 +11,9 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.cli.main import main
-from utvm_deploy.comparing.gate import ours_of
-from utvm_deploy.pages.embedded_json import ELEMENT
-from utvm_deploy.runs.difference import Change, differences
+from utvm_deploy.results.comparing.gate import ours_of
+from utvm_deploy.results.pages.embedded_json import ELEMENT
+from utvm_deploy.results.runs.difference import Change, differences
 
 SCHEMA = "utvm.report/2"
 

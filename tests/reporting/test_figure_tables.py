@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from utvm_deploy.comparing.page import comparison_html, comparison_values
-from utvm_deploy.pages.chart import bar
-from utvm_deploy.pages.figure_table import Cell, Column, Line, column, figure_table
 from utvm_deploy.records import KernelIdentity, Measurement, Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.results.comparing.page import comparison_html, comparison_values
+from utvm_deploy.results.pages.chart import bar
+from utvm_deploy.results.pages.figure_table import Cell, Column, Line, column, figure_table
 from utvm_deploy.tuning.report import tuning_html, tuning_values
 
 

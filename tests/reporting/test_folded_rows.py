@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from utvm_deploy.pages.render import breakable
-from utvm_deploy.profiling.page import profile_html
-from utvm_deploy.profiling.summary import words_in
+from utvm_deploy.results.pages.render import breakable
+from utvm_deploy.results.profiling.page import profile_html
+from utvm_deploy.results.profiling.summary import words_in
 
 LAYERS = 30
 WHY = "DSP assembly, 3 pixels x 2 channels in registers, rows of 16 channels widened; by a record"

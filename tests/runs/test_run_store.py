@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.runs import store as store_module
-from utvm_deploy.runs.run import ModelFigures, Run, figures_of
-from utvm_deploy.runs.schema import MIGRATIONS
-from utvm_deploy.runs.store import RunStore
+from utvm_deploy.results.runs import store as store_module
+from utvm_deploy.results.runs.run import ModelFigures, Run, figures_of
+from utvm_deploy.results.runs.schema import MIGRATIONS
+from utvm_deploy.results.runs.store import RunStore
 
 DIGEST = "da2236d2" + 56 * "0"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime.conftest import HERE, WARNINGS
 from utvm_deploy.base.paths import data_dir, runtime_dir
-from utvm_deploy.link.messages import PROTOCOL_VERSION
+from utvm_deploy.device.link.messages import PROTOCOL_VERSION
 
 pytestmark = pytest.mark.tools
 

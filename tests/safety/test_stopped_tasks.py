@@ -17,9 +17,9 @@ from tiny_model import tiny_model
 from tests.safety.bad_kernels import SOURCE
 from utvm_deploy.base.errors import DeviceFault, LinkTimeout, TaskTimeout
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.link.base import Link, Task
-from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.probe import RunningBoard, needs_debugger, open_link, start
+from utvm_deploy.device.link.base import Link, Task
+from utvm_deploy.device.link.fault import nearest_symbol
+from utvm_deploy.device.probe import RunningBoard, needs_debugger, open_link, start
 from utvm_deploy.project import Image, build_image
 
 pytestmark = pytest.mark.tools

@@ -12,15 +12,15 @@ import httpx
 from fake_cluster import FakeCluster
 from server_process import PATIENCE_S, ROOT
 
-from utvm_deploy.service.app import make_app
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.dispatcher import Dispatcher
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.parts import Parts
-from utvm_deploy.service.retention import Retention
-from utvm_deploy.service.security import access_of
-from utvm_deploy.service.server import http_server, listening, url_of
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.server.api.parts import Parts
+from utvm_deploy.service.server.app import make_app
+from utvm_deploy.service.server.jobs.dispatcher import Dispatcher
+from utvm_deploy.service.server.security.tokens import access_of
+from utvm_deploy.service.server.server import http_server, listening, url_of
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.retention import Retention
+from utvm_deploy.service.server.store.settings import Settings
 
 
 @dataclass

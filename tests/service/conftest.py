@@ -10,8 +10,8 @@ from app_server import App, app_running
 from fork_server import ForkServer
 from server_process import Server, serving
 
-from utvm_deploy.service import uploads
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.server.jobs import uploads
+from utvm_deploy.service.server.store.settings import Settings
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from utvm_deploy.boards.board import board_names
-from utvm_deploy.cluster.facts import KEY
-from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.cluster.facts import KEY
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
 
 
 def succeed(spec: JobSpec) -> Outcome:

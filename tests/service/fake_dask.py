@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import ClusterError
-from utvm_deploy.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
 
 
 @dataclass

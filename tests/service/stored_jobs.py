@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, FAILED, QUEUED, Job, JobFile, Model
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import DONE, FAILED, QUEUED, Job, JobFile, Model
 
 BOARDS = ("host", "mps2_an500", "mps2_an386", "mps3_an547")
 VERBS = ("verify", "profile", "compile", "tune", "bundle")

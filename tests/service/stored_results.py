@@ -12,11 +12,11 @@ from typing import Any
 
 from stored_jobs import key_of
 
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile, Model
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.retention import Retention
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import DONE, QUEUED, RUNNING, Job, JobFile, Model
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.retention import Retention
+from utvm_deploy.service.server.store.settings import Settings
 
 MIB = 1 << 20
 LIMIT = 24 * MIB

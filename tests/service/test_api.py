@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from server_process import PATIENCE_S
 
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.service import starting
-from utvm_deploy.service.facts import Model
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.server.api import starting
+from utvm_deploy.service.server.store.facts import Model
 
 
 def start(app: App, **more: Any) -> httpx.Response:

@@ -16,10 +16,10 @@ from fake_cluster import succeed
 from server_process import PATIENCE_S
 
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.store import RunStore
-from utvm_deploy.service.cached import Cached
+from utvm_deploy.results.runs.run import ModelFigures, Run
+from utvm_deploy.results.runs.store import RunStore
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.server.store.cached import Cached
 
 BOARD = "mps2_an500"
 

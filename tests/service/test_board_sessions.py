@@ -25,12 +25,12 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.cli.main import main
-from utvm_deploy.client.session_exchange import Exchange
-from utvm_deploy.client.session_server import HttpServer
-from utvm_deploy.client.settings import ServerSettings
 from utvm_deploy.device import Device
 from utvm_deploy.project import build_image
 from utvm_deploy.records import read_records
+from utvm_deploy.service.client.session_exchange import Exchange
+from utvm_deploy.service.client.session_server import HttpServer
+from utvm_deploy.service.client.settings import ServerSettings
 
 pytestmark = [pytest.mark.tools, pytest.mark.emulator]
 

@@ -18,8 +18,8 @@ import pytest
 from stored_jobs import BEGIN, BOARDS, VERBS, digest, fill, key_of
 
 from utvm_deploy.base.errors import UsageError, UtvmError
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import (
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import (
     DONE,
     FAILED,
     QUEUED,
@@ -31,7 +31,7 @@ from utvm_deploy.service.facts import (
     ModelUse,
     TensorSummary,
 )
-from utvm_deploy.service.refusals import NoRoom
+from utvm_deploy.service.server.store.refusals import NoRoom
 
 HERE = Path(__file__).parent
 JOBS, MODELS = 2_000, 40
@@ -314,7 +314,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from stored_jobs import *
-from utvm_deploy.service.facts import *
+from utvm_deploy.service.server.store.facts import *
 with Database(Path(sys.argv[1])) as database:
     database.add_model(model := Model(digest(1), "m", 1, BEGIN))
     for number in range(int(sys.argv[2]), 10**9):

@@ -13,7 +13,7 @@ from server_process import Server, serving
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "device"))

@@ -17,16 +17,16 @@ from small_disk import small_disk
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cluster.job import Outcome
-from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.store import RunStore
-from utvm_deploy.service import dispatcher as module
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.dispatcher import Dispatcher
-from utvm_deploy.service.facts import QUEUED, RUNNING, Job, JobFile, Model
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.inputs import checked_options
-from utvm_deploy.service.verbs import verb_of
+from utvm_deploy.results.runs.run import ModelFigures, Run
+from utvm_deploy.results.runs.store import RunStore
+from utvm_deploy.service.cluster.job import Outcome
+from utvm_deploy.service.server.jobs import dispatcher as module
+from utvm_deploy.service.server.jobs.dispatcher import Dispatcher
+from utvm_deploy.service.server.jobs.inputs import checked_options
+from utvm_deploy.service.server.jobs.verbs import verb_of
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import QUEUED, RUNNING, Job, JobFile, Model
+from utvm_deploy.service.server.store.files import Files
 
 TWO_BOARDS = {"core": 2.0, "board:mps2_an500": 2.0, "board:qemu_x86": 2.0}
 
@@ -435,7 +435,7 @@ def test_results_that_never_find_room_are_given_up_with_the_reason(
     else:
         task.end()
     assert desk.sent() == []
-    monkeypatch.setattr("utvm_deploy.service.endings._PATIENCE_S", -1.0)
+    monkeypatch.setattr("utvm_deploy.service.server.jobs.endings._PATIENCE_S", -1.0)
     # The other jobs continue.
     assert desk.sent() == [later]
     job = desk.job(key)

@@ -15,8 +15,8 @@ import pytest
 from small_disk import small_disk
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.refusals import NoRoom
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.refusals import NoRoom
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,7 +141,7 @@ def test_a_real_full_disk(tmp_path: Path) -> None:
 _WRITER = """
 import os, sys
 from pathlib import Path
-from utvm_deploy.service.files import Files
+from utvm_deploy.service.server.store.files import Files
 files = Files(Path(sys.argv[1]))
 while True:
     print(files.add(os.urandom(200_000)), flush=True)

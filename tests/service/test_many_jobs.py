@@ -10,7 +10,7 @@ import pytest
 from app_server import App, app_running
 from stored_jobs import digest, fill, key_of
 
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.server.store.settings import Settings
 
 FEW, MANY, MODELS = 300, 3_000, 20
 #: SQLite counts the steps of its programs by the thousand here.

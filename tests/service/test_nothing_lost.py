@@ -17,8 +17,8 @@ import pytest
 from killed_server import KilledServer, Program, free_port, scheduler_on, worker_of
 from server_process import PATIENCE_S, ROOT
 
-from utvm_deploy.runs.store import RunStore
-from utvm_deploy.service.database import Database
+from utvm_deploy.results.runs.store import RunStore
+from utvm_deploy.service.server.store.database import Database
 
 pytestmark = pytest.mark.tools
 

@@ -20,15 +20,15 @@ from small_disk import small_disk
 from stored_jobs import digest, fill, key_of
 from stored_results import DAY_S, LIMIT, MIB, Store
 
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.service import retention
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import DONE, QUEUED, RUNNING, Job, JobFile
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.refusals import NoRoom
-from utvm_deploy.service.removal import remove_jobs, remove_model
-from utvm_deploy.service.retention import Retention
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.server.store import retention
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import DONE, QUEUED, RUNNING, Job, JobFile
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.refusals import NoRoom
+from utvm_deploy.service.server.store.removal import remove_jobs, remove_model
+from utvm_deploy.service.server.store.retention import Retention
+from utvm_deploy.service.server.store.settings import Settings
 
 
 @pytest.fixture

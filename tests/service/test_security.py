@@ -16,12 +16,15 @@ from app_server import App, app_running
 from server_process import PATIENCE_S
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cluster.job import Outcome
-from utvm_deploy.service import security, security_bodies, security_listener, security_protocol
-from utvm_deploy.service.security import Access, Judge, access_of
-from utvm_deploy.service.security_protocol import GuardedProtocol
-from utvm_deploy.service.server import listening
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.service.cluster.job import Outcome
+from utvm_deploy.service.server.security import bodies as security_bodies
+from utvm_deploy.service.server.security import listener as security_listener
+from utvm_deploy.service.server.security import protocol as security_protocol
+from utvm_deploy.service.server.security import tokens as security
+from utvm_deploy.service.server.security.protocol import GuardedProtocol
+from utvm_deploy.service.server.security.tokens import Access, Judge, access_of
+from utvm_deploy.service.server.server import listening
+from utvm_deploy.service.server.store.settings import Settings
 
 TOKEN = "correct-horse-battery-staple"
 BEARER = {"authorization": f"Bearer {TOKEN}"}

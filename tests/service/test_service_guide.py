@@ -16,7 +16,7 @@ import pytest
 from server_process import Server, serving
 
 from utvm_deploy.cli.main import build_parser
-from utvm_deploy.client.settings import DEFAULT_PORT
+from utvm_deploy.service.client.settings import DEFAULT_PORT
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "guides"

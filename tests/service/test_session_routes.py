@@ -23,19 +23,19 @@ from websockets.sync.client import ClientConnection, connect
 
 from utvm_deploy.base.errors import BoardError, ClusterError, ServerError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.client import session_socket
-from utvm_deploy.client.session_messages import ALIVE, MESSAGE_BYTES, decode, encode
-from utvm_deploy.client.session_server import http_server as http_server_of
-from utvm_deploy.cluster import session_line
-from utvm_deploy.cluster.certificates import Certificates, make_certificates
-from utvm_deploy.cluster.offers import EMULATOR, HOST
-from utvm_deploy.service import security_protocol
-from utvm_deploy.service.holders import Holders
-from utvm_deploy.service.security import access_of
-from utvm_deploy.service.security_guard import Guard, Judge
-from utvm_deploy.service.server import http_server, listening
-from utvm_deploy.service.session_routes import Limits, session_router
-from utvm_deploy.service.settings import Settings, Tls
+from utvm_deploy.service.client import session_socket
+from utvm_deploy.service.client.session_messages import ALIVE, MESSAGE_BYTES, decode, encode
+from utvm_deploy.service.client.session_server import http_server as http_server_of
+from utvm_deploy.service.cluster import session_line
+from utvm_deploy.service.cluster.certificates import Certificates, make_certificates
+from utvm_deploy.service.cluster.offers import EMULATOR, HOST
+from utvm_deploy.service.server.api.session_routes import Limits, session_router
+from utvm_deploy.service.server.security import protocol as security_protocol
+from utvm_deploy.service.server.security.guard import Guard, Judge
+from utvm_deploy.service.server.security.tokens import access_of
+from utvm_deploy.service.server.server import http_server, listening
+from utvm_deploy.service.server.store.holders import Holders
+from utvm_deploy.service.server.store.settings import Settings, Tls
 
 PATH = "/api/v1/boards/mps2_an500/session"
 

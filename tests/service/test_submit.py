@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from app_server import App
 
-from utvm_deploy.cli import submit_verb, wait_for_jobs
+from utvm_deploy.cli import wait_for_jobs
 from utvm_deploy.cli.main import main
-from utvm_deploy.client.facts import job_of
-from utvm_deploy.cluster.facts import KEY
-from utvm_deploy.cluster.job import JobSpec, Outcome
-from utvm_deploy.service.cached import Cached
+from utvm_deploy.cli.server_verbs import submit_verb
+from utvm_deploy.service.client.facts import job_of
+from utvm_deploy.service.cluster.facts import KEY
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.server.store.cached import Cached
 
 ROOT = Path(__file__).parents[2]
 DIGITS = str(ROOT / "models" / "digits.tflite")
@@ -283,7 +284,7 @@ def test_digits_of_no_job_are_those_of_a_run(capsys: Capture) -> None:
 def test_without_the_package_that_speaks_to_servers(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "utvm_deploy.client.api", raising=False)
+    monkeypatch.delitem(sys.modules, "utvm_deploy.service.client.api", raising=False)
     monkeypatch.setitem(sys.modules, "httpx", None)
     assert main(["jobs", "--server", "http://127.0.0.1:1"]) == 1
     assert "pip install 'utvm-deploy[client]'" in capsys.readouterr().err

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.process import Completed
-from utvm_deploy.service import uploads
-from utvm_deploy.service.database import Database
-from utvm_deploy.service.facts import Model, TensorSummary
-from utvm_deploy.service.files import Files
-from utvm_deploy.service.refusals import UploadRefused
-from utvm_deploy.service.uploads import clean_name, keep_upload
+from utvm_deploy.service.server.jobs import uploads
+from utvm_deploy.service.server.jobs.uploads import clean_name, keep_upload
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.facts import Model, TensorSummary
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.refusals import UploadRefused
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "frontend"))
 from hostile.mutations import mutant

@@ -6,9 +6,9 @@ import pytest
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.main import build_parser
-from utvm_deploy.service.facts import Model
-from utvm_deploy.service.options import Option, time_limit_s
-from utvm_deploy.service.verbs import VERBS, Verb, command_line, file_names, verb_of
+from utvm_deploy.service.server.jobs.options import Option, time_limit_s
+from utvm_deploy.service.server.jobs.verbs import VERBS, Verb, command_line, file_names, verb_of
+from utvm_deploy.service.server.store.facts import Model
 
 DIGEST = "0123456789abcdef" * 4
 JOB = "0123456789ab"

@@ -16,12 +16,12 @@ from app_server import App, app_running
 from markupsafe import escape
 
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cluster.job import JobSpec, Outcome
 from utvm_deploy.frontend.formats import FORMATS
-from utvm_deploy.runs.run import ModelFigures, Run
-from utvm_deploy.runs.store import RunStore
-from utvm_deploy.service.facts import FAILED, Job
-from utvm_deploy.service.settings import Settings
+from utvm_deploy.results.runs.run import ModelFigures, Run
+from utvm_deploy.results.runs.store import RunStore
+from utvm_deploy.service.cluster.job import JobSpec, Outcome
+from utvm_deploy.service.server.store.facts import FAILED, Job
+from utvm_deploy.service.server.store.settings import Settings
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.tflite"
 

@@ -20,7 +20,7 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.cli import silicon_verb as verb
+from utvm_deploy.cli.board_verbs import silicon_verb as verb
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import connect
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
@@ -287,7 +287,8 @@ def test_a_board_that_is_not_there_is_said_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for build in ("utvm_deploy.doctor.desk.build_image", "utvm_deploy.device.device.build_image"):
+    for module in ("device.doctor.desk", "device.device"):
+        build = f"utvm_deploy.{module}.build_image"
         monkeypatch.setattr(build, lambda *_: pytest.fail("built"))
     assert silicon("--board", "stm32f746g_disco", "-o", "f.json") == 1
     said = capsys.readouterr().err

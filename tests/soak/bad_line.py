@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter, deque
 
-from utvm_deploy.link.stream import Stream
+from utvm_deploy.device.link.stream import Stream
 
 FAULTS = ("corrupt", "drop", "duplicate", "split", "delay")
 DELAY_S = 0.02

@@ -29,7 +29,7 @@ from random_models.generator import generate
 from random_models.recipe import write
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend import tflite_schema as schema
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.tflite import load_bytes
 
 _NUMBERS = (-1, 0, 1, 2, 3, 4, 5, 7, 100, 40_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from utvm_deploy.link.stream import Stream
+from utvm_deploy.device.link.stream import Stream
 
 #: So many frames of each direction are remembered; new ones take the place of any.
 REMEMBERED = 4096

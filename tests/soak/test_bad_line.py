@@ -18,10 +18,10 @@ from tests.safety.bad_kernels import SOURCE
 from tests.soak.bad_line import FAULTS, BadLine
 from utvm_deploy.base.errors import DeviceReset, LinkTimeout
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts
-from utvm_deploy.probe import start
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts
+from utvm_deploy.device.probe import start
 from utvm_deploy.project import build_image
 
 # Impatient, so that a run takes minutes; the same rules as with the usual times.

@@ -13,7 +13,7 @@ import pytest
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
-from utvm_deploy.link.base import Task
+from utvm_deploy.device.link.base import Task
 
 SHORT, LONG = 40, 1000
 ALIVE = 24

@@ -17,9 +17,9 @@ import pytest
 from tests.link.conftest import build_host
 from tests.link.fakes import HostDevice
 from tests.soak.replayer import Replayer
-from utvm_deploy.link.base import Task
-from utvm_deploy.link.monitor import MonitorLink
-from utvm_deploy.link.waits import Timeouts
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.waits import Timeouts
 
 # A lost answer is asked for soon; deadlines are long, for a busy computer.
 TIMES = Timeouts(reply_s=30.0, last_s=5.0, resend_s=0.1, resend_max_s=0.5, boot_s=30.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,36 +11,45 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 
-#: From the top down; units in one row do not import each other.
+#: From the top down; units in one row do not import each other. A unit is a package, without the
+#: packages in it that have a place of their own.
 LAYERS = (
     ("cli",),
     ("api",),
-    ("reporting",),
-    ("service",),
-    ("cluster",),
-    ("tuning", "silicon_kit", "runs"),
-    ("comparing", "precision"),
+    ("results.reporting",),
+    ("service.server",),
+    ("service.cluster",),
+    ("tuning", "silicon_kit", "results.runs"),
+    ("results.comparing", "quality.precision"),
     ("torch",),
-    ("profiling", "verifying", "inspecting", "bundling", "evaluating"),
-    ("device", "doctor"),
-    ("quantizing",),
-    ("client",),
-    ("probe",),
+    (
+        "results.profiling",
+        "results.verifying",
+        "results.inspecting",
+        "bundling",
+        "quality.evaluating",
+    ),
+    ("device", "device.doctor"),
+    ("quality.quantizing",),
+    ("service.client",),
+    ("device.probe",),
     ("project",),
-    ("compiler", "link", "oracle"),
-    ("cmsis_nn",),
+    ("compiler", "device.link", "oracle"),
+    ("backends.cmsis_nn",),
     ("backends",),
     ("intrinsics",),
-    ("kernels", "frontend", "emulator"),
-    ("relax", "onnx_rewrites"),
-    ("datasets",),
+    ("kernels", "frontend", "targets.emulator"),
+    ("frontend.relax", "frontend.onnx_rewrites"),
+    ("quality.datasets",),
     ("graph",),
     ("records",),
     ("boards", "models"),
-    ("cores",),
-    ("pages",),
+    ("targets.cores",),
+    ("results.pages",),
     ("base",),
 )
+#: The most packages of ``utvm_deploy``, and the most modules of a folder.
+MOST_PACKAGES, MOST_MODULES = 24, 20
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
     "tomlkit": {"boards.new_board"},
@@ -50,54 +60,54 @@ DOORS = {
         "kernels.contract",
         "kernels.intrinsics",
         "kernels.portable",
-        "relax",
+        "frontend.relax",
         "intrinsics",
         "oracle.relax_reference",
     },
     "tflite": {
         "frontend.tflite",
-        "frontend.tflite_choice",
+        "frontend.files.tflite_choice",
         "frontend.tflite_flat",
-        "frontend.tflite_write",
+        "frontend.qdq.tflite_write",
     },
     "flatbuffers": {
         "frontend.tflite_flat",
-        "frontend.tflite_schema",
-        "frontend.tflite_write",
+        "frontend.files.tflite_schema",
+        "frontend.qdq.tflite_write",
     },
-    "onnx": {"quantizing.onnx_file", "frontend.onnx_model"},
-    "onnxruntime": {"oracle.origin", "quantizing.onnx_runtime"},
+    "onnx": {"quality.quantizing.onnx.file", "frontend.onnx.model"},
+    "onnxruntime": {"oracle.origin", "quality.quantizing.onnx.runtime"},
     "torch": {
-        "frontend.torch_export",
+        "frontend.torch.export",
         "oracle.origin",
-        "quantizing.torch_calibration",
-        "quantizing.torch_decompositions",
-        "quantizing.torch_quantizer",
-        "relax.from_torch",
+        "quality.quantizing.torch.calibration",
+        "quality.quantizing.torch.decompositions",
+        "quality.quantizing.torch.quantizer",
+        "frontend.relax.from_torch",
         "torch",
     },
-    "torchao": {"quantizing.torch_module", "quantizing.torch_quantizer"},
+    "torchao": {"quality.quantizing.torch.module", "quality.quantizing.torch.quantizer"},
     "ai_edge_litert": {
         "oracle.program",
-        "quantizing.tflite_calibrate",
-        "frontend.tflite_chosen",
-        "frontend.tflite_schema",
+        "quality.quantizing.tflite.calibrate",
+        "frontend.files.tflite_chosen",
+        "frontend.files.tflite_schema",
     },
-    "ai_edge_quantizer": {"quantizing.tflite_aeq"},
-    "serial": {"link.stream"},
+    "ai_edge_quantizer": {"quality.quantizing.tflite.aeq"},
+    "serial": {"device.link.stream"},
     "elftools": {"project"},
-    "pandas": {"pages.notebook"},
+    "pandas": {"results.pages.notebook"},
     "rich": {"cli.output"},
-    "sqlite3": {"base.database", "runs", "service"},
-    "jinja2": {"pages"},
-    "distributed": {"cluster"},
-    "dask": {"cluster"},
-    "cryptography": {"cluster"},
-    "fastapi": {"service"},
-    "starlette": {"service"},
-    "uvicorn": {"service"},
-    "httpx": {"client"},
-    "websockets": {"client"},
+    "sqlite3": {"base.database", "results.runs", "service.server"},
+    "jinja2": {"results.pages"},
+    "distributed": {"service.cluster"},
+    "dask": {"service.cluster"},
+    "cryptography": {"service.cluster"},
+    "fastapi": {"service.server"},
+    "starlette": {"service.server"},
+    "uvicorn": {"service.server"},
+    "httpx": {"service.client"},
+    "websockets": {"service.client"},
 }
 
 #: Functions of ``utvm_deploy``, today's and those to come. Importing a module of such a name would
@@ -112,9 +122,13 @@ KERNEL_LAYERS = (
     ("choose",),
     ("native.mve",),
     ("native.dsp", "native.fpu", "native.thumb"),
+    ("native.dsp.assembly",),
     ("native.routines",),
     ("native",),
     ("portable",),
+    ("portable.floats",),
+    ("portable.integers",),
+    ("portable.schedules",),
     ("intrinsics",),
     ("isa",),
     ("contract",),
@@ -152,27 +166,37 @@ def package_of(target: str) -> str:
     return name
 
 
+def unit_of(name: str) -> str:
+    """The unit of ``LAYERS`` that a module is in; empty if it is in none."""
+    while name and name not in RANK:
+        name = name.rpartition(".")[0]
+    return name
+
+
 def place(path: Path, line: int) -> str:
     return f"{path.relative_to(PACKAGE.parent)}:{line}"
 
 
 def upward_imports() -> Iterator[str]:
     for path in MODULES:
-        unit = module_name(path).split(".")[0]
-        if unit in ("", "__main__"):  # the package's own front: may name everything
+        name = module_name(path)
+        unit = unit_of(name)
+        if name in ("", "__main__"):  # the package's own front: may name everything
             continue
-        if unit not in RANK:
-            yield f"{place(path, 1)}: {unit} has no place in LAYERS"
+        if not unit:
+            if path.name != "__init__.py":
+                yield f"{place(path, 1)}: {name} has no place in LAYERS"
             continue
         for line, target in imports(path):
-            parts = target.split(".")
-            if parts[0] != "utvm_deploy" or len(parts) < 2 or parts[1] == unit:
+            front, _, other = target.partition(".")
+            if front != "utvm_deploy" or not other:
                 continue
-            if parts[1] not in RANK:  # a name of the package's front, such as utvm_deploy.compile
-                if unit != "cli" and parts[1] != "__version__":
+            below = unit_of(other)
+            if not below:  # a name of the package's front, such as utvm_deploy.compile
+                if unit != "cli" and other != "__version__":
                     yield f"{place(path, line)}: only cli may import {target}"
-            elif RANK[parts[1]] <= RANK[unit]:
-                yield f"{place(path, line)}: {unit} imports {parts[1]}, which is not below"
+            elif below != unit and RANK[below] <= RANK[unit]:
+                yield f"{place(path, line)}: {unit} imports {below}, which is not below"
 
 
 def upward_imports_of_kernels() -> Iterator[str]:
@@ -215,6 +239,23 @@ def test_structure() -> None:
     ]
     violations += circles()
     assert not violations, "\n" + "\n".join(violations)
+
+
+def test_the_architecture_has_the_same_order() -> None:
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \|", text, re.M)
+    listed = [RANK[row] for row in rows if row in RANK]
+    assert listed == sorted(listed)
+    assert set(RANK) <= set(rows)
+
+
+def test_rooms_have_few_doors() -> None:
+    packages = [one for one in PACKAGE.iterdir() if one.is_dir() and one.name != "__pycache__"]
+    assert len(packages) <= MOST_PACKAGES
+    for package in sorted(PACKAGES):
+        folder = PACKAGE.joinpath(*package.split("."))
+        modules = [one for one in folder.glob("*.py") if one.name != "__init__.py"]
+        assert len(modules) <= MOST_MODULES, f"{package} has {len(modules)} modules"
 
 
 def circles() -> Iterator[str]:
@@ -344,7 +385,7 @@ def without_docstrings(path: Path) -> str:
 
 
 def test_operator_tables_are_complete() -> None:
-    from utvm_deploy.frontend.operators import FLOAT_IMPORTERS, IMPORTERS
+    from utvm_deploy.frontend.operators.importers import FLOAT_IMPORTERS, IMPORTERS
     from utvm_deploy.graph.shapes import SHAPE_RULES
     from utvm_deploy.kernels.choose.lowering import FLOAT_LOWERINGS, INT16_LOWERINGS, LOWERINGS
 

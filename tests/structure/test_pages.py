@@ -8,9 +8,17 @@ import time
 import jinja2
 import pytest
 
-from utvm_deploy.pages.assets import assets
-from utvm_deploy.pages.chart import bar, block, line, steps
-from utvm_deploy.pages.render import ago, duration, moment, number, render, render_stored, size
+from utvm_deploy.results.pages.assets import assets
+from utvm_deploy.results.pages.chart import bar, block, line, steps
+from utvm_deploy.results.pages.render import (
+    ago,
+    duration,
+    moment,
+    number,
+    render,
+    render_stored,
+    size,
+)
 
 
 def a_page(name: str) -> str:

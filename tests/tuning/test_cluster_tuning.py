@@ -22,19 +22,19 @@ from utvm_deploy.base.errors import TuneError
 from utvm_deploy.base.process import child_environment
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.dask_settings import load_distributed, starting
-from utvm_deploy.cluster.measuring import cluster_places
-from utvm_deploy.cluster.members import PATIENCE, Patience
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.records import Record, read_records
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.dask_settings import load_distributed, starting
+from utvm_deploy.service.cluster.measuring.members import PATIENCE, Patience
+from utvm_deploy.service.cluster.measuring.places import cluster_places
+from utvm_deploy.tuning.measuring.place import fastest_link
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune, tune_on
-from utvm_deploy.tuning.workload import Work
 
 pytestmark = pytest.mark.tools
 
@@ -57,7 +57,7 @@ def workers(count: int, folder: Path) -> Iterator[Any]:
             silence_logs=60,
             resources=RESOURCES,
             local_directory=str(folder),
-            preload=["utvm_deploy.cluster.dask_settings"],
+            preload=["utvm_deploy.service.cluster.dask_settings"],
         ) as cluster,
     ):
         yield cluster

@@ -14,17 +14,17 @@ from tune_cases import write_model
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler import decision
-from utvm_deploy.compiler.choice import is_possible
-from utvm_deploy.compiler.kernel_function import candidate_function, record_code
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.picks import Pick
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.planning import decision
+from utvm_deploy.compiler.planning.choice import is_possible
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import (

@@ -13,11 +13,11 @@ from utvm_deploy.device import connect
 from utvm_deploy.records import NO_CODE, Measurement, Record, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
-from utvm_deploy.tuning import current as module
-from utvm_deploy.tuning.current import code_of, current
+from utvm_deploy.tuning.measuring import current as module
+from utvm_deploy.tuning.measuring.current import code_of, current
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune
-from utvm_deploy.tuning.workload import Work
 
 CORE = "cortex-m4"
 SETTING = Setting(CORE, "gcc", "-O3", "0.2.0", "instructions")
@@ -106,7 +106,7 @@ def test_tuning_writes_the_digest_of_each_trial(tmp_path: Path) -> None:
 
 
 def test_unsupported_candidates_raise_where_c_is_asked_for(tmp_path: Path) -> None:
-    from utvm_deploy.compiler.kernel_function import candidate_function
+    from utvm_deploy.compiler.lowering.kernel_function import candidate_function
 
     work = small_works(tmp_path, CORE)[0]
     with pytest.raises(UnsupportedOperator):

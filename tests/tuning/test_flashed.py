@@ -12,8 +12,8 @@ from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import Device, connect
 from utvm_deploy.project.image import Image
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning import place
-from utvm_deploy.tuning.place import fastest_link
+from utvm_deploy.tuning.measuring import place
+from utvm_deploy.tuning.measuring.place import fastest_link
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune
 

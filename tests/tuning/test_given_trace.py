@@ -18,12 +18,12 @@ import utvm_deploy
 from tests.tuning.test_template_free import graph_of, model, work_of
 from utvm_deploy.base.errors import TuneError, UnsupportedOperator
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.kernel_function import candidate_function, record_code
+from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
-from utvm_deploy.kernels.portable.given_trace import TRACE, candidate_with
+from utvm_deploy.kernels.portable.schedules.given_trace import TRACE, candidate_with
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import RECORD, Measurement, Record, Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
@@ -109,7 +109,7 @@ def test_the_example(tmp_path: Path) -> None:
 
 
 def test_a_database_of_other_prim_funcs_is_refused(tmp_path: Path) -> None:
-    from utvm_deploy.tuning.meta_schedule import ms
+    from utvm_deploy.tuning.searching.meta_schedule import ms
     from utvm_deploy.tuning.tvm_records import save_records
 
     graph = graph_of(model(tmp_path, "float_dense"))

@@ -14,19 +14,19 @@ from utvm_deploy.base.errors import TuneError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.contract.call import TensorArgument
 from utvm_deploy.records import Measurement, Record, read_records
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.tuning import inputs, place
-from utvm_deploy.tuning.build import Builder
-from utvm_deploy.tuning.inputs import Job
-from utvm_deploy.tuning.loading import Loader
-from utvm_deploy.tuning.measure import Measurer
-from utvm_deploy.tuning.place import check_tunable, fastest_link
+from utvm_deploy.tuning.measuring import inputs, place
+from utvm_deploy.tuning.measuring.build import Builder
+from utvm_deploy.tuning.measuring.inputs import Job
+from utvm_deploy.tuning.measuring.loading import Loader
+from utvm_deploy.tuning.measuring.measure import Measurer
+from utvm_deploy.tuning.measuring.place import check_tunable, fastest_link
+from utvm_deploy.tuning.measuring.workload import workload
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import tune
-from utvm_deploy.tuning.workload import workload
 
 pytestmark = pytest.mark.tools
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.cluster import measuring_slot
-from utvm_deploy.cluster.measuring_slot import LOAD, Slot, Slots
-from utvm_deploy.tuning.frames import Opening
+from utvm_deploy.service.cluster.measuring import slot as measuring_slot
+from utvm_deploy.service.cluster.measuring.slot import LOAD, Slot, Slots
+from utvm_deploy.tuning.measuring.frames import Opening
 
 PATIENCE_S = 30.0
 

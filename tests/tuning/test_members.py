@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.cluster.members import Members, Patience
 from utvm_deploy.records import Setting
-from utvm_deploy.tuning.messages import packed
+from utvm_deploy.service.cluster.measuring.members import Members, Patience
+from utvm_deploy.tuning.measuring.messages import packed
 
 SETTING = Setting("cortex-m7", "a compiler", "-O3", "0", "cycles")
 NEAR = "tcp://127.0.0.1:1"

@@ -14,8 +14,8 @@ from tvm import s_tir, te
 
 import utvm_deploy
 from utvm_deploy.base.errors import TuneError
-from utvm_deploy.tuning.meta_schedule import DeviceTuning, _register_named
-from utvm_deploy.tuning.prim_funcs import TASK
+from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning, _register_named
+from utvm_deploy.tuning.searching.prim_funcs import TASK
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "tvm.md"
 
@@ -103,7 +103,7 @@ INTERRUPTED = """
 import logging, signal
 import utvm_deploy
 from test_meta_schedule import product
-from utvm_deploy.tuning.meta_schedule import DeviceTuning
+from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning
 
 class CtrlC(logging.Handler):
     def emit(self, record):

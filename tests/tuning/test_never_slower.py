@@ -17,8 +17,11 @@ from tune_cases import write_model
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.choice import calls_of
-from utvm_deploy.compiler.decision import (
+from utvm_deploy.compiler.arena.plan import Step, View
+from utvm_deploy.compiler.options import AUTO, Objective, scratch_place
+from utvm_deploy.compiler.picks import Picks
+from utvm_deploy.compiler.planning.choice import calls_of
+from utvm_deploy.compiler.planning.decision import (
     Decision,
     candidates_of,
     decide,
@@ -30,19 +33,16 @@ from utvm_deploy.compiler.decision import (
     settled,
     shipped_records,
 )
-from utvm_deploy.compiler.options import AUTO, Objective, scratch_place
-from utvm_deploy.compiler.picks import Picks
-from utvm_deploy.compiler.plan import Step, View
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.records import Measurement, ModelRecord, Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
-from utvm_deploy.tuning.workload import Work, workload
+from utvm_deploy.tuning.measuring.workload import Work, workload
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "cmsis_nn"))

@@ -20,11 +20,11 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.intrinsics.facts import DSP, MVE
 from utvm_deploy.records import Measurement, Record, read_records
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.tuning.measure import Measurer
-from utvm_deploy.tuning.search import FEWEST_PROPOSED, KernelState, Search
-from utvm_deploy.tuning.sketches import Sketches
+from utvm_deploy.tuning.measuring.measure import Measurer
+from utvm_deploy.tuning.measuring.workload import Work, workload
+from utvm_deploy.tuning.searching.search import FEWEST_PROPOSED, KernelState, Search
+from utvm_deploy.tuning.searching.sketches import Sketches
 from utvm_deploy.tuning.winners import TEMPLATE_FREE, TENSOR_INTRINSICS, winner_of
-from utvm_deploy.tuning.workload import Work, workload
 
 CORES = {"host": DSP, "cortex-m7": DSP, "cortex-m55": MVE, "cortex-m3": ""}
 

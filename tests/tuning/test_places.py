@@ -17,11 +17,11 @@ from utvm_deploy.base.errors import TuneError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.records import Measurement, Record, Setting, read_records
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.loaded import Spent
-from utvm_deploy.tuning.places import Outcome, Outcomes, Trial
+from utvm_deploy.tuning.measuring.loaded import Spent
+from utvm_deploy.tuning.measuring.places import Outcome, Outcomes, Trial
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import BATCH, BATCHES_EACH, tune_on
-from utvm_deploy.tuning.workload import Work
 
 SETTING = Setting("cortex-m7", "a compiler", "-O3", "0", "cycles")
 

@@ -16,7 +16,7 @@ import pytest
 
 from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.decision import known_records
+from utvm_deploy.compiler.planning.decision import known_records
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,

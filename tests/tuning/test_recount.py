@@ -15,8 +15,8 @@ import recount  # noqa: E402
 from count_ticks import Counted  # noqa: E402
 from emission import Emitted  # noqa: E402
 
-from utvm_deploy.compiler.code_digest import code_digest  # noqa: E402
-from utvm_deploy.compiler.decision import shipped_records  # noqa: E402
+from utvm_deploy.compiler.lowering.code_digest import code_digest  # noqa: E402
+from utvm_deploy.compiler.planning.decision import shipped_records  # noqa: E402
 from utvm_deploy.records import Measurement, Record, read_records  # noqa: E402
 
 CORE = "cortex-m4"

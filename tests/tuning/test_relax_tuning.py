@@ -22,15 +22,15 @@ from utvm_deploy.base.errors import TaskTimeout, TuneError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.kernels.contract.call import ConstantArgument
-from utvm_deploy.kernels.portable.template_free import space_of_c
+from utvm_deploy.kernels.portable.schedules.template_free import space_of_c
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records import KernelIdentity
-from utvm_deploy.tuning.inputs import Job
-from utvm_deploy.tuning.loaded import Loaded
-from utvm_deploy.tuning.loading import Loader
-from utvm_deploy.tuning.measure import Measurer
-from utvm_deploy.tuning.meta_schedule import DeviceTuning
-from utvm_deploy.tuning.tolerance import TOLERANCE
+from utvm_deploy.tuning.measuring.inputs import Job
+from utvm_deploy.tuning.measuring.loaded import Loaded
+from utvm_deploy.tuning.measuring.loading import Loader
+from utvm_deploy.tuning.measuring.measure import Measurer
+from utvm_deploy.tuning.measuring.tolerance import TOLERANCE
+from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning
 
 BOARD = "mps2_an500"
 

@@ -6,8 +6,8 @@ from utvm_deploy.graph.attributes import Reshape
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.records import KernelIdentity, Measurement
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.tuning.search import FEWEST_PROPOSED, KernelState, Search, difference
-from utvm_deploy.tuning.workload import Work
+from utvm_deploy.tuning.measuring.workload import Work
+from utvm_deploy.tuning.searching.search import FEWEST_PROPOSED, KernelState, Search, difference
 
 
 def state(name: str, layers: int = 1, pixels: int = 8, families: int = 1) -> KernelState:

@@ -9,13 +9,13 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir, records_file
 from utvm_deploy.boards.board import board_names, load_board
-from utvm_deploy.cores.core import CORES
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.records import NEAREST, RECORD, Record
+from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.tuning.measuring.workload import workload
 from utvm_deploy.tuning.shipping import worth_shipping
-from utvm_deploy.tuning.workload import workload
 
 CORES_WITH_RECORDS = sorted(core for core in CORES if records_file(core).is_file())
 #: Models of this repository; their kernels are in the records of every core that has any.

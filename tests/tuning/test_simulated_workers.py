@@ -14,11 +14,11 @@ from tune_cases import small_works
 
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.cluster import measuring
-from utvm_deploy.cluster.connection import open_cluster
-from utvm_deploy.cluster.members import Patience
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.records import read_records
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.measuring import places as measuring
+from utvm_deploy.service.cluster.measuring.members import Patience
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.tuner import Tuning, tune_on
 

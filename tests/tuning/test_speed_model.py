@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utvm_deploy.tuning.speed_model import FEWEST_KNOWN, Key, scores
+from utvm_deploy.tuning.searching.speed_model import FEWEST_KNOWN, Key, scores
 
 #: Ticks halve with each doubling of the tile.
 TICKS = {8: 800.0, 16: 400.0, 32: 200.0, 64: 100.0, 128: 50.0, 256: 25.0}

@@ -18,8 +18,11 @@ import pytest
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler import decision, planning
-from utvm_deploy.compiler.decision import (
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
+from utvm_deploy.compiler.options import CompileOptions
+from utvm_deploy.compiler.planning import decision
+from utvm_deploy.compiler.planning import planner as planning
+from utvm_deploy.compiler.planning.decision import (
     Decision,
     Known,
     candidates_of,
@@ -27,14 +30,12 @@ from utvm_deploy.compiler.decision import (
     graph_digest,
     shipped_records,
 )
-from utvm_deploy.compiler.model import CompiledModel, Layer
-from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
-from utvm_deploy.compiler.request import Watch
-from utvm_deploy.compiler.stale import MOST_CHOICES
+from utvm_deploy.compiler.planning.stale import MOST_CHOICES
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.request import Watch
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.records import NEAREST, RECORD, Measurement, ModelRecord, Record, Records
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
@@ -195,9 +196,9 @@ import json, sys
 from pathlib import Path
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.request import Watch
+from utvm_deploy.compiler.stages.request import Watch
 assert Path(utvm_deploy.__file__).is_relative_to(sys.argv[1])
 found = compile_model(sys.argv[2], load_board(sys.argv[3]), scratch="auto")
 print(json.dumps([[layer.origin, layer.why] for layer in found.layers]))

@@ -12,23 +12,23 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.kernel_function import candidate_function, record_code
+from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
 from utvm_deploy.compiler.options import STACK, CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
-from utvm_deploy.kernels.portable.template_free import DECISIONS, SKETCH, sketches
+from utvm_deploy.kernels.portable.schedules.template_free import DECISIONS, SKETCH, sketches
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import RECORD, Measurement, Record, Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.tuning.evolution import PROPOSALS, Evolution
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.searching.evolution import PROPOSALS, Evolution
 from utvm_deploy.tuning.tuner import tune
-from utvm_deploy.tuning.workload import Work, workload
 
 
 def matmul(m: ModelWriter) -> None:

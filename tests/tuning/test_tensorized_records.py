@@ -18,14 +18,14 @@ from tvm.target import Target
 
 from utvm_deploy import intrinsics
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.compiler.kernel_function import candidate_function, record_code
+from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
-from utvm_deploy.kernels.portable.given_trace import TRACE, candidate_with
-from utvm_deploy.kernels.portable.template_free import loops_of
+from utvm_deploy.kernels.portable.schedules.given_trace import TRACE, candidate_with
+from utvm_deploy.kernels.portable.schedules.template_free import loops_of
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records import RECORD, Measurement, Record, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tuning.test_template_free import graph_of, model
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.tuning.messages import Session, packed, session_of, unpacked
-from utvm_deploy.tuning.workload import workload
+from utvm_deploy.tuning.measuring.messages import Session, packed, session_of, unpacked
+from utvm_deploy.tuning.measuring.workload import workload
 
 
 @pytest.mark.parametrize("sketches", [False, True])

@@ -15,11 +15,12 @@ from utvm_deploy.base.errors import RecordsError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.records import NEAREST, RECORD, Measurement, Record, Setting, read_records
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
-from utvm_deploy.tuning.current import code_of
+from utvm_deploy.tuning.measuring.current import code_of
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.upgrade import (
     NO_C,
@@ -29,7 +30,6 @@ from utvm_deploy.tuning.upgrade import (
     UNREADABLE,
     upgrade_records,
 )
-from utvm_deploy.tuning.workload import Work
 
 BOARD = load_board("mps2_an386")
 CORE = BOARD.cpu.kernel_core

@@ -10,12 +10,12 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning import build
-from utvm_deploy.tuning.workload import Work, workload
+from utvm_deploy.tuning.measuring import build
+from utvm_deploy.tuning.measuring.workload import Work, workload
 
 
 def write_model(path: Path, channels: int = 4) -> Path:

@@ -17,10 +17,10 @@ from utvm_deploy.base.errors import BoardError, BuildError, MissingTool
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.process import Completed
 from utvm_deploy.boards.board import Board, board_names, load_board, with_template
-from utvm_deploy.doctor.check import Check
-from utvm_deploy.doctor.installed import installed_checks
+from utvm_deploy.device.doctor.check import Check
+from utvm_deploy.device.doctor.installed import installed_checks
+from utvm_deploy.device.probe.argv import emulator_argv
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
-from utvm_deploy.probe.argv import emulator_argv
 from utvm_deploy.project import build_image, create_project, zephyr_build
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.project.zephyr import file_name, workspace_bytes

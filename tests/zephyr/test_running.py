@@ -19,14 +19,14 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.device import Device
+from utvm_deploy.device.probe.flash import flash_image
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, random_samples
-from utvm_deploy.probe.flash import flash_image
-from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import build_image, build_project, create_project, find_cmsis_nn
 from utvm_deploy.project.zephyr_build import Zephyr
-from utvm_deploy.verifying.bisect import bisect
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.profiling.layer_costs import profile
+from utvm_deploy.results.verifying.bisect import bisect
+from utvm_deploy.results.verifying.on_board import verify
 
 DIGITS = data_dir("models") / "digits.tflite"
 EXAMPLE = data_dir("models").parent / "examples" / "zephyr_digits"

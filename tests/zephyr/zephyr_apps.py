@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.boards.board import Board, load_board, with_template
-from utvm_deploy.probe.argv import emulator_argv
+from utvm_deploy.device.probe.argv import emulator_argv
 from utvm_deploy.project.zephyr_build import find_zephyr
 
 BUILD_TIMEOUT_S = 900

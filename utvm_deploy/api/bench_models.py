@@ -12,26 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from utvm_deploy.api.compile_function import compile
+from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base.errors import BenchError, CompileError, UtvmError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.comparing.engines import compare_builds, run_engine, run_in_file
-from utvm_deploy.comparing.facts import ModelComparison, NotCompared, OtherPlacement
-from utvm_deploy.comparing.recorded import compare_with_recorded
-from utvm_deploy.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 from utvm_deploy.compiler.c_text import prefix_from_path
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import UNJOINED, simplify
+from utvm_deploy.graph.passes.simplify import UNJOINED, simplify
 from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
+from utvm_deploy.results.comparing.engines import compare_builds, run_engine, run_in_file
+from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared, OtherPlacement
+from utvm_deploy.results.comparing.recorded import compare_with_recorded
+from utvm_deploy.results.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,19 @@ from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling import check_destination, write_bundle
-from utvm_deploy.client.session_server import SCHEME, board_address
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.pool_facts import pools_summary
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.compiled.pool_facts import pools_summary
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
-from utvm_deploy.pages.notebook import Result, plain_object
-from utvm_deploy.profiling.layer_costs import profile
-from utvm_deploy.profiling.summary import profile_summary
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import ModelCode, flash_bytes, model_code
-from utvm_deploy.verifying.bounds import bounds_of, whole_bound
+from utvm_deploy.results.pages.notebook import Result, plain_object
+from utvm_deploy.results.profiling.layer_costs import profile
+from utvm_deploy.results.profiling.summary import profile_summary
+from utvm_deploy.results.verifying.bounds import bounds_of, whole_bound
+from utvm_deploy.service.client.session_server import SCHEME, board_address
 
 SCHEMA = "utvm.bundle/1"
 #: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no

@@ -10,15 +10,15 @@ from pathlib import Path
 from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import BundleError, CompileError, MissingTool
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import EXACT
 from utvm_deploy.device import INSTRUCTIONS, DeviceModel
 from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.oracle.reference import ReferenceRun
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.verifying.bounds import integers_behind
-from utvm_deploy.verifying.on_board import verify
+from utvm_deploy.results.verifying.bounds import integers_behind
+from utvm_deploy.results.verifying.on_board import verify
 
 #: Of every sample, every output.
 Outputs = Sequence[Sequence[Array]]

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from utvm_deploy.backends.cmsis_nn import CmsisNn
     from utvm_deploy.backends.interface import Backend
     from utvm_deploy.base.progress import Progress
     from utvm_deploy.boards.board import Board
-    from utvm_deploy.cmsis_nn import CmsisNn
+    from utvm_deploy.compiler.compiled.model import CompiledModel
     from utvm_deploy.compiler.memory_needs import CheckNeeds
-    from utvm_deploy.compiler.model import CompiledModel
     from utvm_deploy.graph.model import Graph
 
 
@@ -85,11 +85,11 @@ def compile(
     from utvm_deploy.boards.board import Board, load_board
     from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.options import CompileOptions, Objective
-    from utvm_deploy.compiler.pipeline import compile_model
-    from utvm_deploy.compiler.request import Watch
-    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
-    from utvm_deploy.precision.steps import MixedModel
+    from utvm_deploy.compiler.stages.pipeline import compile_model
+    from utvm_deploy.compiler.stages.request import Watch
+    from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_of_inputs
     from utvm_deploy.project import load_backend
+    from utvm_deploy.quality.precision.steps import MixedModel
     from utvm_deploy.records import read_records
     from utvm_deploy.torch.in_memory import check_object
 
@@ -149,8 +149,8 @@ def from_relax(
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
     import logging
 
-    from utvm_deploy.frontend.given_shapes import given_shapes, shapes_for, shapes_of_inputs
-    from utvm_deploy.relax.road import relax_graph, relax_model
+    from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_for, shapes_of_inputs
+    from utvm_deploy.frontend.relax.road import relax_graph, relax_model
     from utvm_deploy.torch.in_memory import (
         graph_of_quantized,
         graph_of_torch,

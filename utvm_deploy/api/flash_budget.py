@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.project.model_code import model_code
 

@@ -16,17 +16,17 @@ from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.inspecting.facts import (
+from utvm_deploy.quality.quantizing.model_steps import refusal_of
+from utvm_deploy.results.inspecting.facts import (
     Inspection,
     graph_svg,
     inspect_model,
     inspect_refused,
     with_problems,
 )
-from utvm_deploy.inspecting.pass_effects import PassEffects, pass_effects
-from utvm_deploy.inspecting.quantizable import Quantizable, quantizable
-from utvm_deploy.pages.notebook import Result, plain_object
-from utvm_deploy.quantizing.model_steps import refusal_of
+from utvm_deploy.results.inspecting.pass_effects import PassEffects, pass_effects
+from utvm_deploy.results.inspecting.quantizable import Quantizable, quantizable
+from utvm_deploy.results.pages.notebook import Result, plain_object
 
 SCHEMA = "utvm.inspect/1"
 
@@ -121,7 +121,7 @@ def _found(
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         return None, inspect_refused(path.stem, digest, found), None
     # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.compiler.first_look import least_activation_bytes, lowering_problems
+    from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
 
     inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
     try:

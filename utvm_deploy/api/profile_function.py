@@ -19,17 +19,17 @@ from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.passes import simplify
+from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.pages.bars_picture import bars_svg, layer_name
-from utvm_deploy.pages.notebook import Result, plain_object
-from utvm_deploy.profiling import layer_costs
-from utvm_deploy.profiling.bound import layer_bounds
-from utvm_deploy.profiling.hotspots import Hotspot, hotspots_of
-from utvm_deploy.profiling.layer_costs import Profile
-from utvm_deploy.profiling.memory_report import live_at
-from utvm_deploy.profiling.summary import Bounds, profile_summary
-from utvm_deploy.profiling.trace import trace_events
+from utvm_deploy.results.pages.bars_picture import bars_svg, layer_name
+from utvm_deploy.results.pages.notebook import Result, plain_object
+from utvm_deploy.results.profiling import layer_costs
+from utvm_deploy.results.profiling.bound import layer_bounds
+from utvm_deploy.results.profiling.hotspots import Hotspot, hotspots_of
+from utvm_deploy.results.profiling.layer_costs import Profile
+from utvm_deploy.results.profiling.memory_report import live_at
+from utvm_deploy.results.profiling.summary import Bounds, profile_summary
+from utvm_deploy.results.profiling.trace import trace_events
 
 SCHEMA = "utvm.profile/1"
 

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
     from utvm_deploy.base.progress import Progress
     from utvm_deploy.boards.board import Board
-    from utvm_deploy.precision.steps import MixedModel
-    from utvm_deploy.quantizing.facts import QuantizedModel
-    from utvm_deploy.quantizing.torch_module import QuantizedModule
+    from utvm_deploy.quality.precision.steps import MixedModel
+    from utvm_deploy.quality.quantizing.facts import QuantizedModel
+    from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
 
 
 def quantize(
@@ -73,8 +73,12 @@ def quantize(
     from utvm_deploy.base.errors import UsageError
     from utvm_deploy.base.progress import no_progress
     from utvm_deploy.boards.board import load_board
-    from utvm_deploy.precision.facts import Budgets
-    from utvm_deploy.precision.steps import DEFAULT_MAX_LOSS, quantize_mixed, quantize_uniform
+    from utvm_deploy.quality.precision.facts import Budgets
+    from utvm_deploy.quality.precision.steps import (
+        DEFAULT_MAX_LOSS,
+        quantize_mixed,
+        quantize_uniform,
+    )
     from utvm_deploy.torch.in_memory import is_module, is_program
 
     chosen_by: dict[str, Any] = {
@@ -88,7 +92,7 @@ def quantize(
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
     if is_module(model) and (scheme == "mixed" or not as_observed or sensitivity):
-        from utvm_deploy.quantizing.torch_files import file_of_module
+        from utvm_deploy.quality.quantizing.torch.files import file_of_module
 
         with file_of_module(model, data, example_inputs) as (file, samples):
             return quantize(
@@ -106,7 +110,7 @@ def quantize(
                 **chosen_by,
             )
     if is_module(model):
-        from utvm_deploy.quantizing.torch_module import quantize_module
+        from utvm_deploy.quality.quantizing.torch.module import quantize_module
 
         return quantize_module(
             model, data, scheme=scheme, input_range=input_range, example_inputs=example_inputs

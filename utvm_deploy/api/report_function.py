@@ -25,13 +25,13 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES
-from utvm_deploy.pages.notebook import Result, plain_object
-from utvm_deploy.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
-from utvm_deploy.reporting.page import report_html
-from utvm_deploy.reporting.stored import OPTIONS, SCHEMA
-from utvm_deploy.runs.origin import git_revision, versions
+from utvm_deploy.results.pages.notebook import Result, plain_object
+from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
+from utvm_deploy.results.reporting.page import report_html
+from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA
+from utvm_deploy.results.runs.origin import git_revision, versions
 
 #: Random samples whose bytes are compared, layer by layer.
 VERIFIED_SAMPLES = 4

@@ -15,12 +15,12 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
-from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.device import Device
-from utvm_deploy.frontend.given_shapes import given_shapes, shapes_of_inputs
-from utvm_deploy.precision.steps import MixedModel
+from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_of_inputs
 from utvm_deploy.project import check_fits, load_backend
+from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
 

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.steps import board_of, model_file, with_backend, with_shapes
+from utvm_deploy.backends.cmsis_nn import CmsisNn
+from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.lower import cmsis_nn_backend
-from utvm_deploy.compiler.floats import refuse_float
 from utvm_deploy.compiler.options import Objective
+from utvm_deploy.compiler.stages.floats import refuse_float
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes import PASSES, UNJOINED, simplify
-from utvm_deploy.pages.notebook import Result, plain_object
+from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
 from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.results.pages.notebook import Result, plain_object
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.
-    from utvm_deploy.tuning.model_runs import ModelRun, NotFollowed
+    from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed
+    from utvm_deploy.tuning.measuring.workload import Work
     from utvm_deploy.tuning.tuner import Tuning
-    from utvm_deploy.tuning.workload import Work
 
 SCHEMA = "utvm.tune/2"
 Tell = Callable[[str], None]
@@ -147,7 +147,7 @@ def tune(
     Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
     go together, and UtvmError if the board fails.
     """
-    from utvm_deploy.tuning.place import check_tunable
+    from utvm_deploy.tuning.measuring.place import check_tunable
 
     target, told = board_of(board), progress or no_progress
     check_tunable(target)
@@ -220,7 +220,7 @@ def prepare(
     allow_float: bool,
 ) -> Prepared:
     """Import the models and list their kernels with the candidates; nothing runs."""
-    from utvm_deploy.tuning.workload import workload
+    from utvm_deploy.tuning.measuring.workload import workload
 
     passes = PASSES if library is None else UNJOINED
     graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
@@ -243,8 +243,8 @@ def tuned_here(
     ``device(link)`` connects over that link, or over the one that is usual.
     """
     from utvm_deploy.tuning.fused_runs import measure_fused
-    from utvm_deploy.tuning.model_runs import run_model
-    from utvm_deploy.tuning.place import fastest_link
+    from utvm_deploy.tuning.measuring.model_runs import run_model
+    from utvm_deploy.tuning.measuring.place import fastest_link
     from utvm_deploy.tuning.tuner import tune
 
     level, library, tell = limits.level, made.library, watching.step
@@ -277,7 +277,7 @@ def tuned_on_cluster(
     watching: Watching,
 ) -> TuneResult:
     """The same on the boards of a cluster's workers."""
-    from utvm_deploy.cluster.connection import open_cluster
+    from utvm_deploy.service.cluster.connection import open_cluster
     from utvm_deploy.tuning.tuner import tune_on
 
     def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
@@ -285,7 +285,7 @@ def tuned_on_cluster(
         tell(f"looking for workers with {board.name} at {address}")
         with open_cluster(address, certificates) as client:
             # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
-            from utvm_deploy.cluster.measuring import cluster_places
+            from utvm_deploy.service.cluster.measuring.places import cluster_places
 
             with cluster_places(
                 client, board, made.works, limits.level, tell=watching.note

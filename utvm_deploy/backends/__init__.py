@@ -39,8 +39,8 @@ from utvm_deploy.kernels.contract.requantization import (
     quantize_multipliers,
 )
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.portable.convolution import window_of
-from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
+from utvm_deploy.kernels.portable.integers.convolution import window_of
+from utvm_deploy.kernels.portable.integers.elementwise import BroadcastAdd, BroadcastMultiply
 from utvm_deploy.kernels.portable.movement import Joined
 
 __all__ = [

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from utvm_deploy.backends.asking import built
 from utvm_deploy.backends.interface import Backend, Match
-from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import RECORD, Record, Records
+from utvm_deploy.targets.cores.core import CORES
 
 _DIGEST_DIGITS = 12
 

@@ -8,7 +8,7 @@ from utvm_deploy.backends.asking import built, computed, inferred
 from utvm_deploy.backends.choice import why_not_on
 from utvm_deploy.backends.interface import CUSTOM_PREFIX, Backend, Match, Pattern
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.frontend.source import SourceOperator, custom_kind
+from utvm_deploy.frontend.files.source import SourceOperator, custom_kind
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.call import KernelCall

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.probe_programs import ProbeCommands
-from utvm_deploy.cores.core import CORES, Core
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.results.pages.notebook import Shown
+from utvm_deploy.targets.cores.core import CORES, Core
 
 # Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"

@@ -16,8 +16,8 @@ from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
 from utvm_deploy.bundling.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
-from utvm_deploy.compiler.emit_pools import load_call
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
+from utvm_deploy.compiler.emission.pools import load_call
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary

@@ -15,12 +15,12 @@ from typing import Any
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError, CompileError
 from utvm_deploy.compiler.c_text import check_prefix
-from utvm_deploy.compiler.library_facts import check_buffers, check_sizes, one_line
-from utvm_deploy.compiler.model import Buffer, CompiledModel, InputRows
-from utvm_deploy.compiler.record import from_json
-from utvm_deploy.cores.core import CORES
+from utvm_deploy.compiler.compiled.library_facts import check_buffers, check_sizes, one_line
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, InputRows
+from utvm_deploy.compiler.compiled.record import from_json
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
+from utvm_deploy.targets.cores.core import CORES
 
 MANIFEST = "manifest.json"
 #: Of the manifest's own form; raised when a reader of the old one could misread it.

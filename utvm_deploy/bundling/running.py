@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.emit_pools import pool_arguments
-from utvm_deploy.compiler.model import CompiledModel, InputRows
+from utvm_deploy.compiler.compiled.model import CompiledModel, InputRows
+from utvm_deploy.compiler.emission.pools import pool_arguments
 
 _COPY_INPUTS = """\
     for (uint32_t input = 0u; input < @UPPER@_INPUT_COUNT; input++) {

@@ -8,7 +8,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import BundleError
 from utvm_deploy.compiler.c_text import float_literal
-from utvm_deploy.compiler.model import Buffer, CompiledModel
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
 
 _BYTES_PER_LINE = 24

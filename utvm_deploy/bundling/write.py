@@ -16,7 +16,7 @@ from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.bundling.contents import bundle_files
 from utvm_deploy.bundling.layout import FORMATS
 from utvm_deploy.bundling.manifest import MANIFEST, manifest_text
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.graph.model import Array
 from utvm_deploy.project.model_code import ModelCode
 

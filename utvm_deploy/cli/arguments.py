@@ -13,9 +13,9 @@ from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.boards.facts import CYCLES, INSTRUCTIONS, TIMINGS
 from utvm_deploy.boards.twin import emulated_twin
 from utvm_deploy.cli.shape_option import add_shape
-from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place
 from utvm_deploy.compiler.c_text import check_prefix
-from utvm_deploy.probe import check_link, check_place, choose_link
+from utvm_deploy.device.probe import check_link, check_place, choose_link
+from utvm_deploy.service.client.session_server import SCHEME, board_address, check_no_place
 
 #: What ``add_subparsers`` returns; argparse keeps the class private.
 Verbs = Any

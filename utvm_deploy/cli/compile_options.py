@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.budget_arguments import add_budgets, add_pools, pools_of
-from utvm_deploy.cmsis_nn import CmsisNn
 from utvm_deploy.compiler.options import (
     AUTO,
     EXACT,

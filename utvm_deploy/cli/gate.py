@@ -12,7 +12,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import check_writable
 from utvm_deploy.cli.output import Output
-from utvm_deploy.comparing.gate import excesses, growths, ours_of, read_baseline
+from utvm_deploy.results.comparing.gate import excesses, growths, ours_of, read_baseline
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
 DEFAULT_ALLOWED_PERCENT = 3.0

@@ -76,9 +76,9 @@ def keep_run(
     if out.last_result is None or out.last_result[0] not in SCHEMAS:
         return
     # Verbs that keep nothing need not load these.
-    from utvm_deploy.runs.origin import git_revision, versions
-    from utvm_deploy.runs.run import Run, figures_of
-    from utvm_deploy.runs.store import RunStore
+    from utvm_deploy.results.runs.origin import git_revision, versions
+    from utvm_deploy.results.runs.run import Run, figures_of
+    from utvm_deploy.results.runs.store import RunStore
 
     _, result = out.last_result
     if not digests:

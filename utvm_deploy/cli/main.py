@@ -29,7 +29,7 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
 from utvm_deploy.cli.shape_option import shapes_of, signature_of
 from utvm_deploy.cli.verbs import VERBS
-from utvm_deploy.frontend.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import given_shapes
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
@@ -276,6 +276,6 @@ def _set_up_logging(verbosity: int) -> None:
     root = logging.getLogger("utvm_deploy")
     root.handlers[:] = [handler]
     root.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbosity, 2)])
-    logging.getLogger("utvm_deploy.link").setLevel(
+    logging.getLogger("utvm_deploy.device.link").setLevel(
         logging.DEBUG if verbosity >= 3 else logging.WARNING
     )

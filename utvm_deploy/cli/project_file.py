@@ -14,7 +14,7 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, UtvmError
 from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml
-from utvm_deploy.client.session_server import SCHEME
+from utvm_deploy.service.client.session_server import SCHEME
 
 FILE = "utvm.toml"
 #: The verbs that read it.

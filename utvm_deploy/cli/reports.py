@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from utvm_deploy.compiler.file_layers import layers_of_file
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.pool_facts import pool_lines
+from utvm_deploy.compiler.compiled.file_layers import layers_of_file
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.compiled.pool_facts import pool_lines
 
 
 def memory_line(compiled: CompiledModel) -> str:

@@ -11,8 +11,8 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.output import Output
 
 if TYPE_CHECKING:
-    from utvm_deploy.client.api import Server
-    from utvm_deploy.client.facts import RemoteJob
+    from utvm_deploy.service.client.api import Server
+    from utvm_deploy.service.client.facts import RemoteJob
 
 #: The file of a job that every verb has: what it printed with --json.
 RESULT = "result.json"
@@ -30,10 +30,10 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 def open_server(args: argparse.Namespace, out: Output) -> Server:
     """The server that the command line or the environment names."""
-    from utvm_deploy.client.settings import missing_packages, server_settings
+    from utvm_deploy.service.client.settings import missing_packages, server_settings
 
     try:
-        from utvm_deploy.client.api import Server
+        from utvm_deploy.service.client.api import Server
     except ImportError as error:
         raise missing_packages() from error
     return Server(server_settings(args.server), waiting=out.note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.frontend.given_shapes import parsed_shape
+from utvm_deploy.frontend.files.given_shapes import parsed_shape
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import utvm_deploy
-import utvm_deploy.compiler.pipeline  # here, before Ctrl-C becomes an exception
+import utvm_deploy.compiler.stages.pipeline  # here, before Ctrl-C becomes an exception
 from utvm_deploy.api.steps import CheckFits, compile_fitting
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import DeviceModel
-from utvm_deploy.probe import choose_link, needs_debugger, needs_line, start
+from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.project import build_image, check_fits
 
 

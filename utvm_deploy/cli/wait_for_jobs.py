@@ -12,9 +12,9 @@ from utvm_deploy.base.errors import ServerError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.cli.output import PLAIN_PROGRESS_INTERVAL_S, Output
 from utvm_deploy.cli.server_arguments import RESULT, label
-from utvm_deploy.client.api import Server
-from utvm_deploy.client.download import content
-from utvm_deploy.client.facts import RemoteJob
+from utvm_deploy.service.client.api import Server
+from utvm_deploy.service.client.download import content
+from utvm_deploy.service.client.facts import RemoteJob
 
 #: How often the server is asked for the jobs' states: at first, and later.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.2, 2.0

@@ -16,8 +16,8 @@ from utvm_deploy.compiler.budgets import NO_BUDGET, Budget
 from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, COMPACT_MOST, GENERIC
 
 if TYPE_CHECKING:
+    from utvm_deploy.backends.cmsis_nn import CmsisNn
     from utvm_deploy.backends.interface import Backend
-    from utvm_deploy.cmsis_nn import CmsisNn
     from utvm_deploy.compiler.picks import Picks
     from utvm_deploy.records import Records
 

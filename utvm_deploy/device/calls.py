@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.workspace_blocks import Block
-from utvm_deploy.link.base import Task
 
 # Larger numbers are more likely addresses than counts: errors show them as such.
 _MIN_ADDRESS = 1 << 20

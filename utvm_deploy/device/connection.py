@@ -14,13 +14,13 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.device.counts import Figures, named_figures
 from utvm_deploy.device.fault_record import take_fault_words
+from utvm_deploy.device.link.base import Hello, Link
+from utvm_deploy.device.link.fault import nearest_symbol
+from utvm_deploy.device.probe import Launcher, StartedBoard
 from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
-from utvm_deploy.link.base import Hello, Link
-from utvm_deploy.link.fault import nearest_symbol
-from utvm_deploy.pages.notebook import Tabled
-from utvm_deploy.probe import Launcher, StartedBoard
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.results.pages.notebook import Tabled
 
 log = logging.getLogger("utvm_deploy.device")
 

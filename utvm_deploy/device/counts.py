@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.emulator.counters import HEADLINE, Counters
+from utvm_deploy.targets.emulator.counters import HEADLINE, Counters
 
 #: Named counts of one call; the count that its ticks are is the first.
 Figures = Mapping[str, int]

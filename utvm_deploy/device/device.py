@@ -22,14 +22,14 @@ import numpy as np
 from utvm_deploy.base.errors import BoardError, DeviceError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.facts import CYCLES, TIMINGS
-from utvm_deploy.client.remote_board import RemoteLauncher
-from utvm_deploy.client.session_server import SCHEME, board_address, check_no_place, http_server
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.connection import Connection
 from utvm_deploy.device.kernels import load_kernels
+from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.model import DeviceModel
 from utvm_deploy.device.module import Module, load_module
+from utvm_deploy.device.probe import Launcher, LocalLauncher, check_place, choose_link
 from utvm_deploy.device.tensor import (
     Shape,
     Tensor,
@@ -38,10 +38,15 @@ from utvm_deploy.device.tensor import (
     tensor_name,
     tensor_shape,
 )
-from utvm_deploy.link.base import Task
-from utvm_deploy.probe import Launcher, LocalLauncher, check_place, choose_link
 from utvm_deploy.project import build_image
 from utvm_deploy.project.link_module import Sources, compile_module
+from utvm_deploy.service.client.remote_board import RemoteLauncher
+from utvm_deploy.service.client.session_server import (
+    SCHEME,
+    board_address,
+    check_no_place,
+    http_server,
+)
 
 #: Flags for generated kernels and models, as in images.
 KERNEL_FLAGS = ("-O3",)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.link.base import Link
-from utvm_deploy.probe import FAULT_BYTES, FAULT_SYMBOL, describe_fault
+from utvm_deploy.device.link.base import Link
+from utvm_deploy.device.probe import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.project import Image
 
 log = logging.getLogger(__name__)

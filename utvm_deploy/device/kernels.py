@@ -24,7 +24,7 @@ def load_kernels(
 ) -> Module:
     """What ``Device.load_kernels`` does, in this session."""
     # TVM takes a second to load and is needed for nothing else here.
-    from utvm_deploy.compiler.kernel_source import kernel_source
+    from utvm_deploy.compiler.lowering.kernel_source import kernel_source
 
     source = kernel_source(kernels, board.cpu.kernel_core)
     module = compile_module({f"{name}.c": source.text}, board, name=name, flags=flags)

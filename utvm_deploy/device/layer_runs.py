@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.compiler.file_layers import FileLayer
-from utvm_deploy.compiler.model import Buffer, Layer
+from utvm_deploy.compiler.compiled.file_layers import FileLayer
+from utvm_deploy.compiler.compiled.model import Buffer, Layer
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import shape_text
-from utvm_deploy.pages.bars_picture import bars_svg
-from utvm_deploy.pages.notebook import Tabled
+from utvm_deploy.results.pages.bars_picture import bars_svg
+from utvm_deploy.results.pages.notebook import Tabled
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.compiler.file_layers import FileLayer, layers_of_file
-from utvm_deploy.compiler.model import Buffer, CompiledModel, Layer, first_bytes
+from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
 from utvm_deploy.device.layer_runs import LayerRun, LayerRuns, arrays_of_calls, runs_of_file
+from utvm_deploy.device.link.deadlines import LAYER_FLOOR_S
 from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
@@ -21,8 +22,7 @@ from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
-from utvm_deploy.link.deadlines import LAYER_FLOOR_S
-from utvm_deploy.pages.notebook import Tabled
+from utvm_deploy.results.pages.notebook import Tabled
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device

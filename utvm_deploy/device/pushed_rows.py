@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import DeviceError
-from utvm_deploy.compiler.model import InputRows, Layer
+from utvm_deploy.compiler.compiled.model import InputRows, Layer
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 
 if TYPE_CHECKING:

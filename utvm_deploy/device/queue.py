@@ -22,10 +22,10 @@ from utvm_deploy.base.errors import (
     UtvmError,
 )
 from utvm_deploy.device.calls import Call, Ticks
+from utvm_deploy.device.link.base import Hello, Task
+from utvm_deploy.device.link.deadlines import Speeds
+from utvm_deploy.device.link.messages import MAX_ARGUMENTS, OUTCOME, TASK
 from utvm_deploy.device.workspace_blocks import ZONE_BYTES, ZONE_PATTERN, Block
-from utvm_deploy.link.base import Hello, Task
-from utvm_deploy.link.deadlines import Speeds
-from utvm_deploy.link.messages import MAX_ARGUMENTS, OUTCOME, TASK
 
 #: A queue this long is flushed: what it holds costs memory here and time to say what failed.
 QUEUE_LIMIT = 1024

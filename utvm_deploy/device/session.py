@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, UtvmError
 from utvm_deploy.device.calls import Argument, Call
+from utvm_deploy.device.link.base import Hello, Link, Region, Task
+from utvm_deploy.device.link.deadlines import speeds_of
 from utvm_deploy.device.queue import FILL_SYMBOL, Queue
 from utvm_deploy.device.workspace_blocks import ALIGNMENT, Block, Memory, zone_bytes
-from utvm_deploy.link.base import Hello, Link, Region, Task
-from utvm_deploy.link.deadlines import speeds_of
 from utvm_deploy.project import Image
 
 CRC_SYMBOL = "utvm_crc32_of"

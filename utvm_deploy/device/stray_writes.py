@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utvm_deploy.compiler.model import CompiledModel, Layer, Span
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer, Span
 from utvm_deploy.graph.model import Array
 
 if TYPE_CHECKING:

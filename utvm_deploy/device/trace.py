@@ -6,7 +6,7 @@ import logging
 import os
 
 VARIABLE = "UTVM_TRACE"
-_LINK_LOG = "utvm_deploy.link"
+_LINK_LOG = "utvm_deploy.device.link"
 
 
 class _TraceHandler(logging.StreamHandler):  # type: ignore[type-arg]

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_TOLD
-from utvm_deploy.frontend.operators import importer_of
-from utvm_deploy.frontend.prepared import check_prepared
+from utvm_deploy.frontend.files.limits import MAX_EXTENTS, MAX_TOLD
+from utvm_deploy.frontend.files.prepared import check_prepared
+from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Several, SourceOperator
+from utvm_deploy.frontend.files.state import with_states
+from utvm_deploy.frontend.files.suggestions import suggestion
+from utvm_deploy.frontend.files.variables import resolve_variables
+from utvm_deploy.frontend.operators.importers import importer_of
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
-from utvm_deploy.frontend.source import CUSTOM, ModelFile, Several, SourceOperator
-from utvm_deploy.frontend.state import with_states
 from utvm_deploy.frontend.stored_weights import widen_constants
-from utvm_deploy.frontend.suggestions import suggestion
-from utvm_deploy.frontend.variables import resolve_variables
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted, with_own_outputs
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.files.suggestions import suggestion
 from utvm_deploy.frontend.flat_model import (
     FlatModel,
     FlatOperator,
@@ -24,10 +26,8 @@ from utvm_deploy.frontend.flat_model import (
     local_operator,
 )
 from utvm_deploy.frontend.joined_parts import JoinedParts
-from utvm_deploy.frontend.operators import importer_of
+from utvm_deploy.frontend.operators.importers import importer_of
 from utvm_deploy.frontend.shape_arithmetic import computed, counted
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
-from utvm_deploy.frontend.suggestions import suggestion
 from utvm_deploy.graph.attribute_values import Shape
 from utvm_deploy.graph.attributes import Rearrange
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor

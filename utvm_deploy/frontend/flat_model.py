@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.limits import MAX_EXTENTS, MAX_OPERATORS
-from utvm_deploy.frontend.source import SourceOperator
-from utvm_deploy.frontend.tflite_write import Options
+from utvm_deploy.frontend.files.limits import MAX_EXTENTS, MAX_OPERATORS
+from utvm_deploy.frontend.files.source import SourceOperator
+from utvm_deploy.frontend.qdq.tflite_write import Options
 from utvm_deploy.graph.model import Array, Tensor
 
 #: What an operator counts for, in addition to the extents of its tensors.

@@ -29,30 +29,30 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.given_shapes import (
+from utvm_deploy.frontend.files.given_shapes import (
     given_shapes,
     shapes_given,
     signature_given,
 )
-from utvm_deploy.frontend.kept_conversions import (
+from utvm_deploy.frontend.files.kept_conversions import (
     conversion_key,
     keep_conversion,
     kept_conversion,
 )
-from utvm_deploy.frontend.limits import (
+from utvm_deploy.frontend.files.limits import (
     IMPORT_BYTES,
     MAX_FILE_BYTES,
     SECONDS_VARIABLE,
     import_seconds,
 )
-from utvm_deploy.frontend.onnx_model import load_onnx, onnx_to_model
-from utvm_deploy.frontend.other_files import other_framework
+from utvm_deploy.frontend.files.other_files import other_framework
+from utvm_deploy.frontend.files.tflite_choice import Choice, choice_of
+from utvm_deploy.frontend.files.tflite_chosen import chosen_file, load_schema
+from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
+from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax_model import load_relax, relax_file
-from utvm_deploy.frontend.tflite_choice import Choice, choice_of
-from utvm_deploy.frontend.tflite_chosen import chosen_file, load_schema
-from utvm_deploy.frontend.torch_export import load_torch, torch_to_model
+from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
-from utvm_deploy.relax.facts import is_relax, loaded
 
 
 @dataclass(frozen=True)

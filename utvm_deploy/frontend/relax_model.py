@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.given_shapes import shapes_for
-from utvm_deploy.relax.road import load_tvm, module_of_text, relax_model
+from utvm_deploy.frontend.files.given_shapes import shapes_for
+from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
 
 
 def load_relax(_path: Path) -> object:

@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from utvm_deploy.frontend.operands import MOVABLE
-from utvm_deploy.frontend.operators import importer_of
-from utvm_deploy.frontend.source import ModelFile, Several, SourceOperator
+from utvm_deploy.frontend.files.source import ModelFile, Several, SourceOperator
+from utvm_deploy.frontend.operators.importers import importer_of
+from utvm_deploy.frontend.operators.operands import MOVABLE
 from utvm_deploy.graph.constant_folding import evaluate
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import shapes_of

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.operators import works_in_float
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.files.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.operators.importers import works_in_float
 from utvm_deploy.graph.model import Array, Tensor
 
 #: Elements of all such constants together. Many may name the same bytes of the file.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import check_extents, imported
 from utvm_deploy.frontend.control_flow import CALLED
+from utvm_deploy.frontend.files.source import ModelFile, SourceOperator
+from utvm_deploy.frontend.files.variables import RESOLVED, resolve_variables
 from utvm_deploy.frontend.shape_arithmetic import fold_shapes
-from utvm_deploy.frontend.source import ModelFile, SourceOperator
 from utvm_deploy.frontend.stored_weights import widen_constants
-from utvm_deploy.frontend.variables import RESOLVED, resolve_variables
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.graph.names import with_short_names
 

@@ -27,28 +27,28 @@ import tflite
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import CustomImporter, assemble, refuse_custom_operators
 from utvm_deploy.frontend.control_flow import CALLED, subgraphs_called, unrolled
-from utvm_deploy.frontend.dynamic_batch import with_known_batches, with_open_extents
-from utvm_deploy.frontend.fields import array_of, quantization_of, text_of, vector_of
-from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
-from utvm_deploy.frontend.limits import (
+from utvm_deploy.frontend.files.dynamic_batch import with_known_batches, with_open_extents
+from utvm_deploy.frontend.files.fields import array_of, quantization_of, text_of, vector_of
+from utvm_deploy.frontend.files.limits import (
     MAX_OPERATORS,
     MAX_RANK,
     MAX_TENSOR_ELEMENTS,
     MAX_TENSORS,
     Budget,
 )
-from utvm_deploy.frontend.odd_weights import warn_of_weights
-from utvm_deploy.frontend.operators import IMPORTED
-from utvm_deploy.frontend.prepared import OPERANDS, check_variables, check_version
-from utvm_deploy.frontend.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
+from utvm_deploy.frontend.files.odd_weights import warn_of_weights
+from utvm_deploy.frontend.files.prepared import OPERANDS, check_variables, check_version
+from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
+from utvm_deploy.frontend.files.variables import ONCE, called_once
+from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
+from utvm_deploy.frontend.operators.importers import IMPORTED
+from utvm_deploy.frontend.relax.facts import is_relax, loaded
+from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.survey import Survey, survey
 from utvm_deploy.frontend.tflite_flat import with_main
-from utvm_deploy.frontend.variables import ONCE, called_once
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name, with_short_names
-from utvm_deploy.relax.facts import is_relax, loaded
-from utvm_deploy.relax.road import relax_graph
 
 _log = logging.getLogger(__name__)
 _Read = TypeVar("_Read")

@@ -15,7 +15,7 @@ import numpy as np
 import tflite
 
 from utvm_deploy.frontend.flat_model import FlatModel, FlatOperator, FlatTensor, Place
-from utvm_deploy.frontend.tflite_write import BUFFER_ALIGNMENT, ModelFile, Serializer
+from utvm_deploy.frontend.qdq.tflite_write import BUFFER_ALIGNMENT, ModelFile, Serializer
 
 # What is kept of an operator and of a tensor: field -> its place in the schema's table, and its
 # type, which is None for what lies elsewhere in the file.

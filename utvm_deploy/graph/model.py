@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.names import shape_text
-from utvm_deploy.pages.notebook import Shown
+from utvm_deploy.results.pages.notebook import Shown
 
 Array: TypeAlias = NDArray[np.generic]
 

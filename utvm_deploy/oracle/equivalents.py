@@ -8,7 +8,7 @@ _DENSE_VERSION = 12
 
 def as_dense(data: bytes) -> bytes:
     """The file of one BATCH_MATMUL by a constant matrix, which becomes FULLY_CONNECTED."""
-    from utvm_deploy.frontend import tflite_schema as schema  # only in the child process
+    from utvm_deploy.frontend.files import tflite_schema as schema  # only in the child process
 
     model = schema.read_model(data)
     graph = model.subgraphs[0]

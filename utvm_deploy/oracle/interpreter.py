@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base.errors import last_words
-from utvm_deploy.frontend.tflite_cut import without_operators
+from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.equivalents import as_dense
 from utvm_deploy.oracle.micro_svdf import MicroSvdf

@@ -199,8 +199,8 @@ def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
 
 def _in_float32(path: Path) -> bytes:
     """The model, in float32 if it is in float16: that is what this package computes."""
-    from utvm_deploy.frontend.onnx_halves import in_float32
-    from utvm_deploy.frontend.onnx_model import load_onnx
+    from utvm_deploy.frontend.onnx.halves import in_float32
+    from utvm_deploy.frontend.onnx.model import load_onnx
 
     onnx, data = load_onnx(path), path.read_bytes()
     proto = onnx.load_model_from_string(data)
@@ -210,7 +210,7 @@ def _in_float32(path: Path) -> bytes:
 def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     import torch
 
-    from utvm_deploy.frontend.torch_export import register_quantizers
+    from utvm_deploy.frontend.torch.export import register_quantizers
 
     register_quantizers()
     with Path(model).open("rb") as file:

@@ -29,13 +29,13 @@ from utvm_deploy.base.errors import FileRefused, ModelError, UtvmError, VerifyEr
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.tflite import given_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.interpreter import Interpreted, Refused, interpret
 from utvm_deploy.oracle.shadow import Shadow, loaded, saved
 from utvm_deploy.oracle.truths import named
-from utvm_deploy.relax.facts import is_relax
 
 _PACKAGE = "ai-edge-litert"
 _VERSION = "2.3.0"

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from utvm_deploy.frontend.relax.facts import RelaxModel, loaded
+from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import (
@@ -24,8 +26,6 @@ from utvm_deploy.kernels.contract.call import (
     is_native,
 )
 from utvm_deploy.oracle.interpreter import Interpreted
-from utvm_deploy.relax.facts import RelaxModel, loaded
-from utvm_deploy.relax.road import relax_graph
 
 #: From the tensors so far to the outputs of an operator.
 _Function: TypeAlias = Callable[[Mapping[int, Array]], dict[int, Array]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.frontend import tflite_schema as schema
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.allowances import allowed_steps, no_shadow
 from utvm_deploy.oracle.program import Program, Tensors

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.frontend import tflite_schema as schema
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 
 #: The position of the bias of operators whose kernels take it in steps of both scales' product.

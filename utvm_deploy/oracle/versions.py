@@ -49,7 +49,7 @@ def _lacked(data: bytes, build: Callable[[bytes, str], object]) -> tuple[str, in
 
 def _changed(data: bytes, kind: str, version: int) -> bytes:
     """The file with the next older version of an operator, or with what stands for it."""
-    from utvm_deploy.frontend import tflite_schema as schema
+    from utvm_deploy.frontend.files import tflite_schema as schema
 
     model = schema.read_model(data)
     for code in model.operatorCodes:

@@ -14,13 +14,13 @@ import numpy as np
 
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.tflite import load_model, tflite_bytes
-from utvm_deploy.frontend.tflite_cut import without_operators
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
-from utvm_deploy.relax.facts import is_relax
 
 
 def run_oracle(

@@ -16,7 +16,7 @@ from utvm_deploy.base.errors import BuildError, CompileError, MissingTool, Syste
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, load_board, with_template
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder

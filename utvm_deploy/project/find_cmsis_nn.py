@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from utvm_deploy.backends.cmsis_nn import CmsisNn
+from utvm_deploy.backends.cmsis_nn.library import is_in_zephyr
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cmsis_nn import CmsisNn
-from utvm_deploy.cmsis_nn.library import is_in_zephyr
 from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
 from utvm_deploy.project.static_library import LibraryFacts, read_static_library
 from utvm_deploy.project.zephyr import is_zephyr

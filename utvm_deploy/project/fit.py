@@ -10,8 +10,8 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import DEBUG_LINK, RUNTIME_FLASH_BYTES
 from utvm_deploy.boards.regions import dead_places
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
-from utvm_deploy.compiler.model import CompiledModel
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image

@@ -11,9 +11,9 @@ from dataclasses import replace
 from string import Template
 
 from utvm_deploy.boards.facts import Board, Driver, Region
-from utvm_deploy.emulator import counters
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.pools import PlacedPool
+from utvm_deploy.targets.emulator import counters
 
 # The rights of runtime/utvm.h's regions.
 _READ_EXECUTE = "UTVM_RIGHT_READ | UTVM_RIGHT_EXECUTE"

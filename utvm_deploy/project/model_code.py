@@ -14,7 +14,7 @@ from utvm_deploy.base.build_failure import build_error
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.project.stack_use import StackUse, stack_use
 
 _TIMEOUT_S = 300.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import BoardError, BuildError
 from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.boards.board import Board, with_template
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.generated import (
     MPU_WINDOWS,

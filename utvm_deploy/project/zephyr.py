@@ -19,7 +19,7 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.facts import Board, Zephyr
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
 

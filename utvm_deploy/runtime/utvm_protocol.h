@@ -1,7 +1,7 @@
 // The numbers on the wire; PROTOCOL.md says what they mean.
 //
-// Generated from utvm_deploy/link/messages.py, do not edit:
-//     python -m utvm_deploy.link.messages
+// Generated from utvm_deploy/device/link/messages.py, do not edit:
+//     python -m utvm_deploy.device.link.messages
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef UTVM_PROTOCOL_H

@@ -1,1 +1,1 @@
-"""The server: uploads, jobs on boards, results, over HTTP."""
+"""Boards and jobs for a team: the server, its workers, its clients."""

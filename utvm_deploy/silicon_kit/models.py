@@ -11,15 +11,15 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.model import CompiledModel
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import CYCLES, Device, connect
-from utvm_deploy.emulator.counters import FIRST_MIX, HEADLINE, NAMES
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples, random_samples
-from utvm_deploy.profiling.layer_costs import Profile, profile
 from utvm_deploy.project import check_fits
+from utvm_deploy.results.profiling.layer_costs import Profile, profile
+from utvm_deploy.results.verifying.on_board import Verification, verify
 from utvm_deploy.silicon_kit.origin import timing_of
 from utvm_deploy.silicon_kit.private import Cleaner
 from utvm_deploy.silicon_kit.report import (
@@ -30,7 +30,7 @@ from utvm_deploy.silicon_kit.report import (
     ModelResult,
     Timing,
 )
-from utvm_deploy.verifying.on_board import Verification, verify
+from utvm_deploy.targets.emulator.counters import FIRST_MIX, HEADLINE, NAMES
 
 #: What a report has of the cycle model's counts: all but the mix of instructions.
 FIGURES = NAMES[:FIRST_MIX]

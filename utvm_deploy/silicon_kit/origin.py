@@ -14,15 +14,15 @@ from utvm_deploy.base.errors import BoardError, BuildError, MissingTool, ProbeEr
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.twin import emulated_twin
 from utvm_deploy.device import Device
-from utvm_deploy.emulator import cycle_model_digest
-from utvm_deploy.emulator.plugin import installed_qemu_version, plugin_for
-from utvm_deploy.probe import choose_link
-from utvm_deploy.probe.detect import locate
-from utvm_deploy.probe.flash import probe_commands
-from utvm_deploy.probe.usb import usb_devices
+from utvm_deploy.device.probe import choose_link
+from utvm_deploy.device.probe.detect import locate
+from utvm_deploy.device.probe.flash import probe_commands
+from utvm_deploy.device.probe.usb import usb_devices
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.silicon_kit.private import Cleaner
 from utvm_deploy.silicon_kit.report import BoardUsed, Modelling, Setup, Timing, Versions
+from utvm_deploy.targets.emulator import cycle_model_digest
+from utvm_deploy.targets.emulator.plugin import installed_qemu_version, plugin_for
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.desk_file import load_bench
 from utvm_deploy.device import Device, connect
-from utvm_deploy.doctor import examine
+from utvm_deploy.device.doctor import examine
+from utvm_deploy.device.probe.usb import usb_devices
 from utvm_deploy.frontend.formats import FORMATS
-from utvm_deploy.probe.usb import usb_devices
 from utvm_deploy.project import build_image
 from utvm_deploy.silicon_kit.cases import Case
 from utvm_deploy.silicon_kit.models import ModelFile, measure_model

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import DeviceError, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Device, Module
-from utvm_deploy.emulator import CycleModel
-from utvm_deploy.emulator.counters import HEADLINE
 from utvm_deploy.silicon_kit.cases import M4, M7, Case
+from utvm_deploy.targets.emulator import CycleModel
+from utvm_deploy.targets.emulator.counters import HEADLINE
 
 #: Repetitions of a sequence in its two functions; the difference counts. Nine instructions so often
 #: fit into one way of an instruction cache of 4 KiB, which leaves the other to the runtime.

@@ -25,7 +25,7 @@ def explain(model: Any, example: Any = None, *, scheme: str = "float") -> Explan
     "int16x8". Raises ModelError if PyTorch cannot export the module, and UsageError for other
     arguments.
     """
-    from utvm_deploy.frontend.torch_export import load_torch
+    from utvm_deploy.frontend.torch.export import load_torch
     from utvm_deploy.torch.in_memory import check_module_and_example, exported
     from utvm_deploy.torch.options import check_scheme
     from utvm_deploy.torch.partitions import explanation

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch_export import is_quantized, load_torch
-from utvm_deploy.quantizing.facts import FLOAT
-from utvm_deploy.quantizing.torch_module import quantize_module
+from utvm_deploy.frontend.torch.export import is_quantized, load_torch
+from utvm_deploy.quality.quantizing.facts import FLOAT
+from utvm_deploy.quality.quantizing.torch.module import quantize_module
 from utvm_deploy.torch.binding import Bound, bound
 from utvm_deploy.torch.in_memory import graph_of_torch
 from utvm_deploy.torch.options import Options, Place, checked_options, place_of

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
-from utvm_deploy.frontend.odd_weights import warn_of_weights
+from utvm_deploy.frontend.files.odd_weights import warn_of_weights
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch_batch import batch_notes, with_batch_of_one
-from utvm_deploy.frontend.torch_export import is_quantized, load_torch, program_to_tflite
-from utvm_deploy.frontend.torch_modules import check_module, export_error, quiet_torch
+from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
+from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
+from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.quantizing.facts import QuantizedModel
-from utvm_deploy.quantizing.torch_module import QuantizedModule
+from utvm_deploy.quality.quantizing.facts import QuantizedModel
+from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
 
 _log = logging.getLogger(__name__)
 
@@ -128,8 +128,8 @@ def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     program = with_batch_of_one(load_torch(), program)
     if is_quantized(program):
         return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
-    from utvm_deploy.relax.from_torch import relax_of_program
-    from utvm_deploy.relax.road import relax_graph
+    from utvm_deploy.frontend.relax.from_torch import relax_of_program
+    from utvm_deploy.frontend.relax.road import relax_graph
 
     graph = relax_graph(relax_of_program(program), name)
     warn_of_weights(graph, name)

@@ -9,9 +9,9 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device, DeviceModel, connect
-from utvm_deploy.quantizing.facts import FLOAT, SCHEMES
+from utvm_deploy.quality.quantizing.facts import FLOAT, SCHEMES
 
 _OPTIONS = ("board", "device", "scheme", "calibrate")
 

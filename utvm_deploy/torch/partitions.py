@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.frontend.torch_calls import aten_name
-from utvm_deploy.frontend.torch_export import FILLED
-from utvm_deploy.frontend.torch_statements import STATEMENTS
-from utvm_deploy.quantizing.facts import FLOAT
-from utvm_deploy.relax.from_torch import importable_names
+from utvm_deploy.frontend.relax.from_torch import importable_names
+from utvm_deploy.frontend.torch.calls import aten_name
+from utvm_deploy.frontend.torch.export import FILLED
+from utvm_deploy.frontend.torch.statements import STATEMENTS
+from utvm_deploy.quality.quantizing.facts import FLOAT
 
 
 @dataclass(frozen=True)

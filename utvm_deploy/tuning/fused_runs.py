@@ -14,18 +14,18 @@ from utvm_deploy.backends.chains import is_fused, with_chains
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
-from utvm_deploy.compiler.model import CompiledModel
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.profiling.layer_costs import profile
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, Record, Records, Setting, now
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.model_runs import Tell
+from utvm_deploy.results.profiling.layer_costs import profile
+from utvm_deploy.tuning.measuring.model_runs import Tell
 from utvm_deploy.tuning.records_file import RecordsFile
 
 

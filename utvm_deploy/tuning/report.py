@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from utvm_deploy.pages.chart import (
+from utvm_deploy.records import KernelIdentity, Record, Records, Setting, is_modelled
+from utvm_deploy.results.pages.chart import (
     CURVE_HEIGHT,
     CURVE_WIDTH,
     SPARK_HEIGHT,
@@ -14,7 +15,7 @@ from utvm_deploy.pages.chart import (
     bar,
     steps,
 )
-from utvm_deploy.pages.figure_table import (
+from utvm_deploy.results.pages.figure_table import (
     Cell,
     Column,
     FigureTable,
@@ -23,8 +24,7 @@ from utvm_deploy.pages.figure_table import (
     figure_table,
     share,
 )
-from utvm_deploy.pages.render import number, render
-from utvm_deploy.records import KernelIdentity, Record, Records, Setting, is_modelled
+from utvm_deploy.results.pages.render import number, render
 
 
 @dataclass(frozen=True)

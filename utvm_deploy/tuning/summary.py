@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.model_runs import ModelRun, NotFollowed, not_followed
+from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, not_followed
 from utvm_deploy.tuning.tuner import Tuning
 from utvm_deploy.tuning.winners import winner_of
 

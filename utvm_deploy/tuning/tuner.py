@@ -16,22 +16,22 @@ from typing import Any
 
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.compiler.decision import models_of_today, shipped_records
 from utvm_deploy.compiler.options import Objective
+from utvm_deploy.compiler.planning.decision import models_of_today, shipped_records
 from utvm_deploy.device import Device
-from utvm_deploy.pages.bars_picture import bars_svg
-from utvm_deploy.pages.notebook import Tabled
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
-from utvm_deploy.tuning.current import current
-from utvm_deploy.tuning.interrupts import Interrupts
-from utvm_deploy.tuning.model_runs import first_candidates
-from utvm_deploy.tuning.place import Place
-from utvm_deploy.tuning.places import Outcomes, Places, Trial, recorded
+from utvm_deploy.results.pages.bars_picture import bars_svg
+from utvm_deploy.results.pages.notebook import Tabled
+from utvm_deploy.tuning.measuring.current import current
+from utvm_deploy.tuning.measuring.interrupts import Interrupts
+from utvm_deploy.tuning.measuring.model_runs import first_candidates
+from utvm_deploy.tuning.measuring.place import Place
+from utvm_deploy.tuning.measuring.places import Outcomes, Places, Trial, recorded
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.search import KernelState, Search
-from utvm_deploy.tuning.sketches import Sketches
-from utvm_deploy.tuning.workload import Work
+from utvm_deploy.tuning.searching.search import KernelState, Search
+from utvm_deploy.tuning.searching.sketches import Sketches
 
 log = logging.getLogger(__name__)
 

@@ -22,14 +22,14 @@ from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import LibraryKernel, OwnKernel
-from utvm_deploy.kernels.portable.given_trace import candidate_with
-from utvm_deploy.kernels.portable.template_free import candidate_of, loops_of
+from utvm_deploy.kernels.portable.schedules.given_trace import candidate_with
+from utvm_deploy.kernels.portable.schedules.template_free import candidate_of, loops_of
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.tuning.model_runs import ModelRun, first_candidates, run_model
-from utvm_deploy.tuning.place import Place
-from utvm_deploy.tuning.places import Trial, recorded
+from utvm_deploy.tuning.measuring.model_runs import ModelRun, first_candidates, run_model
+from utvm_deploy.tuning.measuring.place import Place
+from utvm_deploy.tuning.measuring.places import Trial, recorded
+from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.workload import Work, workload
 
 #: How many of each kernel's fastest schedules are measured again.
 MOST = 4

@@ -19,9 +19,9 @@ from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.records.emitted_code import CODES_OF_0_2_0
 from utvm_deploy.records.fields import line_of, object_in
 from utvm_deploy.records.line import record_of
-from utvm_deploy.tuning.current import code_of
+from utvm_deploy.tuning.measuring.current import code_of
+from utvm_deploy.tuning.measuring.workload import Work
 from utvm_deploy.tuning.records_file import held
-from utvm_deploy.tuning.workload import Work
 
 #: What was done with a line, or why it stays as it is.
 UPGRADED = "upgraded"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from utvm_deploy.kernels.intrinsics.facts import PREFIX
-from utvm_deploy.kernels.portable.given_trace import TRACE
-from utvm_deploy.kernels.portable.template_free import has_sketch
-from utvm_deploy.kernels.portable.tensorized import INTRINSICS
+from utvm_deploy.kernels.portable.schedules.given_trace import TRACE
+from utvm_deploy.kernels.portable.schedules.template_free import has_sketch
+from utvm_deploy.kernels.portable.schedules.tensorized import INTRINSICS
 from utvm_deploy.records.candidate import Candidate
 
 TEMPLATE_FREE, TENSOR_INTRINSICS = "template-free", "tensor intrinsics"

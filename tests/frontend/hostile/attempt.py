@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hostile.mutations import mutant
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.pipeline import compile_model
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.inspecting.facts import inspect_model
+from utvm_deploy.results.inspecting.facts import inspect_model
 
 #: What the import of one file may take beyond what the process has when it begins.
 MOST_BYTES = 1024 * 1024 * 1024

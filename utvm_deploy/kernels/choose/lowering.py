@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator
-from utvm_deploy.cores.core import CORES, Core
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.check import place_of, works_in_float
 from utvm_deploy.graph.model import Graph, Operator
@@ -29,13 +28,14 @@ from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.targets.cores.core import CORES, Core
 
 
 def _rows(table: str) -> dict[str, Lowering]:
     """The rows of all modules that have this table; an operator is in one module."""
     found: dict[str, Lowering] = {}
     for package in (portable, routines):
-        for one in iter_modules(package.__path__, f"{package.__name__}."):
+        for one in walk_packages(package.__path__, f"{package.__name__}."):
             rows: Mapping[str, Lowering] = getattr(import_module(one.name), table, {})
             twice = ", ".join(sorted(found.keys() & rows.keys()))
             assert not twice, f"{one.name} lowers {twice}, and so does another module"

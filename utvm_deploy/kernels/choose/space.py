@@ -11,7 +11,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
 from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
-from utvm_deploy.kernels.portable.template_free import sketches
+from utvm_deploy.kernels.portable.schedules.template_free import sketches
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import GENERIC, Candidate
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from utvm_deploy.cores.timing import AnyKind, Kind, VectorKind
 from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
+from utvm_deploy.targets.cores.timing import AnyKind, Kind, VectorKind
 
 #: The GE flags of parallel addition and subtraction, which SEL reads.
 GE = "ge"

@@ -20,8 +20,8 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.native.layer_tables import scalars
-from utvm_deploy.kernels.portable.elementwise import Broadcast, BroadcastAdd
-from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index
+from utvm_deploy.kernels.portable.integers.elementwise import Broadcast, BroadcastAdd
+from utvm_deploy.kernels.portable.schedules.skeletons import followed_extents, followed_index
 
 #: Shorter runs are not slower in plain C.
 LEAST_RUN = 4

@@ -19,8 +19,8 @@ from utvm_deploy.kernels.native.scaling import (
     wide_scaling,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
 
 
 def constants(call: KernelCall) -> Mapping[str, Array]:

@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.requantization import limits_of_type
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler
-from utvm_deploy.kernels.portable.pool import Pool2D
+from utvm_deploy.kernels.portable.integers.pool import Pool2D
 
 #: Positions of an averaged window at most: the sum of 255 int8 values fits 16 bits.
 MOST_POSITIONS = 255

@@ -32,7 +32,7 @@ from utvm_deploy.kernels.native.layer_tables import (
     scalars,
 )
 from utvm_deploy.kernels.native.micro_kernel import windows_call
-from utvm_deploy.kernels.portable.transpose_conv import TransposeConv2D
+from utvm_deploy.kernels.portable.integers.transpose_conv import TransposeConv2D
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from utvm_deploy.graph.attributes import CallTir
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tvm
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
-from utvm_deploy.kernels.portable.tir_schedule import schedule_tir
+from utvm_deploy.kernels.portable.schedules.tir_schedule import schedule_tir
 
 # A kernel's name is a part of a C identifier; TVM's names of fused functions may be very long.
 _MOST_NAME = 40

@@ -22,13 +22,13 @@ from utvm_deploy.kernels.contract.call import (
 )
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish
-from utvm_deploy.kernels.portable.conv2d import Conv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.kernels.portable.given_trace import TRACE, with_trace
-from utvm_deploy.kernels.portable.pool import Pool2D
-from utvm_deploy.kernels.portable.template_free import has_sketch, traced
-from utvm_deploy.kernels.portable.tensorized import INTRINSICS, tensorized
-from utvm_deploy.kernels.portable.tiling import RegisterTile, tiles
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
+from utvm_deploy.kernels.portable.integers.pool import Pool2D
+from utvm_deploy.kernels.portable.schedules.given_trace import TRACE, with_trace
+from utvm_deploy.kernels.portable.schedules.template_free import has_sketch, traced
+from utvm_deploy.kernels.portable.schedules.tensorized import INTRINSICS, tensorized
+from utvm_deploy.kernels.portable.schedules.tiling import RegisterTile, tiles
 from utvm_deploy.records.candidate import GENERIC, Candidate
 
 #: The factors by which loops are unrolled.

@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import script, te, tirx
 from utvm_deploy.kernels.contract.operands import element_count, stored
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.portable.layout import lower_rearrange
-from utvm_deploy.kernels.portable.skeletons import Buffers, Unary, block, prim_func
+from utvm_deploy.kernels.portable.schedules.skeletons import Buffers, Unary, block, prim_func
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.column_gemm import Block, ColumnConv2D
-from utvm_deploy.kernels.native.dsp import columns_code as code
-from utvm_deploy.kernels.native.dsp import columns_three_channels, tile
-from utvm_deploy.kernels.native.dsp.value_types import INT8, PairedValues, Values
+from utvm_deploy.kernels.native.dsp.assembly import columns_code as code
+from utvm_deploy.kernels.native.dsp.assembly import columns_three_channels, tile
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, PairedValues, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling

@@ -16,7 +16,8 @@ from typing import Protocol, TypeAlias, TypeVar
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
-from utvm_deploy.kernels.native.dsp import patches_code
+from utvm_deploy.kernels.native.dsp.assembly import patches_code
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
     DspColumns,
@@ -37,7 +38,6 @@ from utvm_deploy.kernels.native.dsp.shared_layers import (
     shared_patches,
     shares_driver,
 )
-from utvm_deploy.kernels.native.dsp.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.winograd import (
     FACTOR_BITS,
     SUM_LIMIT,

@@ -9,8 +9,8 @@ from itertools import product
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import OUTPUTS, PAIR
 from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
-from utvm_deploy.kernels.native.dsp.dense_six_code import OUTPUTS, PAIR
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import STEPS, SixOutputs
 from utvm_deploy.kernels.native.layer_tables import dense_tables
 from utvm_deploy.records.candidate import COMPACT_MOST

@@ -18,7 +18,11 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dense import SCALE_WORDS, DenseRoutine, pack_scales
-from utvm_deploy.kernels.native.dsp.shared_blocks import function_text, load_last_bytes, scale_wide
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
+    function_text,
+    load_last_bytes,
+    scale_wide,
+)
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 #: As many as there are registers for.

@@ -24,7 +24,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.dense import DenseRoutine, pack_scales
-from utvm_deploy.kernels.native.dsp.dense_six_code import (
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import (
     OUTPUTS,
     PAIR,
     SixOutputsForm,

@@ -24,7 +24,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
-from utvm_deploy.kernels.native.dsp.shared_blocks import (
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
     CACHE_LINE_BYTES,
     clamp,
     helper,

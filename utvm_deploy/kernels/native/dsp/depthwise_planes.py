@@ -18,10 +18,10 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, least_lag
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import depthwise_planes_table as table
-from utvm_deploy.kernels.native.dsp.depthwise_planes_code import planes_text
-from utvm_deploy.kernels.native.dsp.planes_ring import QUAD, ring_text
-from utvm_deploy.kernels.native.dsp.shared_blocks import CACHE_LINE_BYTES, helper
+from utvm_deploy.kernels.native.dsp.assembly import depthwise_planes_table as table
+from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_code import planes_text
+from utvm_deploy.kernels.native.dsp.assembly.planes_ring import QUAD, ring_text
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import CACHE_LINE_BYTES, helper
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling

@@ -20,8 +20,8 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.requantization import requantized
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
-from utvm_deploy.kernels.native.dsp import elementwise_code as code
-from utvm_deploy.kernels.native.dsp.shared_blocks import helper
+from utvm_deploy.kernels.native.dsp.assembly import elementwise_code as code
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.elementwise import (
     ElementwiseKernel,
     Loop,
@@ -30,13 +30,13 @@ from utvm_deploy.kernels.native.elementwise import (
 )
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT
-from utvm_deploy.kernels.portable.elementwise import (
+from utvm_deploy.kernels.portable.integers.elementwise import (
     BroadcastAdd,
     BroadcastExtremum,
     BroadcastMultiply,
     BroadcastPrelu,
 )
-from utvm_deploy.kernels.portable.lookup import lookup_table
+from utvm_deploy.kernels.portable.integers.lookup import lookup_table
 from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Operation -> words of its table: 256 summands, or 256 bytes.

@@ -12,6 +12,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT16, INT16_LONG, Values
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
     DspColumns,
@@ -19,12 +20,11 @@ from utvm_deploy.kernels.native.dsp.columns import (
     columns_kernels,
 )
 from utvm_deploy.kernels.native.dsp.convolution import best_kernel, choices_of_small
-from utvm_deploy.kernels.native.dsp.value_types import INT16, INT16_LONG, Values
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, constants, limits_of
 from utvm_deploy.kernels.native.routines.int16x8 import Int16x8ProductConv, is_short
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.convolution import Int16x8Conv2D
+from utvm_deploy.kernels.portable.integers.convolution import Int16x8Conv2D
 
 _TOO_FAR = "windows too far apart for columns"
 

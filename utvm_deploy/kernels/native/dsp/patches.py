@@ -16,9 +16,9 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import patches_code as code
-from utvm_deploy.kernels.native.dsp import tile
-from utvm_deploy.kernels.native.dsp.value_types import INT8, Values
+from utvm_deploy.kernels.native.dsp.assembly import patches_code as code
+from utvm_deploy.kernels.native.dsp.assembly import tile
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, Values
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments

@@ -15,7 +15,7 @@ from functools import lru_cache
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.dsp.shared_blocks import clamp, store_limits
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import clamp, store_limits
 from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
 
 _WORD = 4  # channels

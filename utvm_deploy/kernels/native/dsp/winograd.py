@@ -21,8 +21,8 @@ from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.dsp import shared_blocks, tile
-from utvm_deploy.kernels.native.dsp import winograd_code as code
+from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
+from utvm_deploy.kernels.native.dsp.assembly import winograd_code as code
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling

@@ -13,7 +13,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.cores.core import CORES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
@@ -31,6 +30,7 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     has_extremes,
     run,
 )
+from utvm_deploy.targets.cores.core import CORES
 
 PARAMETERS = """
 const float *pixels, const float *panels, const float *limits, float *output, int32_t count,

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from utvm_deploy.cores.timing import Kind
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.instructions import Instruction
@@ -33,6 +32,7 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     has_extremes,
     run,
 )
+from utvm_deploy.targets.cores.timing import Kind
 
 PARAMETERS = """
 const float *image, const float *panels, const float *limits, float *output, int32_t rows,

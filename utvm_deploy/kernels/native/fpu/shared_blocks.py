@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utvm_deploy.cores.core import CORES
-from utvm_deploy.cores.timing import Kind
 from utvm_deploy.graph.attribute_values import Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
+from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.cores.timing import Kind
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FP) && (__ARM_FP & 4) && defined(__thumb2__) && defined(__GNUC__)"

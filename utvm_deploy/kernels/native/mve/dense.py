@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
@@ -24,6 +23,7 @@ from utvm_deploy.kernels.native.dense import DenseRoutine
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, multiply_four_channels
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 _SUMS = ("r0", "r2", "r4", "r6")
 

@@ -20,7 +20,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -36,6 +35,7 @@ from utvm_deploy.kernels.native.mve.shared_blocks import (
     scaling_rows,
 )
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 #: Channels of a group: the lanes of 16 bits.
 GROUP = 8

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -31,7 +30,8 @@ from utvm_deploy.kernels.native.elementwise import (
 )
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
-from utvm_deploy.kernels.portable.elementwise import BroadcastAdd, BroadcastMultiply
+from utvm_deploy.kernels.portable.integers.elementwise import BroadcastAdd, BroadcastMultiply
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 _ADD, _MULTIPLY = "add", "multiply"
 #: Operation -> the registers of its numbers, in their order. A vector register has the number in

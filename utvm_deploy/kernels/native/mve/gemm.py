@@ -22,7 +22,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
@@ -40,6 +39,7 @@ from utvm_deploy.kernels.native.mve.shared_blocks import (
     requantize_once,
     scaling_rows,
 )
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 #: Channels that are requantized together.
 CHANNELS = 4

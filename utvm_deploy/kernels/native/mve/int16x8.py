@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
@@ -31,6 +30,7 @@ from utvm_deploy.kernels.native.routines.int16x8 import (
     is_short,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 _FOUR = "utvm_mve_wide_four"
 _LONG = "utvm_mve_wide_long"

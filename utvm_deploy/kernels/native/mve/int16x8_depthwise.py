@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
@@ -26,6 +25,7 @@ from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, requantize_once
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 _NAME = "utvm_mve_wide_depthwise"
 _LANES = GROUP

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from utvm_deploy.cores.timing_m55 import CORTEX_M55
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, instruction
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
+from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
 
 
 class _Vector(NamedTuple):

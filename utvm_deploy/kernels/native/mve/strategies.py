@@ -36,7 +36,7 @@ from utvm_deploy.kernels.native.mve.pool import MvePool
 from utvm_deploy.kernels.native.mve.shared_blocks import has_left_shift
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.native.pool import pool_call
-from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 
 #: Up to this many channels, less than half of a vector, DSP code may be faster at stride 1.
 _FEW_CHANNELS = 3

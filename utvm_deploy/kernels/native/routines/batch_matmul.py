@@ -20,13 +20,17 @@ from utvm_deploy.kernels.contract.requantization import (
     short_multiplier,
 )
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
-from utvm_deploy.kernels.portable.matrix_products import (
+from utvm_deploy.kernels.portable.integers.matrix_products import (
     SCALARS,
     DeepMatrixProducts,
     Int16MatrixProducts,
     Products,
 )
-from utvm_deploy.kernels.portable.skeletons import followed_extents, followed_index, merged_shapes
+from utvm_deploy.kernels.portable.schedules.skeletons import (
+    followed_extents,
+    followed_index,
+    merged_shapes,
+)
 
 # Sums of up to 8,192 products fit 32 bits, with any zero points.
 _MOST_DEPTH = 8192

@@ -33,7 +33,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import Int16x8Depthwise
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.kernels.portable.convolution import PRODUCT_BITS, Int16x8Conv2D, window_of
+from utvm_deploy.kernels.portable.integers.convolution import PRODUCT_BITS, Int16x8Conv2D, window_of
 
 # Longer sums of FULLY_CONNECTED overflow when they are multiplied by a double's fraction.
 _MOST_BITS_OF_SUM = 36

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_c
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import gemm
-from utvm_deploy.kernels.portable.conv2d import Conv2D
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D
 
 #: Makes the product: how to round, what to choose, and how many pixels, channels and products.
 Make = Callable[[str, "GemmChoices", tuple[int, int, int]], "ThumbProduct"]

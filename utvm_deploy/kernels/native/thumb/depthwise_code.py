@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.thumb.shared_blocks import CONDITION, clamp, scale, store_limits
+from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
 
 #: Pixels of a tile at most.
 PIXELS = 4

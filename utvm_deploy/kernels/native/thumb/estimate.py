@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.thumb.conv2d import ThumbProduct
-from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
-from utvm_deploy.kernels.portable.tiling import RegisterTile, choose_tile
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
+from utvm_deploy.kernels.portable.schedules.tiling import RegisterTile, choose_tile
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from utvm_deploy.cores.timing_m3 import CORTEX_M3
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
@@ -38,6 +37,7 @@ from utvm_deploy.kernels.native.thumb.shared_blocks import (
     scale_wide,
     store_limits,
 )
+from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
 
 #: How sums become outputs: two roundings in 32 bits, or one in 64 with one scale, or many.
 SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from utvm_deploy.cores.core import CORES
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
@@ -32,8 +31,9 @@ from utvm_deploy.kernels.native.thumb.conv2d import (
 from utvm_deploy.kernels.native.thumb.depthwise import thumb_depthwise_call, thumb_row_product
 from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
-from utvm_deploy.kernels.portable.conv2d import Conv2D, DepthwiseConv2D
-from utvm_deploy.kernels.portable.fully_connected import Dense
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
+from utvm_deploy.kernels.portable.integers.fully_connected import Dense
+from utvm_deploy.targets.cores.core import CORES
 
 #: Pixels whose windows are gathered at a time: whole tiles of every kind.
 _PIXELS = (6, 12, 24)

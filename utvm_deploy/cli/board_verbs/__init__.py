@@ -1,0 +1,1 @@
+"""Verbs that run something on a board, or are about boards."""

@@ -1,0 +1,134 @@
+"""utvm run: one sample through a model on a board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.files import write_atomically
+from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_emulate,
+    add_model,
+    add_name,
+    add_timing,
+    add_verb,
+    board_of,
+)
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.device import checked_inputs
+from utvm_deploy.device.link.base import Hello
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array, Graph
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.oracle.samples import load_input, random_samples
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "run", "run a model on a board", run)
+    add_model(parser)
+    add_board(parser, port=True)
+    add_emulate(parser)
+    add_timing(parser)
+    add_name(parser)
+    add_compile_options(parser)
+    parser.add_argument(
+        "--input",
+        metavar="FILE.npy",
+        type=Path,
+        action="append",
+        default=[],
+        help="an input's values, in the model's shape or without its leading 1; once for each "
+        "input of the model. Without it: a random sample",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE.npy",
+        type=Path,
+        action="append",
+        default=[],
+        help="where to write an output; once for each output of the model",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Run and print, or write, the outputs."""
+    check_outputs(args.model, *args.output)
+    board = board_of(args)
+    check_board(args, board)
+    graph = load_model(args.model, custom_of(args, board))
+    if args.output and len(args.output) != len(graph.outputs):
+        raise ModelError(
+            f"{args.model} has {len(graph.outputs)} output(s), --output was given "
+            f"{len(args.output)} time(s); give one for each output, or none"
+        )
+    inputs, origin = _inputs(args, graph)
+    with out.progress() as progress:
+        compiled = compile_step(args, board, progress)
+        checked_inputs(compiled, inputs)  # before anything is built
+        if args.dry_run:
+            return dry_run_step(args, board, compiled)
+        with load_step(args, board, compiled, progress) as model:
+            progress("running", 0, 1)
+            outputs, ticks = model.run(inputs)
+            hello, is_modelled = model.device.hello, model.device.is_modelled
+    if origin:
+        out.line(f"input: {origin}; --input FILE.npy gives your own")
+    for path, array in zip(args.output, outputs, strict=False):
+        write_atomically(path, partial(np.save, arr=array))
+    for buffer, array in zip(compiled.outputs, outputs, strict=True):
+        flat = array.ravel()
+        shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
+        out.line(f"{short_name(buffer.name)} {list(buffer.shape)} {buffer.dtype}: {shown}")
+    modelled = "modelled " if is_modelled else ""
+    out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{_latency(ticks, hello)}")
+    out.result(
+        "utvm.run/1",
+        {
+            "board": board.name,
+            "model": compiled.name,
+            "ticks": ticks,
+            "tick_unit": hello.tick_unit,
+            "ticks_per_second": hello.ticks_per_second,
+            "is_modelled": is_modelled,
+            "input": "files" if args.input else "random",
+            "outputs": [
+                {"name": b.name, "dtype": b.dtype, "shape": b.shape, "values": a}
+                for b, a in zip(compiled.outputs, outputs, strict=True)
+            ],
+        },
+    )
+    return 0
+
+
+def _inputs(args: argparse.Namespace, graph: Graph) -> tuple[Sequence[Array], str]:
+    """An array for each input, and where they come from unless the user gave them."""
+    if not args.input:
+        samples = random_samples(graph, 1)
+        return samples.inputs[0], samples.origin
+    if len(args.input) != len(graph.inputs):
+        raise ModelError(
+            f"{args.model} has {len(graph.inputs)} input(s), --input was given "
+            f"{len(args.input)} time(s); give one for each input, or none"
+        )
+    tensors = [graph.tensors[i] for i in graph.inputs]
+    return [load_input(*pair) for pair in zip(args.input, tensors, strict=True)], ""
+
+
+def _latency(ticks: int, hello: Hello) -> str:
+    """Empty if ticks are not time."""
+    if hello.tick_unit == "instructions":
+        return ""
+    clock = hello.ticks_per_second
+    rate = f" at {clock / 1e6:g} MHz" if hello.tick_unit == "cycles" else ""
+    return f", {1e3 * ticks / clock:.3f} ms{rate}"

@@ -1,0 +1,1 @@
+"""Verbs that take a model and give files or facts."""

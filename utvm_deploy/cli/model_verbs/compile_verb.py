@@ -1,0 +1,91 @@
+"""utvm compile: a model to a Model Library Format archive of C sources."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.base.errors import FileRefused
+from utvm_deploy.base.files import write_text
+from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_model,
+    add_name,
+    add_verb,
+    board_of,
+)
+from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step
+from utvm_deploy.compiler.compiled.library_format import write_library
+from utvm_deploy.compiler.compiled.summary import compiled_summary
+from utvm_deploy.compiler.options import STAGES
+from utvm_deploy.oracle.with_custom import check_accepted
+from utvm_deploy.project import check_fits_alone
+
+_log = logging.getLogger(__name__)
+
+#: For --dump: what every stage made.
+ALL_STAGES = "all"
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "compile", "compile a model to C for a board", run)
+    add_model(parser)
+    add_board(parser)
+    add_name(parser)
+    add_compile_options(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="X.tar",
+        type=Path,
+        required=True,
+        help="the Model Library Format archive to write",
+    )
+    parser.add_argument(
+        "--dump",
+        metavar="STAGE",
+        choices=(*STAGES, ALL_STAGES),
+        help=f"also write what this stage made to X.STAGE.txt: {', '.join(STAGES)}, or "
+        f"{ALL_STAGES} of them",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Compile, check the sizes and write the archive."""
+    check_outputs(args.model, args.output)
+    board = board_of(args)
+    dumped: dict[str, str] = {}
+    with out.progress() as progress:
+        compiled = compile_step(
+            args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
+        )
+    if not args.dry_run:
+        _warn_of_refusal(args.model, custom_of(args, board))
+        write_library(compiled, args.output)
+        for stage, text in dumped.items():
+            if args.dump in (stage, ALL_STAGES):
+                path = args.output.with_name(f"{args.output.stem}.{stage}.txt")
+                write_text(path, text)
+                out.line(f"stage {stage}: {path}")
+    out.line(memory_line(compiled))
+    seconds = ", ".join(f"{stage} {time:.2f}" for stage, time in compiled.seconds.items())
+    out.line(f"{sum(compiled.seconds.values()):.2f} s: {seconds}")
+    out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
+    out.result("utvm.compile/1", {**compiled_summary(compiled), "output": args.output})
+    return 0
+
+
+def _warn_of_refusal(model: Path, custom: CustomOperators | None) -> None:
+    """Say so if the reference does not take the file: the C is then exact to nothing."""
+    try:
+        check_accepted(model, custom)
+    except FileRefused as error:
+        _log.warning("%s", error)

@@ -1,0 +1,93 @@
+"""utvm history: the runs of a model on this computer."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from pathlib import Path
+
+from utvm_deploy.base.files import file_digest
+from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cli.arguments import Verbs, add_verb, positive
+from utvm_deploy.cli.output import Output
+
+_MOST_RUNS = 30
+_DIGEST_DIGITS = 8
+_COLUMNS = (
+    *("run", "when", "verb", "model", "file", "board", "git"),
+    *(">figure", "", ">RAM", ">flash", ""),
+)
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "history", "list what was run before on this computer", run)
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="a model file, a model's name, or its SHA-256"
+    )
+    parser.add_argument("--board", metavar="B", default="", help="runs on this board only")
+    parser.add_argument("--of", metavar="VERB", default="", help="runs of this verb only")
+    parser.add_argument(
+        "-n",
+        "--most",
+        metavar="N",
+        type=positive,
+        default=_MOST_RUNS,
+        help="list N runs at most; default %(default)s",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """A line for each run, the newest first."""
+    from utvm_deploy.results.runs.store import RunStore
+
+    model = args.model or ""
+    if model and Path(model).is_file():
+        model = file_digest(Path(model))
+    with RunStore(runs_file()) as store:
+        found = store.find(model=model, board=args.board, verb=args.of, most=args.most)
+    if found:
+        out.table(
+            _COLUMNS,
+            [
+                (
+                    *(one.key, _when(one.started), one.verb),
+                    *(model.name, model.sha256[:_DIGEST_DIGITS], one.board, one.git),
+                    *(model.ticks, model.unit, model.ram_bytes, model.flash_bytes),
+                    "" if one.is_good else f"exit code {one.exit_code}",
+                )
+                for one in found
+                for model in one.models
+            ],
+        )
+    else:
+        out.line("no runs; verify, profile, tune and bench keep theirs")
+    out.result(
+        "utvm.history/1",
+        {
+            "store": runs_file(),
+            "runs": [
+                {
+                    "run": one.key,
+                    "started": one.started,
+                    "seconds": one.seconds,
+                    "verb": one.verb,
+                    "exit_code": one.exit_code,
+                    "board": one.board,
+                    "git": one.git,
+                    "versions": one.versions,
+                    "options": one.options,
+                    "models": [vars(model) for model in one.models],
+                }
+                for one in found
+            ],
+        },
+    )
+    return 0
+
+
+def _when(started: float) -> str:
+    try:
+        return datetime.fromtimestamp(started).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""  # a clock was wrong

@@ -1,0 +1,228 @@
+"""utvm report: one page on a model and a board, or on what tuning found."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.api.report_function import ReportResult, report
+from utvm_deploy.base.errors import RecordsError, UsageError
+from utvm_deploy.base.files import check_writable, write_text
+from utvm_deploy.base.outputs import check_outputs, keep_input
+from utvm_deploy.cli.arguments import (
+    Verbs,
+    add_board,
+    add_emulate,
+    add_name,
+    add_timing,
+    add_verb,
+    board_of,
+    connection,
+    positive,
+)
+from utvm_deploy.cli.compile_options import (
+    add_compile_options,
+    cmsis_nn_builds_of,
+    compile_options,
+    custom_of,
+)
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.shape_option import add_shape, shapes_of, signature_of
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
+from utvm_deploy.frontend.formats import FORMATS
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.quality.evaluating.page import metric_text
+from utvm_deploy.records import read_records
+from utvm_deploy.records.candidate import CMSIS_NN
+from utvm_deploy.tuning.report import KernelHistory, histories, tuning_html, unit_label
+
+#: How files of records end; any other file, given with a board, is a model.
+_RECORDS = ".jsonl"
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs, common, "report", "one page on a model and a board, or on what tuning found", run
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL|R.jsonl",
+        type=Path,
+        help="a model of int8 or float32, with --board; or what `utvm tune` wrote",
+    )
+    add_shape(parser)
+    add_board(parser, port=True, needed=False)
+    add_emulate(parser)
+    add_timing(parser)
+    add_name(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        type=Path,
+        help="the page, which needs nothing outside; default for a model: MODEL.BOARD.html; for "
+        "records: no page",
+    )
+    group = parser.add_argument_group("accuracy, as `utvm eval` finds it")
+    group.add_argument("--data", metavar="DATA", type=Path, help="labelled samples")
+    group.add_argument("--labels", metavar="FILE.npy", type=Path, help="their labels, if elsewhere")
+    group.add_argument(
+        "--reference", metavar="FLOATMODEL", type=Path, help="the float model to compare with"
+    )
+    group.add_argument("--samples", metavar="N", type=positive, help="only N samples of DATA")
+    add_compile_options(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """The report of a model, or of records."""
+    if args.board is not None and args.model.suffix != _RECORDS:
+        return _model(args, out)
+    if args.model.suffix.lower() in FORMATS and args.model.is_file():
+        raise UsageError(
+            f"{args.model} is a model, and the report needs a board; give --board, or a file of "
+            "records"
+        )
+    return _records(args, out)
+
+
+def _model(args: argparse.Namespace, out: Output) -> int:
+    board = board_of(args)
+    page = args.output or Path(f"{args.model.stem}.{board.name}.html")
+    check_outputs(args.model, page)
+    for file, what in (
+        (args.data, "the data"),
+        (args.labels, "the file of labels"),
+        (args.reference, "the float model"),
+        (args.records, "the file of records"),
+    ):
+        keep_input(file, what, page)
+    if args.data is None and (args.labels or args.reference or args.samples):
+        raise UsageError("--labels, --reference and --samples say how --data is used; give --data")
+    check_board(args, board)
+    with out.progress() as progress:
+        if args.dry_run:
+            load_model(args.model, custom_of(args, board))
+            return dry_run_step(args, board, compile_step(args, board, progress))
+        found = report(
+            args.model,
+            board,
+            data=args.data,
+            labels=args.labels,
+            reference=args.reference,
+            samples=args.samples,
+            progress=progress,
+            **report_options(args, board),
+        )
+    write_report(found, page, out)
+    return 0 if found.ok else 1
+
+
+def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
+    """What ``report`` gets for the options of compilation, of the board and of CMSIS-NN."""
+    options = compile_options(args, board)
+    options["library"] = options.pop("cmsis_nn")
+    if args.kernels != CMSIS_NN:
+        options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
+    options["inputs"] = shapes_of(args) or None
+    options["signature"] = signature_of(args)
+    return {
+        **options,
+        **connection(args),
+        "given_board": args.board,
+        "name": args.name,
+    }
+
+
+def write_report(found: ReportResult, page: Path, out: Output) -> None:
+    """The page, and a few lines of what is on it."""
+    result = found.to_dict()
+    write_text(page, found.html)
+    out.line(found.headline)
+    if result["bench"]:
+        one = result["bench"]["models"][0]
+        ratio = one["end_to_end_ratio"] or one["ratio"]
+        if ratio is not None:
+            out.line(f"CMSIS-NN takes {ratio:.2f} times as long ({one['source']})")
+    if result["evaluation"]:
+        for one in result["evaluation"]["runs"]:
+            told = ", ".join(f"{name} {metric_text(name, v)}" for name, v in one["metrics"].items())
+            out.line(f"{one['engine']}: {told}")
+    for note in result["notes"]:
+        out.line(note)
+    out.line(f"wrote {page}; `utvm reproduce {page}` makes it again and compares")
+    out.found({**result, "output": page})
+
+
+def _records(args: argparse.Namespace, out: Output) -> int:
+    """A table for each setting, and the page."""
+    if args.output is not None:
+        check_writable(args.output)
+        places = (args.output, args.model)
+        if all(place.exists() for place in places) and args.output.samefile(args.model):
+            raise RecordsError(f"{args.output} holds the records; give another name for the page")
+    records = read_records(args.model)
+    if not len(records):
+        raise RecordsError(f"{args.model} is empty; `utvm tune` fills it")
+    found = histories(records)
+    for setting, kernels in found.items():
+        out.table(
+            ["kernel", ">default", ">best", ">per MAC", ">gain", ">trials", ">failed", "candidate"],
+            [_row(history) for history in kernels],
+            title=f"{setting.core}, {unit_label(setting)}, utvm {setting.utvm}, {setting.compiler}",
+        )
+    if args.output is not None:
+        if not args.dry_run:
+            write_text(args.output, tuning_html(records, args.model.name))
+        out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
+    out.result(
+        "utvm.report/1",
+        {
+            "records": args.model,
+            "output": args.output,
+            "settings": [
+                {
+                    "core": setting.core,
+                    "compiler": setting.compiler,
+                    "flags": setting.flags,
+                    "utvm": setting.utvm,
+                    "unit": setting.unit,
+                    "cycle_model": setting.model,
+                    "kernels": [
+                        {
+                            "kernel": history.kernel.key,
+                            "macs": history.kernel.macs,
+                            "trials": len(history.records),
+                            "failed": history.errors,
+                            "default_ticks": history.default_ticks,
+                            "best_ticks": _best_ticks(history),
+                            "best": history.best.candidate.to_json() if history.best else None,
+                            "gain": history.gain,
+                        }
+                        for history in kernels
+                    ],
+                }
+                for setting, kernels in found.items()
+            ],
+        },
+    )
+    return 0
+
+
+def _best_ticks(history: KernelHistory) -> int | None:
+    return history.best.measurement.ticks_min if history.best else None
+
+
+def _row(history: KernelHistory) -> list[object]:
+    ticks, macs = _best_ticks(history), history.kernel.macs
+    return [
+        history.kernel.name,
+        history.default_ticks,
+        ticks,
+        ticks / macs if ticks is not None and macs else None,
+        None if history.gain is None else f"{history.gain:.2f}x",
+        len(history.records),
+        history.errors,
+        history.best.candidate.label if history.best else "none is right",
+    ]

@@ -1,0 +1,1 @@
+"""Verbs of the server, its workers and its clients."""

@@ -1,0 +1,72 @@
+"""utvm fetch: download what a job made."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.cli.arguments import Verbs, add_verb
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.server_arguments import add_server, folder_for, open_server
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "fetch", "download the files of a server's job", run)
+    parser.add_argument("job", metavar="JOB", help="its 12 digits, from `utvm jobs`")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", help="names of its files; default: all of them"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path(),
+        help="the folder to write to; default: this one",
+    )
+    add_server(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Each file is written whole, and its SHA-256 is checked."""
+    with open_server(args, out) as server:
+        # Only now: opening the server says which packages are not installed.
+        from utvm_deploy.service.client.download import download, safe_name
+
+        job = server.job(args.job)
+        names = [file.name for file in job.files]
+        absent = [name for name in args.files if name not in names]
+        if absent:
+            raise UsageError(
+                f"job {job.key} has no file {absent[0]}; it has {', '.join(names) or 'none'}"
+            )
+        if not names:
+            raise UtvmError(f"job {job.key} has no files; it is {job.state}")
+        wanted = [file for file in job.files if not args.files or file.name in args.files]
+        for file in wanted:
+            safe_name(file.name)
+        if args.dry_run:
+            out.line(f"would write {', '.join(file.name for file in wanted)} to {args.output}")
+            return 0
+        folder = folder_for(args.output)
+        written = []
+        with out.progress() as progress:
+            for number, file in enumerate(wanted):
+                progress(f"fetch {file.name}", number, len(wanted))
+                written.append(download(server, job, file, folder))
+    for path, file in zip(written, wanted, strict=True):
+        out.line(f"wrote {path} ({file.size:,} bytes)")
+    out.result(
+        "utvm.fetch/1",
+        {
+            "job": job.key,
+            "state": job.state,
+            "files": [
+                {"path": path, "sha256": file.sha256, "bytes": file.size}
+                for path, file in zip(written, wanted, strict=True)
+            ],
+        },
+    )
+    return 0

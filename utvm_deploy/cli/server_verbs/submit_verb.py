@@ -1,0 +1,274 @@
+"""utvm submit: let a server do a verb, on its boards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
+from utvm_deploy.base.files import check_regular
+from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, positive
+from utvm_deploy.cli.gate import size
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.server_arguments import (
+    add_server,
+    facts,
+    folder_for,
+    label,
+    open_server,
+    typed,
+)
+from utvm_deploy.service.server.jobs.options import NO_PLUGIN, PLUGIN, Option
+from utvm_deploy.service.server.jobs.verbs import VERBS
+
+if TYPE_CHECKING:
+    from utvm_deploy.service.client.api import Server
+    from utvm_deploy.service.client.facts import RemoteJob
+
+_WAIT_MINUTES = 24 * 60
+#: How often the server is asked whether a board is there.
+_LOOK_S = 2.0
+#: Arguments of this verb. An option of a job with such a name is given by --option.
+_OURS = frozenset(
+    {
+        *("board", "job", "option", "wait", "wait-for-board", "wait-minutes"),
+        *("output", "server", "json"),
+    }
+)
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "submit", "let a server do a verb, on its boards", run)
+    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
+    parser.add_argument(
+        "--board",
+        metavar="B",
+        action="append",
+        default=[],
+        help="a board of the server; may be repeated; default: $UTVM_BOARD",
+    )
+    parser.add_argument(
+        "--job", metavar="VERB", required=True, help=f"what to do: {', '.join(VERBS)}"
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the jobs; the exit code is the verb's"
+    )
+    parser.add_argument(
+        "--wait-for-board",
+        action="store_true",
+        help="wait until a worker offers the boards, for --wait-minutes at most; without it, a "
+        "board that no worker offers is an error",
+    )
+    parser.add_argument(
+        "--wait-minutes",
+        metavar="N",
+        type=positive,
+        help=f"wait so long at most; default {_WAIT_MINUTES}. The jobs continue after it",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="wait, and write the jobs' files there; of several jobs into a folder each",
+    )
+    # It is refused with a reason.
+    parser.add_argument(f"--{PLUGIN}", help=argparse.SUPPRESS)
+    add_server(parser)
+    group = parser.add_argument_group("options of the verb")
+    group.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="any option that the server's jobs have",
+    )
+    for option, of in _options().items():
+        _add_option(group, option, of)
+
+
+def _options() -> dict[Option, list[str]]:
+    """The options of all verbs, each name once, with the verbs that have it."""
+    first: dict[str, Option] = {}
+    found: dict[Option, list[str]] = {}
+    for verb in VERBS.values():
+        for option in verb.options:
+            if option.name not in _OURS:
+                found.setdefault(first.setdefault(option.name, option), []).append(verb.name)
+    return found
+
+
+def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
+    shared: dict[str, Any] = {
+        "dest": f"option_{option.name}",
+        "help": f"{option.help} ({', '.join(of)})".replace("%", "%%"),
+    }
+    if option.is_flag:
+        group.add_argument(f"--{option.name}", action="store_true", default=None, **shared)
+    elif option.choices:
+        group.add_argument(f"--{option.name}", choices=option.choices, **shared)
+    elif option.kind == "file":
+        # The key of a job may look like a number.
+        metavar = "JOB" if option.member else "SHA"
+        group.add_argument(f"--{option.name}", metavar=metavar, **shared)
+    elif option.kind == "text":
+        group.add_argument(f"--{option.name}", metavar="TEXT", **shared)
+    else:
+        group.add_argument(f"--{option.name}", metavar="N", type=_number, **shared)
+
+
+def _number(text: str) -> bool | int | str:
+    """An integer, also as the other verbs take it: 3%, 64K. The server judges anything else."""
+    try:
+        return size(text.removesuffix("%"))
+    except argparse.ArgumentTypeError:
+        return typed(text)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """The exit code of the worst job with --wait, else 0 if the server took them."""
+    verb, boards, options = _request(args)
+    for path in args.models:
+        _check_model(path)
+    if args.dry_run:
+        out.line(
+            f"would submit {verb} of {', '.join(map(str, args.models))} on {', '.join(boards)}"
+        )
+        return 0
+    folder = None if args.output is None else folder_for(args.output)
+    waits = args.wait or folder is not None
+    # With --wait-for-board, the limit may be meant for the board alone.
+    waits = waits or (args.wait_minutes is not None and not args.wait_for_board)
+    deadline = time.monotonic() + (args.wait_minutes or _WAIT_MINUTES) * 60
+    results: dict[str, Any] = {}
+    with open_server(args, out) as server:
+        _check_offered(server, boards, deadline if args.wait_for_board else None, out)
+        jobs = _start(server, args.models, verb, boards, options, out)
+        if waits:
+            from utvm_deploy.cli.wait_for_jobs import ended, going_on, told
+
+            with going_on(jobs):
+                jobs = ended(server, jobs, max(deadline - time.monotonic(), 0.0), out)
+                for job, name in zip(jobs, _folders(jobs), strict=True):
+                    results[job.key] = told(server, job, out)
+                    if folder is not None:
+                        _fetch(server, job, folder / name if len(jobs) > 1 else folder, out)
+    out.result(
+        "utvm.submit/1",
+        {
+            "server": server.url,
+            "jobs": [facts(job) | {"result": results.get(job.key)} for job in jobs],
+        },
+    )
+    return max(job.status for job in jobs) if waits else 0
+
+
+def _request(args: argparse.Namespace) -> tuple[str, list[str], dict[str, Any]]:
+    """The verb, the boards and the options."""
+    if args.plugin is not None:
+        raise UsageError(NO_PLUGIN)
+    boards = list(dict.fromkeys(args.board or [os.environ.get("UTVM_BOARD") or ""]))
+    has_board = args.job not in VERBS or VERBS[args.job].has_board
+    if has_board and not boards[0]:
+        raise UsageError(f"{args.job} runs on a board; give --board B, or several")
+    options = {
+        name.removeprefix("option_"): value
+        for name, value in vars(args).items()
+        if name.startswith("option_") and value is not None
+    }
+    for text in args.option:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--option {text!r} is not NAME=VALUE, such as trials=200")
+        options[name] = typed(value)
+    return args.job, boards if has_board else [], options
+
+
+def _check_offered(
+    server: Server, boards: Sequence[str], deadline: float | None, out: Output
+) -> None:
+    """ServerError if no worker offers one of the boards: at once, or at the deadline."""
+    with out.progress() as progress:
+        while True:
+            known = server.boards() if boards else {}
+            # The server itself refuses a name that it does not know.
+            missing = [board for board in boards if known.get(board) == 0]
+            if not missing or not all(board in known for board in boards):
+                return
+            offered = [name for name, count in known.items() if count]
+            names = ", ".join(missing)
+            if deadline is None:
+                raise ServerError(
+                    f"no worker of {server.url} offers {names} now (offered: "
+                    f"{', '.join(offered) or 'none'}); no job was started: give --wait-for-board, "
+                    "or another --board"
+                )
+            if time.monotonic() >= deadline:
+                raise ServerError(
+                    f"no worker of {server.url} offered {names} in time; no job was started: give "
+                    "more --wait-minutes, or another --board"
+                )
+            progress(f"waits for a worker that offers {names}", 0, 1)
+            time.sleep(min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))
+
+
+def _check_model(path: Path) -> None:
+    try:
+        check_regular(path)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise UtvmError(f"cannot read the model {path}: {error.strerror}") from error
+
+
+def _start(
+    server: Server,
+    models: Sequence[Path],
+    verb: str,
+    boards: Sequence[str],
+    options: Mapping[str, Any],
+    out: Output,
+) -> list[RemoteJob]:
+    """A job for each board; and for each model, unless the verb takes several."""
+    digests = []
+    with out.progress() as progress:
+        for number, path in enumerate(models):
+            progress(f"upload {path.name}", number, len(models))
+            digests.append(server.upload(path))
+    takes_all = verb in VERBS and VERBS[verb].most_models > 1
+    together = [digests] if takes_all else [[digest] for digest in digests]
+    jobs = [job for some in together for job in server.start(verb, some, boards or [""], options)]
+    if not jobs:
+        raise ServerError("the server started no job; see its page")
+    for job in jobs:
+        out.line(f"job {job.key}: {job.verb} of {label(job)}")
+    return jobs
+
+
+def _folders(jobs: Sequence[RemoteJob]) -> list[str]:
+    """A folder's name for each of several jobs: its model and board; its digits if those repeat."""
+    from utvm_deploy.service.client.download import safe_name
+
+    names = [
+        "-".join(filter(None, (Path(job.models[0]).stem if job.models else "", job.board)))
+        for job in jobs
+    ]
+    return [
+        safe_name(name if names.count(name) == 1 else f"{name}-{job.key}")
+        for name, job in zip(names, jobs, strict=True)
+    ]
+
+
+def _fetch(server: Server, job: RemoteJob, folder: Path, out: Output) -> None:
+    from utvm_deploy.service.client.download import download, safe_name
+
+    for file in job.files:
+        safe_name(file.name)
+    for file in job.files:
+        path = download(server, job, file, folder_for(folder))
+        out.line(f"wrote {path} ({file.size:,} bytes)")

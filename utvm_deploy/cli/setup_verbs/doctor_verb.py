@@ -1,0 +1,62 @@
+"""utvm doctor: what is installed, what is missing, the command that fixes it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict
+
+from utvm_deploy.cli.arguments import Verbs, add_trust, add_verb, board_of
+from utvm_deploy.cli.output import Output
+from utvm_deploy.device.doctor import examine
+
+
+def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
+    parser.add_argument("--board", metavar="B", help="check only what this board needs")
+    add_trust(parser)
+    parser.add_argument("--port", help="serial port of a real board; default: $UTVM_PORT")
+    parser.add_argument(
+        "--serial",
+        help="serial number of its probe, where several boards are plugged in; default: "
+        "$UTVM_SERIAL",
+    )
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Exit code 1 if something that is needed is missing."""
+    board = board_of(args) if args.board else None
+    port = args.port or os.environ.get("UTVM_PORT")
+    checks = examine(board, port=port, serial=args.serial or os.environ.get("UTVM_SERIAL"))
+    missing = [check for check in checks if not check.ok]
+    out.table(
+        ["", "what", "found", "purpose", "to mend it"],
+        [
+            (
+                "ok" if check.found else ("MISSING" if check.needed else "absent"),
+                check.what,
+                check.found,
+                check.purpose,
+                "" if check.found else check.fix,
+            )
+            for check in checks
+        ],
+    )
+    if board and not missing:
+        out.line(f"everything for {board.name} is here")
+    for check in missing:
+        out.line(f"{check.what} is missing: {check.fix}")
+    cautions = board.cautions if board else ()
+    for caution in cautions:
+        out.line(f"take care: {caution}")
+    out.result(
+        "utvm.doctor/1",
+        {
+            "ok": not missing,
+            "board": board.name if board else None,
+            "cautions": cautions,
+            "checks": [{**asdict(check), "ok": check.ok} for check in checks],
+        },
+    )
+    return 1 if missing else 0

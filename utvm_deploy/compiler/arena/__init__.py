@@ -1,0 +1,1 @@
+"""Where bytes are: lifetimes, views, offsets in the arena, tables of constants."""

@@ -1,0 +1,116 @@
+"""The constant tables of a model: one C struct in flash, equal tables stored once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.compiler.c_text import WEIGHTS_SECTION, c_type, float_literal
+from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.graph.model import Array
+
+#: Every table begins at a multiple of this, so that kernels may load words.
+TABLE_ALIGNMENT = 4
+
+_VALUES_PER_LINE = 32
+
+
+@dataclass
+class ConstantTables:
+    """Collects arrays; ``add`` gives the struct member that holds one."""
+
+    _arrays: dict[str, Array] = field(default_factory=dict)
+    _members: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    _spans: dict[str, Span] = field(default_factory=dict)
+    _end: int = 0
+
+    def add(self, wanted_name: str, data: Array) -> str:
+        """The member for ``data``: a new one called ``wanted_name``, or the one that is equal."""
+        flat = np.ascontiguousarray(data).reshape(-1)
+        if flat.size == 0:
+            raise CompileError(f"the constant {wanted_name} is empty; the model file is damaged")
+        c_type(flat.dtype.name)
+        key = (flat.dtype.name, flat.tobytes())
+        if key not in self._members:
+            name, number = wanted_name, 2
+            while name in self._arrays:
+                name, number = f"{wanted_name}_{number}", number + 1
+            self._members[key] = name
+            self._arrays[name] = flat
+            self._spans[name] = Span(_aligned(self._end, _alignment(flat)), flat.nbytes)
+            self._end = self._spans[name].offset + flat.nbytes
+        return self._members[key]
+
+    def span(self, member: str) -> Span:
+        """Where in the struct one table lies."""
+        return self._spans[member]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the struct, padding between tables included."""
+        largest = max((_alignment(array) for array in self._arrays.values()), default=1)
+        return _aligned(self._end, largest)
+
+    def is_empty(self) -> bool:
+        """Whether there is no table, and so no struct."""
+        return not self._arrays
+
+    def declaration(self, prefix: str) -> str:
+        """The struct's type and the extern declaration of its only instance."""
+        members = "".join(
+            f"    {c_type(array.dtype.name)} {name}[{array.size}] {prefix.upper()}_ALIGNED;\n"
+            for name, array in self._arrays.items()
+        )
+        return (
+            f"struct {prefix}_weights {{\n{members}}};\n\n"
+            f"{WEIGHTS_SECTION} extern const struct {prefix}_weights {prefix}_weights;\n"
+        )
+
+    def definition(self, prefix: str) -> str:
+        """The instance with all values."""
+        tables = ",\n".join(
+            f"    // {name}\n    {{\n{_values(array)}\n    }}"
+            for name, array in self._arrays.items()
+        )
+        return f"const struct {prefix}_weights {prefix}_weights = {{\n{tables}\n}};\n"
+
+
+def _alignment(array: Array) -> int:
+    return max(TABLE_ALIGNMENT, array.itemsize)
+
+
+def _aligned(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _float_value(value: float) -> str:
+    """A float32 in an initializer. C has no literals of infinities and NaNs, but GCC and Clang do.
+
+    Masks of attention have infinities, and so have limits that an activation lacks.
+    """
+    if math.isfinite(value):
+        return float_literal(value)
+    if math.isnan(value):
+        return '__builtin_nanf("")'
+    return f"{'-' if value < 0 else ''}__builtin_inff()"
+
+
+def _values(array: Array) -> str:
+    # Text by the list, not by the value: a model has hundreds of thousands of weights.
+    if array.dtype.kind == "f":
+        values = [_float_value(value) for value in array.tolist()]
+    else:
+        values = list(map(str, array.tolist()))
+        limits = np.iinfo(array.dtype.name)
+        if limits.min < -(2**16):
+            # The smallest value of a wide type has no literal in C.
+            smallest = str(limits.min)
+            values = [f"({limits.min + 1} - 1)" if v == smallest else v for v in values]
+    lines = [
+        ",".join(values[start : start + _VALUES_PER_LINE])
+        for start in range(0, len(values), _VALUES_PER_LINE)
+    ]
+    return ",\n".join(lines)

@@ -1,0 +1,1 @@
+"""What a compilation gives: the model, its report, its archive."""

@@ -1,0 +1,286 @@
+"""The compiled model: C sources, arena plan, entry points, report. It knows no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.compiler.budgets import Tradeoff
+from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, Objective
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
+from utvm_deploy.records import DEFAULT
+from utvm_deploy.results.pages.memory_picture import arena_svg
+from utvm_deploy.results.pages.notebook import Result, plain_object
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor's place in the arena."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    # Per-tensor quantization; None for float tensors.
+    scale: float | None
+    zero_point: int | None
+    offset: int  # bytes from the start of the arena
+    size_bytes: int
+    # Position of the tensor in the model file; None if a pass made it.
+    source: int | None
+    # The first value of a state, as hexadecimal bytes; empty if it is the zero point.
+    first: str = ""
+    # Which channels of the file's tensor these are, if a pass dropped others.
+    channels: tuple[int, ...] | None = None
+    # First row and end of the rows of the file's tensor that these are, in strips.
+    rows: tuple[int, int] | None = None
+    # The pool from whose start ``offset`` counts; "": the arena.
+    pool: str = ""
+
+    def of_file(self, array: Array) -> Array:
+        """The part of the file's tensor that is here: some of its rows, if it is computed in
+        strips, and the channels that no pass dropped.
+        """
+        if self.rows is not None and array.shape[1:2] != self.shape[1:2]:
+            array = np.ascontiguousarray(array[:, slice(*self.rows)])
+        if self.channels is None or array.shape[-1:] == self.shape[-1:]:
+            return array
+        return np.ascontiguousarray(array[..., list(self.channels)])
+
+
+def first_bytes(state: Buffer) -> bytes:
+    """What a state holds before the first run; by default what LiteRT resets variables to."""
+    if state.first:
+        return bytes.fromhex(state.first)
+    value = state.zero_point or 0 if state.dtype == "int8" else 0
+    return bytes([value & 0xFF]) * state.size_bytes
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of the arena, or of the constant tables."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class PushedStrip:
+    """Rows of the input that layers wait for."""
+
+    end: int  # rows that were pushed then, from the first one on
+    offset: int  # the place in the arena of the first row that no earlier strip has
+    layer: int  # the layer INPUT_ROWS that stands for them; later layers can run then
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """An input that comes row by row; ``NAME_push_rows(arena, rows, n)`` takes rows of it."""
+
+    buffer: Buffer  # the whole input; its offset has no meaning: the arena never has it
+    count: int
+    row_bytes: int
+    state_offset: int  # in the arena: uint32_t, the rows pushed so far
+    strips: tuple[PushedStrip, ...]
+
+
+@dataclass(frozen=True)
+class ArenaUse:
+    """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
+
+    name: str  # of the tensor; several that share bytes have the name of one
+    kind: str  # "input", "output", "activation", "state" or "scratch"
+    offset: int
+    size_bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A constant table that layers read from a pool."""
+
+    table: str  # member of the struct of constants
+    constant: Span  # its source, among the constants
+    offset: int  # of the copy, in bytes from the start of the pool
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MemoryPool:
+    """A memory besides the arena's; ``NAME_run`` takes a pointer to it."""
+
+    name: str  # of the board's region
+    limit_bytes: int  # that the caller set
+    size_bytes: int  # that the model needs
+    scratch_bytes: int  # bytes at the start that hold scratch of the layers
+    # Activations after it, and when they are there; offsets are from the start of the pool.
+    uses: tuple[ArenaUse, ...]
+    residents: tuple[Resident, ...]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether runs write there."""
+        return bool(self.scratch_bytes or self.uses)
+
+    @property
+    def parameter(self) -> str:
+        """What the C calls its pointer."""
+        return f"pool_{self.name}"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One call of one kernel; ``NAME_run_layer(index, arena)`` runs it."""
+
+    index: int
+    kind: str  # TFLite's operator name
+    name: str  # name of the (first) output tensor
+    kernel: str  # C function that does the work; shared between equal layers
+    why: str  # which schedule was chosen, and why, in a phrase
+    operators: tuple[int, ...]  # positions in the model file
+    outputs: tuple[Buffer, ...]
+    macs: int
+    scratch_bytes: int
+    weights_bytes: int
+    # The engine of the kernel: one of our families ("dsp", "generic"), or the external library.
+    engine: str
+    # What said how to compile it: "record", "nearest record" or "default" (see records/known.py).
+    origin: str = DEFAULT
+    # Whether ``kernel`` calls the external library; then it leaves a status in the arena.
+    is_external: bool = False
+    # All that ``kernel`` may touch of the arena (inputs, outputs, scratch), and of the constants.
+    arena: tuple[Span, ...] = ()
+    # The same in the pool of activations and scratch.
+    pool: tuple[Span, ...] = ()
+    constants: tuple[Span, ...] = ()
+    # The multiplications that the kernel does for ``macs``, if it does fewer.
+    products: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class CompiledModel(Result):
+    """What ``compile_model`` returns and what project, bundle and device work from."""
+
+    name: str  # C prefix of every symbol, such as "digits"
+    board: str
+    core: str
+    # File name -> text: NAME.h, NAME.c, NAME_weights.c, NAME_kernels.c, and NAME_private.h, which
+    # only the three C files include.
+    sources: Mapping[str, str]
+    layers: tuple[Layer, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    arena_bytes: int  # activations, scratch, inputs and outputs, in one buffer
+    arena_alignment: int
+    weights_bytes: int  # constant tables, in flash
+    macs: int
+    model_digest: str  # SHA-256 of the model file
+    # Kernel's C name -> its TensorIR after scheduling, to show the origin of the C.
+    kernel_ir: Mapping[str, str]
+    # Seconds per pipeline stage, in order; empty if read from an archive.
+    seconds: Mapping[str, float] = field(compare=False)
+    # The library that layers with ``is_external`` call, if there are any.
+    external: ExternalLibrary | None = None
+    # Where in the arena layer i leaves the library's status: byte ``status_offset + i``, 0 is
+    # success. The arena has one byte for every layer there.
+    status_offset: int | None = None
+    # The most scratch that a layer has on the stack; 0 if all scratch is in the arena.
+    stack_bytes: int = 0
+    # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
+    states: tuple[Buffer, ...] = ()
+    # What the arena holds in which layers; empty if read from an archive.
+    memory: tuple[ArenaUse, ...] = field(default=(), compare=False)
+    # One of ``options.LEVELS``; an archive stores it under this name.
+    optimize: str = Objective.TIME
+    # One of ``options.FLOAT_MATHS``.
+    float_math: str = EXACT
+    # What a budget, or level "ram", cost; None without, and if read from an archive.
+    tradeoff: Tradeoff | None = field(default=None, compare=False)
+    # What would be much faster, in one sentence; "" if nothing is known, or read from an archive.
+    hint: str = field(default="", compare=False)
+    # Memories besides the arena's that it uses; ``NAME_load_pools`` fills them once.
+    pools: tuple[MemoryPool, ...] = ()
+    # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
+    input_rows: InputRows | None = None
+
+    @property
+    def headline(self) -> str:
+        """What it takes, in one line."""
+        stack = f", stack {self.stack_bytes:,} bytes" if self.stack_bytes else ""
+        return (
+            f"{self.name} for {self.board} ({self.core}): {len(self.layers)} layers, "
+            f"{self.macs:,} MACs, arena {self.arena_bytes:,} bytes{stack}, weights "
+            f"{self.weights_bytes:,} bytes of flash"
+        )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each layer."""
+        return [
+            {
+                "index": layer.index,
+                "operator": layer.kind,
+                "name": layer.name,
+                "macs": layer.macs,
+                "weights_bytes": layer.weights_bytes,
+                "scratch_bytes": layer.scratch_bytes,
+                "engine": layer.engine,
+                "kernel": layer.kernel,
+                "origin": layer.origin,
+            }
+            for layer in self.layers
+        ]
+
+    @property
+    def svg(self) -> str | None:
+        """The arena over time; None for a model that was read from an archive."""
+        if not self.memory:
+            return None
+        uses = [
+            {
+                "name": use.name,
+                "kind": use.kind,
+                "offset": use.offset,
+                "bytes": use.size_bytes,
+                "first": use.first,
+                "last": use.last,
+            }
+            for use in self.memory
+        ]
+        operators = [layer.kind for layer in self.layers]
+        return arena_svg(self.name, self.board, uses, self.arena_bytes, operators)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm compile --json``, without an output."""
+        from utvm_deploy.compiler.compiled.summary import compiled_summary  # it needs these classes
+
+        return plain_object("utvm.compile/1", {**compiled_summary(self), "output": None})
+
+    @property
+    def taken(self) -> tuple[Buffer, ...]:
+        """What a run takes: the inputs in the arena, or the one that is pushed row by row."""
+        return self.inputs if self.input_rows is None else (self.input_rows.buffer,)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all pools."""
+        return sum(pool.size_bytes for pool in self.pools)
+
+    @property
+    def load_function(self) -> str | None:
+        """The C function that copies weights into the pools; None if there are none to copy."""
+        return f"{self.name}_load_pools" if any(pool.residents for pool in self.pools) else None
+
+    @property
+    def run_function(self) -> str:
+        """The C function that runs the model."""
+        return f"{self.name}_run" if self.input_rows is None else f"{self.name}_push_rows"
+
+    @property
+    def optimization_flag(self) -> str:
+        """The C compiler's option for that, such as "-O3"."""
+        return OPTIMIZATION_FLAGS[self.optimize]

@@ -1,0 +1,455 @@
+"""A program -> the compiled model: the C files and the facts about them.
+
+NAME.h is the only file that users include (``emit_header``); NAME.c calls the kernels layer by
+layer; NAME_kernels.c holds the kernels, NAME_weights.c the constants, NAME_private.h what the three
+share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from utvm_deploy.compiler.arena.constants import TABLE_ALIGNMENT, ConstantTables
+from utvm_deploy.compiler.arena.memory_map import memory_map
+from utvm_deploy.compiler.arena.plan import ARENA_ALIGNMENT
+from utvm_deploy.compiler.c_text import (
+    KERNEL_SECTION,
+    WEIGHTS_SECTION,
+    c_type,
+    comment,
+    integer,
+    placed,
+)
+from utvm_deploy.compiler.compiled.model import (
+    Buffer,
+    CompiledModel,
+    InputRows,
+    Layer,
+    MemoryPool,
+    Span,
+    first_bytes,
+)
+from utvm_deploy.compiler.emission.header import emit_header
+from utvm_deploy.compiler.emission.library import (
+    STACK_WORD,
+    arena_bytes_with_state,
+    library_parts,
+    state_of,
+    state_text,
+)
+from utvm_deploy.compiler.emission.pools import (
+    copies_of,
+    load_text,
+    pool_arguments,
+    pool_parameters,
+    unused_memories,
+)
+from utvm_deploy.compiler.emission.rows import input_rows_of, push_text
+from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, constant_of
+from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
+from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
+from utvm_deploy.graph.liveness import joined_parts
+from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.requantization import header as kernel_header
+from utvm_deploy.records import DEFAULT
+
+_STRING_HEADER = "\n#include <string.h>\n"
+
+# What gives a state its first bytes.
+_RESETTING = {
+    "fill": """
+static void fill(uint8_t *at, uint32_t count, uint8_t value) {
+    for (uint32_t i = 0; i < count; i++) {
+        at[i] = value;
+    }
+}
+""",
+    "copy": """
+static void copy(uint8_t *at, uint32_t count, const uint8_t *from) {
+    for (uint32_t i = 0; i < count; i++) {
+        at[i] = from[i];
+    }
+}
+""",
+}
+
+
+def emit(program: Program) -> CompiledModel:
+    """Write the C; ``seconds`` is left empty for the pipeline to fill."""
+    name = program.name
+    tables = ConstantTables()
+    calls, layers = [], []
+    # Where there is a library, the bytes after the plan take its status, layer by layer.
+    status = program.plan.arena_bytes if program.library else None
+    pools = program.pools
+    copies = copies_of(pools)
+    for index, layer in enumerate(program.layers):
+        arguments, members = _arguments(program, index, layer, tables, copies)
+        calls.append(_layer_function(program, index, layer, arguments, status, pools))
+        constants = tuple(tables.span(member) for member in sorted(members))
+        layers.append(_layer_facts(program, index, layer, constants))
+    rows = input_rows_of(program, _buffer)
+    resets = _resets(program, tables, rows)
+    compiled = CompiledModel(
+        name=name,
+        board=program.board,
+        core=program.core,
+        sources={},
+        layers=tuple(layers),
+        inputs=tuple(_buffer(program, i) for i in program.graph.inputs if not rows),
+        outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
+        arena_bytes=arena_bytes_with_state(program),
+        arena_alignment=ARENA_ALIGNMENT,
+        weights_bytes=tables.total_bytes,
+        macs=sum(layer.macs for layer in layers),
+        model_digest=program.graph.digest,
+        kernel_ir={k.function.name: k.ir for k in program.kernels() if k.calls is None},
+        seconds={},
+        external=program.library,
+        status_offset=status,
+        states=tuple(_buffer(program, found) for found, _ in program.graph.states),
+        memory=memory_map(program.plan),
+        stack_bytes=max(
+            (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
+        ),
+        input_rows=rows,
+        pools=pools,
+    )
+    sources = {
+        f"{name}.h": emit_header(compiled),
+        f"{name}.c": _main_file(program, calls, resets, rows, pools),
+        f"{name}_kernels.c": _kernels_file(program),
+        f"{name}_weights.c": _weights_file(name, tables),
+        f"{name}_private.h": _private_header(program, tables),
+    }
+    return replace(compiled, sources=sources)
+
+
+def _buffer(program: Program, number: int) -> Buffer:
+    tensor = program.graph.tensors[number]
+    quantization = tensor.quantization if tensor.dtype != "float32" else None
+    return Buffer(
+        name=tensor.name,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        scale=quantization.scale if quantization else None,
+        zero_point=quantization.zero_point if quantization else None,
+        offset=0 if tensor.is_outside else program.plan.tensors[number],
+        size_bytes=tensor.size_bytes,
+        source=tensor.source,
+        first=_first(tensor),
+        channels=tensor.channels,
+        rows=tensor.rows,
+        pool=program.near_pool if number in program.plan.in_pool else "",
+    )
+
+
+def _first(tensor: Tensor) -> str:
+    """The bytes of ``Tensor.first``, hexadecimal, if its zero point does not say the same."""
+    if tensor.first is None:
+        return ""
+    value = tensor.quantization.zero_point if tensor.dtype == "int8" and tensor.quantization else 0
+    return "" if (tensor.first == value).all() else tensor.first.tobytes().hex()
+
+
+def _layer_facts(
+    program: Program, index: int, layer: ScheduledStep, constants: tuple[Span, ...]
+) -> Layer:
+    operator = layer.step.operator
+    outputs = tuple(_buffer(program, tensor) for tensor in _made(program, operator))
+    return Layer(
+        index=index,
+        kind=operator.kind,
+        name=outputs[0].name,
+        kernel=layer.kernel.function.name,
+        why=_why(layer),
+        operators=operator.sources,
+        outputs=outputs,
+        macs=layer.step.call.macs,
+        scratch_bytes=layer.kernel.function.scratch_bytes,
+        weights_bytes=sum(span.size_bytes for span in constants),
+        engine=_engine(program, layer),
+        origin=layer.step.call.origin,
+        is_external=layer.kernel.calls is not None,
+        arena=_arena_spans(program, index, layer),
+        pool=_pool_spans(program, index, layer),
+        constants=constants,
+        products=layer.step.call.products,
+    )
+
+
+def _made(program: Program, operator: Operator) -> tuple[int, ...]:
+    """The outputs of a layer; of one that a pass joined, the tensors of the file in its output.
+
+    A part that another call copies is the output of that call.
+    """
+    if program.graph.tensors[operator.outputs[0]].source is not None:
+        return operator.outputs
+    parts = joined_parts(program.graph).get(operator.outputs[0], ())
+    copied = {number for layer in program.layers for number in layer.step.operator.outputs}
+    return operator.outputs if not parts or copied.intersection(parts) else parts
+
+
+def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
+    """Inputs, outputs and scratch of a layer, as far as they are in the arena."""
+    tensors, plan = program.graph.tensors, program.plan
+    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
+    spans = [
+        Span(plan.tensors[number], tensors[number].size_bytes)
+        for number in sorted(used)
+        if tensors[number].data is None and number not in plan.in_pool
+    ]
+    if plan.scratch[index]:
+        pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
+        spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
+    state = state_of(program)
+    if layer.kernel.has_state and state is not None:
+        spans.append(state)
+    return tuple(spans)
+
+
+def _pool_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
+    """Activations and scratch of a layer, as far as they are in the pool."""
+    plan = program.plan
+    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
+    sizes = {number: program.graph.tensors[number].size_bytes for number in used & plan.in_pool}
+    spans = [Span(plan.tensors[number], sizes[number]) for number in sorted(sizes)]
+    offsets = scratch_offsets(program, index, layer) or ()
+    pieces = zip(offsets, layer.kernel.function.scratch, strict=bool(offsets))
+    return (*spans, *(Span(offset, piece.size_bytes) for offset, piece in pieces))
+
+
+def _engine(program: Program, layer: ScheduledStep) -> str:
+    if layer.kernel.calls is None:
+        return layer.step.call.family
+    assert program.library is not None
+    return program.library.name
+
+
+def _why(layer: ScheduledStep) -> str:
+    call = layer.step.call
+    by_record = f"by a {call.origin}" if call.origin != DEFAULT else ""
+    return "; ".join(filter(None, (layer.kernel.why, call.why_not, by_record)))
+
+
+def _arguments(
+    program: Program,
+    index: int,
+    layer: ScheduledStep,
+    tables: ConstantTables,
+    copies: Mapping[str, str],
+) -> tuple[list[str], set[str]]:
+    """C expressions for a call's arguments, and the constant tables among them."""
+    written = set(layer.step.operator.outputs)
+    texts: list[str] = []
+    members: set[str] = set()
+    for argument in layer.step.call.arguments:
+        if isinstance(argument, ScalarArgument):
+            texts.append(integer(argument.value))
+            continue
+        constant = constant_of(program, index, argument)
+        if constant is None:
+            assert isinstance(argument, TensorArgument)
+            tensor = program.graph.tensors[argument.tensor]
+            const = "" if argument.tensor in written else "const "
+            offset = program.plan.tensors[argument.tensor]
+            base = "arena"
+            if argument.tensor in program.plan.in_pool:
+                base = f"pool_{program.near_pool}"
+            texts.append(f"({const}{c_type(tensor.dtype)} *)(void *)({base} + {offset})")
+            continue
+        role, data = constant
+        member = tables.add(role, data)
+        members.add(member)
+        place = f"{program.name}_weights.{member}"
+        if member in copies:
+            place = f"(const {c_type(data.dtype.name)} *){copies[member]}"
+        texts.append(place)
+    places = [f"(arena + {offset})" for offset in program.plan.scratch[index]]
+    in_pool = scratch_offsets(program, index, layer) or ()
+    places += [f"(pool_{program.near_pool} + {offset})" for offset in in_pool]
+    places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
+    for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
+        texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
+    if layer.kernel.has_state:
+        texts.append(state_text(program))
+    return texts, members
+
+
+def _on_stack(program: Program, index: int, layer: ScheduledStep) -> list[int]:
+    """Bytes of the layer's scratch buffers if they are on the stack, in words of eight."""
+    if program.plan.scratch[index] or program.has_scratch_in_pool:
+        return []
+    return [-(-s.size_bytes // STACK_WORD) * STACK_WORD for s in layer.kernel.function.scratch]
+
+
+def _layer_function(
+    program: Program,
+    index: int,
+    layer: ScheduledStep,
+    arguments: list[str],
+    status: int | None,
+    pools: Sequence[MemoryPool],
+) -> str:
+    output = program.graph.tensors[layer.step.operator.outputs[0]]
+    separated = ",\n        ".join(arguments)
+    # Of the type that the strictest loads and stores want.
+    scratch = "".join(
+        f"    int64_t scratch_{number}[{size // STACK_WORD}];\n"
+        for number, size in enumerate(_on_stack(program, index, layer))
+    )
+    result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
+    return (
+        f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
+        f"static void layer_{index}(uint8_t *arena{pool_parameters(pools)}) {{\n{scratch}"
+        f"{unused_memories(pools, result + separated)}"
+        f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
+    )
+
+
+def _main_file(
+    program: Program,
+    calls: list[str],
+    resets: list[str],
+    rows: InputRows | None,
+    pools: Sequence[MemoryPool],
+) -> str:
+    name = program.name
+    table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
+    count = f"{name.upper()}_LAYER_COUNT"
+    body = "\n".join(calls)
+    load = load_text(name, pools)
+    taken, given = pool_parameters(pools), pool_arguments(pools)
+    run = _run_text(name, count, pools) if rows is None else push_text(name, rows, pools)
+    return f"""\
+// {name}: the layers, in order. Generated by utvm_deploy; do not edit.
+
+#include "{name}.h"
+
+#include "{name}_private.h"
+{_STRING_HEADER if rows is not None or load else ""}
+{body}
+static void (*const layers[{count}])(uint8_t *arena{taken}) = {{
+{table}}};
+
+void {name}_run_layer(uint32_t index, uint8_t *arena{taken}) {{
+    if (index < {count}) {{
+        layers[index](arena{given});
+    }}
+}}
+
+{run}{load}{library_parts(program)}{_reset(program, resets)}"""
+
+
+def _run_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:
+    return f"""\
+void {name}_run(uint8_t *arena{pool_parameters(pools)}) {{
+    for (uint32_t index = 0; index < {count}; index++) {{
+        layers[index](arena{pool_arguments(pools)});
+    }}
+}}
+"""
+
+
+def _resets(program: Program, tables: ConstantTables, rows: InputRows | None) -> list[str]:
+    """A C call for each state that gives it its first bytes: one value, or a table's."""
+    calls = []
+    if rows is not None:
+        calls.append(f"fill(arena + {rows.state_offset}, {ROW_STATE_BYTES}, 0);")
+    for index, (found, _) in enumerate(program.graph.states):
+        state = _buffer(program, found)
+        first, place = first_bytes(state), f"arena + {state.offset}, {state.size_bytes}"
+        if first == first[:1] * len(first):
+            calls.append(f"fill({place}, {first[0]});")
+        else:
+            member = tables.add(f"state_{index}", np.frombuffer(first, np.uint8))
+            calls.append(f"copy({place}, {program.name}_weights.{member});")
+    return calls
+
+
+def _reset(program: Program, resets: Sequence[str]) -> str:
+    """The function that gives every state its first value; empty without states."""
+    if not resets:
+        return ""
+    used = [text for name, text in _RESETTING.items() if any(r.startswith(name) for r in resets)]
+    calls = "".join(f"    {reset}\n" for reset in resets)
+    return f"""{"".join(used)}
+void {program.name}_reset(uint8_t *arena) {{
+{calls}}}
+"""
+
+
+def _kernels_file(program: Program) -> str:
+    return "".join(_kernels_parts(program))
+
+
+def _kernels_parts(program: Program) -> Iterator[str]:
+    functions = [kernel.function for kernel in program.kernels()]
+    imports = list(dict.fromkeys(text for f in functions for text in f.imports))
+    if program.is_fused:
+        exact, fused = shared_text("utvm_exact_float"), shared_text("utvm_fused_float")
+        imports = [fused if text == exact else text for text in imports]
+    yield f"// {program.name}: the kernels. Generated by utvm_deploy; do not edit.\n\n"
+    yield f'#include "{program.name}_private.h"\n\n'
+    code = "".join(f.text for f in functions) + "".join(imports)
+    if "memcpy" in code or "memset" in code:
+        yield "#include <string.h>\n\n"
+    if "bool" in code:
+        yield "#include <stdbool.h>\n\n"
+    yield placed("\n".join([*imports, *(function.text for function in functions)]))
+
+
+def _weights_file(name: str, tables: ConstantTables) -> str:
+    definition = "" if tables.is_empty() else "\n" + tables.definition(name)
+    return (
+        f"// {name}: weights, biases and requantization tables. Generated by utvm_deploy; do not "
+        f'edit.\n\n#include "{name}_private.h"\n{definition}'
+    )
+
+
+def _private_header(program: Program, tables: ConstantTables) -> str:
+    name, upper = program.name, program.name.upper()
+    kernels = program.kernels()
+    prototypes = "\n".join(f"{KERNEL_SECTION} {kernel.function.prototype}\n" for kernel in kernels)
+    prototypes += "".join(f"\nint32_t {k.wanted}(void);\n" for k in kernels if k.wanted)
+    weights = "" if tables.is_empty() else tables.declaration(name) + "\n"
+    return f"""\
+// {name}: what its own C files share; include {name}.h instead.
+// Generated by utvm_deploy; do not edit.
+
+#ifndef {upper}_PRIVATE_H
+#define {upper}_PRIVATE_H
+
+#include <stdint.h>
+
+// C++ compilers know this keyword of C by another name.
+#ifdef __cplusplus
+#define restrict __restrict
+#endif
+
+// Kernels load words from the tables.
+#if defined(__GNUC__)
+#define {upper}_ALIGNED __attribute__((aligned({TABLE_ALIGNMENT})))
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define {upper}_ALIGNED _Alignas({TABLE_ALIGNMENT})
+#else
+#error "no way known to align a table with this compiler: define {upper}_ALIGNED"
+#endif
+
+// Attributes that put the kernels or the weights into a section of yours.
+#ifndef {KERNEL_SECTION}
+#define {KERNEL_SECTION}
+#endif
+#ifndef {WEIGHTS_SECTION}
+#define {WEIGHTS_SECTION}
+#endif
+
+{weights}{prototypes}
+{placed(kernel_header())}
+#endif
+"""

@@ -1,0 +1,1 @@
+"""A kernel becomes a C function; a program has all of them."""

@@ -1,0 +1,345 @@
+"""The kernels that a layer could have with less scratch, and the cycles of each.
+
+A kernel that records know costs what was measured. Of the others, the cost is estimated from the
+kernel's facts. A kernel with scratch gathers windows of as many pixels as its scratch holds, and
+then goes through all weights. So there are about ``2 MACs / (channels * scratch)`` such passes. A
+pass reads each weight once more, and begins each pair of output channels again.
+
+Records are measured with scratch in tightly coupled RAM. Where the arena is behind a data cache,
+scratch of more than half of the cache is evicted before the next pair of channels reads it. Then
+each line of 32 MACs is a miss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.compiler.arena.plan import Step
+from utvm_deploy.graph.attributes import Convolution, InputRows, Move
+from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import identity_of
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, is_native
+from utvm_deploy.kernels.native.dense import DenseLayer
+from utvm_deploy.kernels.native.dsp.winograd import DspWinograd
+from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.records import Records, Setting
+from utvm_deploy.records.candidate import GENERIC, Candidate
+
+#: Cycles of a pass for each weight, and for each output channel. Counted on a Cortex-M7 for
+#: convolutions with less and less scratch: between 0.45 and 0.8 cycles a weight.
+CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 0.75, 24.0
+#: A pass of a depthwise convolution takes this many times as long.
+DEPTHWISE_PASS = 1.4
+#: Cycles of layers without records, by MAC and by element of the output: assembly, and plain C.
+CYCLES_PER_MAC = {GENERIC: 3.5}
+OTHER_CYCLES_PER_MAC = 0.7
+CYCLES_PER_ELEMENT = 8.0
+#: The additional cycles of a row of a window if pixels are gathered one by one. Counted on the
+#: Cortex-M7, of first layers with 3 channels: 27 to 39.
+CYCLES_PER_GATHERED_ROW = 35.0
+#: What the largest direct convolutions take, of the benchmarks' ResNet-8 on the Cortex-M7.
+DIRECT_CYCLES_PER_MAC = 0.62
+#: A depthwise convolution without scratch takes this share more. All that it asks for is enough for
+#: a strip, and two fifths of that for a whole layer. Counted on the Cortex-M7: 25x5x64 takes
+#: 158,000 cycles with 1,280 bytes of the 3,072 that it asks for, and 192,000 with 512. A row of it
+#: takes 9,100 with 1,344 bytes, 10,700 with 768 and 12,900 without.
+DEPTHWISE_LOSS, DEPTHWISE_ENOUGH = 0.5, 0.4
+#: What a call costs that computes a strip of a layer, and a byte that MOVE copies. Counted on the
+#: Cortex-M7: a strip of a convolution takes 800 to 3,000 cycles more than its share of the whole
+#: layer. The rest of that is the one pass that a strip takes at least.
+CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 100.0, 1.0
+#: What a fully connected layer takes more that widens its inputs for each group of outputs. On the
+#: Cortex-M7, 640 inputs and 128 outputs take 50,687 cycles instead of 48,344.
+CYCLES_PER_DIRECT_MAC = 0.03
+#: Plain C takes this many times as long as assembly.
+GENERIC_FACTOR = 5.0
+#: What a line costs that is not in the cache any more, and the MACs that read one line.
+CYCLES_PER_MISS, MACS_PER_LINE = 26.0, 32
+#: Shares of the cache: with scratch up to the first, hardly any line is a miss; from the second on,
+#: nearly each. Counted on an emulated Cortex-M7 with 4 KB: 3,088 bytes have a third of the misses,
+#: 4,624 bytes three quarters, 6,160 bytes nine tenths.
+NO_MISSES, ALL_MISSES = 0.5, 1.25
+#: Of kernels by Winograd's method, 40 to 61 MACs read one line.
+WINOGRAD_SHARING = 1.5
+#: Kernels without scratch keep this many bytes in registers and on the stack.
+LEAST_SCRATCH = 192
+#: The number of kernels with less and less scratch that are asked for.
+MOST_STEPS = 24
+
+
+@dataclass(frozen=True)
+class Option:
+    """A way to compute a layer."""
+
+    step: Step
+    scratch_bytes: int
+    cycles: float
+    is_measured: bool
+
+
+#: Gives the options of a step; the first is the step as it is.
+OptionsOf = Callable[[Step], tuple[Option, ...]]
+
+
+@dataclass(frozen=True)
+class WholeLayer:
+    """What a layer costs that is not computed in strips, with scratch in tightly coupled RAM."""
+
+    cycles: float
+    #: Parts of these: reading the weights again in each pass, and gathering pixels.
+    passes: float
+    macs: int
+    bytes: int  # of the output
+
+
+#: A layer's kind and its operators in the file -> its cost, for its strips.
+WholeLayers: TypeAlias = Mapping[tuple[str, tuple[int, ...]], WholeLayer]
+NO_LAYERS: WholeLayers = {}
+
+
+def strip_cycles(graph: Graph, operator: Operator) -> float:
+    """About how many more cycles an operator takes for each strip of rows."""
+    return CYCLES_PER_CALL + _pass_cycles(graph, operator)
+
+
+def _pass_cycles(graph: Graph, operator: Operator) -> float:
+    """The cycles of reading all weights of a layer once; 0: it has none."""
+    number = operator.inputs[1] if len(operator.inputs) > 1 else None
+    weights = None if number is None else graph.tensors[number].data
+    channels = graph.tensors[operator.outputs[0]].shape[-1]
+    if weights is None or not channels:
+        return 0.0
+    times = DEPTHWISE_PASS if operator.kind == "DEPTHWISE_CONV_2D" else 1.0
+    return float(times * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels))
+
+
+def missed_share(size: int, cache_bytes: int) -> float:
+    """The share of ``size`` bytes that misses when they are read again and again."""
+    share = (size / cache_bytes - NO_MISSES) / (ALL_MISSES - NO_MISSES)
+    return min(max(share, 0.0), 1.0)
+
+
+def weight_passes(graph: Graph, step: Step, scratch_bytes: int) -> float:
+    """How often a layer goes through its weights in a run, about; at least once."""
+    channels = graph.tensors[step.operator.outputs[0]].shape[-1:]
+    windows = 2 * step.call.macs / max(math.prod(channels), 1) / _sharing(graph, step)
+    return max(windows / max(scratch_bytes, LEAST_SCRATCH), 1.0)
+
+
+def _sharing(graph: Graph, step: Step) -> float:
+    """How many windows of a convolution read one gathered column."""
+    attributes, kernel = step.operator.attributes, step.call.kernel
+    number = step.operator.inputs[1] if len(step.operator.inputs) > 1 else None
+    if not isinstance(attributes, Convolution) or isinstance(kernel, GatheredConv2D):
+        return 1.0
+    if step.operator.kind != "CONV_2D" or number is None:
+        return 1.0
+    if isinstance(kernel, DspWinograd):
+        return WINOGRAD_SHARING
+    width = graph.tensors[number].shape[2]
+    return max(width / attributes.strides[1], 1.0)
+
+
+def moving_cycles(size: int) -> float:
+    """About how many cycles MOVE takes for ``size`` bytes."""
+    return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
+
+
+class KernelCosts:
+    """The options of a model's steps, by records where they know them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        records: Records,
+        near: Setting,
+        smaller: Callable[[Step, int], KernelCall],
+        scratch_of: Callable[[Step], tuple[int, ...]],
+        rounded: Callable[[KernelCall], KernelCall],
+        cache_bytes: int = 0,
+        whole: WholeLayers = NO_LAYERS,
+    ) -> None:
+        """``cache_bytes`` are of the data cache between the core and the arena; 0: none."""
+        self._graph = graph
+        self._records = records
+        self._near = near
+        self._smaller = smaller
+        self._scratch_of = scratch_of
+        self._rounded = rounded
+        self._cache_bytes = cache_bytes
+        self._whole = whole
+
+    def options(self, step: Step) -> tuple[Option, ...]:
+        """The step as it is, then other kernels of it; those that records know come first."""
+        scratch = sum(self._scratch_of(step))
+        if isinstance(step.call.kernel, LibraryKernel):
+            return (Option(step, scratch, self._unknown(step), False),)
+        found = self._as_in_tcm(step, scratch, list(self._measured(step)))
+        return tuple(
+            replace(one, cycles=one.cycles + self._misses_cycles(one.step, one.scratch_bytes))
+            for one in found
+        )
+
+    def _as_in_tcm(
+        self, step: Step, scratch: int, measured: Sequence[Option]
+    ) -> tuple[Option, ...]:
+        """The options, as if their scratch were in tightly coupled RAM."""
+        known = {one.step.call.kernel: one.cycles for one in measured}
+        fastest = min(known.values(), default=self._unknown(step))
+        # Records keep the fastest kernels, so the least scratch among them is the base.
+        least = min(measured, key=lambda one: one.scratch_bytes, default=None)
+        base = self._passes_cycles(least.step if least else step)
+        gathered = self._gathering_cycles(least.step if least else step)
+        highest = max(known.values(), default=fastest)
+
+        whole, enough = self._whole_of(step), DEPTHWISE_ENOUGH * scratch
+
+        def option(one: Step) -> Option:
+            size = sum(self._scratch_of(one))
+            if one.call.kernel in known:
+                return Option(one, size, known[one.call.kernel], True)
+            if whole is not None and one.call.family == step.call.family:
+                cycles = self._of_strip(one, whole)
+                cycles += self._narrow_cycles(one, size, scratch, cycles)
+                return Option(one, size, cycles, False)
+            if one.call.family == GENERIC != step.call.family:
+                return Option(one, size, GENERIC_FACTOR * fastest, False)
+            if not known and size >= scratch:
+                return Option(one, size, fastest, False)
+            if isinstance(one.call.kernel, DenseLayer):
+                return Option(one, size, fastest + CYCLES_PER_DIRECT_MAC * one.call.macs, False)
+            # What records do not know is no faster. They may know only those of
+            # Winograd's method.
+            floor = highest
+            if not isinstance(one.call.kernel, DspWinograd) and one.operator.kind == "CONV_2D":
+                floor = max(floor, DIRECT_CYCLES_PER_MAC * one.call.macs)
+            more = self._passes_cycles(one) - base + self._narrow_cycles(one, size, enough, floor)
+            more += max(self._gathering_cycles(one) - gathered, 0.0)
+            return Option(one, size, floor + max(more, 1.0), False)
+
+        return (option(step), *measured, *map(option, self._ladder(step, scratch)))
+
+    def of_kernel(self, step: Step) -> tuple[float, bool]:
+        """What the step's own kernel takes with scratch in tightly coupled RAM, and whether its
+        record says so. Else it is by that of the layer's fastest kernel, or an estimate.
+        """
+        known = {one.step.call.kernel: one.cycles for one in self._measured(step)}
+        fastest = min(known.values(), default=None)
+        if step.call.kernel in known:
+            return known[step.call.kernel], True
+        return self._unknown(step) if fastest is None else fastest, False
+
+    def of_layers(self, steps: Sequence[Step]) -> WholeLayers:
+        """What each layer costs with its fastest kernel."""
+        found = {}
+        for step in steps:
+            scratch = sum(self._scratch_of(step))
+            options = self._as_in_tcm(step, scratch, list(self._measured(step)))
+            # Strips are too low for Winograd's method.
+            direct = [o for o in options if not isinstance(o.step.call.kernel, DspWinograd)]
+            best = min(direct or options, key=lambda one: one.cycles)
+            passes = self._passes_cycles(best.step) + self._gathering_cycles(best.step)
+            passes = min(passes, best.cycles)
+            key = step.operator.kind, step.operator.sources
+            size = self._output_bytes(step)
+            found[key] = WholeLayer(best.cycles, passes, step.call.macs, size)
+        return found
+
+    def plain(self, step: Step) -> Step:
+        """The step in plain C, which needs no scratch for gathered pixels."""
+        call = self._rounded(lower(self._graph, step.operator))
+        return replace(step, call=replace(call, candidate=Candidate(call.family)))
+
+    def _measured(self, step: Step) -> Iterator[Option]:
+        if self._near.core == GENERIC:
+            return
+        key = identity_of(self._graph, step.operator).key
+        ranked, origin = self._records.ranked(self._near.core, key, self._near)
+        for record in ranked:
+            call = self._call(step.operator, record.candidate)
+            if call is None or not is_native(call.kernel):
+                continue
+            call = replace(call, origin=origin, candidate=record.candidate)
+            other = replace(step, call=self._rounded(call))
+            size = sum(self._scratch_of(other))
+            yield Option(other, size, float(record.measurement.ticks_min), True)
+
+    def _call(self, operator: Operator, candidate: Candidate) -> KernelCall | None:
+        try:
+            return lower(self._graph, operator, self._near.core, candidate)
+        except (UnsupportedOperator, ValueError):
+            return None  # a record may name what this layer's weights do not allow
+
+    def _ladder(self, step: Step, scratch: int) -> Iterator[Step]:
+        """Kernels with less and less scratch."""
+        for _ in range(MOST_STEPS):
+            if not scratch:
+                return
+            other = replace(step, call=self._smaller(step, scratch - 1))
+            size = sum(self._scratch_of(other))
+            if size >= scratch:
+                return
+            yield other
+            scratch = size
+
+    def _passes_cycles(self, step: Step) -> float:
+        """The part of a layer's cycles that reading the weights in each pass takes."""
+        each = _pass_cycles(self._graph, step.operator)
+        if not each or not step.call.macs:
+            return 0.0
+        return weight_passes(self._graph, step, sum(self._scratch_of(step))) * each
+
+    def _gathering_cycles(self, step: Step) -> float:
+        """The cycles of gathering pixels one by one."""
+        kernel = step.call.kernel
+        if not isinstance(kernel, GatheredConv2D) or kernel.is_dense:
+            return 0.0
+        window = kernel.window
+        rows = window.batch * window.output_height * window.output_width * window.kernel[0]
+        return CYCLES_PER_GATHERED_ROW * rows
+
+    def _narrow_cycles(self, step: Step, size: int, enough: float, cycles: float) -> float:
+        """The additional cycles of a depthwise convolution that has too little scratch."""
+        if step.operator.kind != "DEPTHWISE_CONV_2D" or size >= enough:
+            return 0.0
+        return DEPTHWISE_LOSS * (1 - size / enough) * cycles
+
+    def _misses_cycles(self, step: Step, size: int) -> float:
+        """What a cache in front of the arena adds to a layer's cycles."""
+        if not self._cache_bytes:
+            return 0.0
+        share = missed_share(size, self._cache_bytes)
+        lines = step.call.macs / MACS_PER_LINE / _sharing(self._graph, step)
+        return CYCLES_PER_MISS * share * lines
+
+    def _unknown(self, step: Step) -> float:
+        """The estimated cost of a layer without records."""
+        size = self._output_bytes(step)
+        if isinstance(step.operator.attributes, Move | InputRows):
+            return moving_cycles(size)
+        whole = self._whole_of(step)
+        if whole is not None:
+            return self._of_strip(step, whole)
+        per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
+        return per_mac * step.call.macs + CYCLES_PER_ELEMENT * size
+
+    def _whole_of(self, step: Step) -> WholeLayer | None:
+        """The layer of which a step computes a strip; None if it computes a whole layer."""
+        whole = self._whole.get((step.operator.kind, step.operator.sources))
+        return whole if whole is not None and self._output_bytes(step) < whole.bytes else None
+
+    def _of_strip(self, step: Step, whole: WholeLayer) -> float:
+        """What a strip of a layer costs with a kernel."""
+        share = self._output_bytes(step) / whole.bytes
+        if whole.macs:
+            share = step.call.macs / whole.macs
+        passes = self._passes_cycles(step) + self._gathering_cycles(step)
+        return CYCLES_PER_CALL + share * (whole.cycles - whole.passes) + passes
+
+    def _output_bytes(self, step: Step) -> int:
+        return sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)

@@ -1,0 +1,299 @@
+"""The kernels of a model within a budget: the fastest plan that fits, or the smallest in time.
+
+For a limit of bytes, each layer takes its fastest kernel whose scratch fits next to what is live.
+So the time falls as the limit grows, and one search over the limits answers all questions.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from utvm_deploy.compiler.arena.arenas import Arenas, refilled
+from utvm_deploy.compiler.arena.plan import Step, View
+from utvm_deploy.compiler.budgets import Limits, OverBudget, Tradeoff
+from utvm_deploy.compiler.planning.kernel_costs import GENERIC_FACTOR, KernelCosts, Option
+from utvm_deploy.graph.model import Graph
+
+Sequenced = tuple[Step | View, ...]
+#: Of each step, the position of one of its options.
+_Choices: TypeAlias = tuple[int, ...]
+#: Plans of limits next to the least possible one that are made to find a small arena.
+MOST_PLANS = 8
+#: Sequences with more steps than this, such as those with strips, get a third of these plans.
+MANY_STEPS = 64
+
+
+@dataclass(frozen=True)
+class _Plan:
+    options: tuple[Option, ...]
+    arena_bytes: int
+
+    @cached_property
+    def cycles(self) -> float:
+        return sum(one.cycles for one in self.options)
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        return self.arena_bytes, self.cycles
+
+
+def within_limits(
+    graph: Graph,
+    sequence: Sequence[Step | View],
+    costs: KernelCosts,
+    scratch_of: Callable[[Step], tuple[int, ...]],
+    limits: Limits,
+    room: int,
+) -> tuple[Sequenced, Tradeoff]:
+    """The sequence with the kernels of the best plan within ``limits``, and what that cost.
+
+    ``room`` are the bytes that the board has for the arena. Raises OverBudget with the least that
+    is possible if no plan is within them.
+    """
+    search = _Search(graph, sequence, costs, scratch_of)
+    fastest = search.fastest_within(room) or search.smallest()
+    free = fastest.arena_bytes, round(fastest.cycles)
+    if limits.ram is not None:
+        found = search.fastest_within(limits.ram)
+        # First for the layers that cannot fit otherwise, then for all: blocks may fit, and yet no
+        # placement be found.
+        for needing in (limits.ram, 0):
+            if found is None:
+                search.add_plain(needing)
+                found = search.fastest_within(limits.ram)
+        if found is None:
+            raise OverBudget.of_ram(limits.ram, search.smallest().arena_bytes, free)
+    else:
+        found = fastest
+    most: float | None = limits.cycles
+    if limits.loss is not None and not (limits.ram or limits.cycles):
+        most = fastest.cycles * (1 + limits.loss)
+    if most is not None:
+        if found.cycles > most:
+            raise OverBudget(
+                f"the cycle budget is {most:,}, and the fastest plan"
+                f"{' within the RAM budget' if limits.ram is not None else ''} takes "
+                f"{round(found.cycles):,} by the records; give a budget of at least that",
+                search.smallest().arena_bytes,
+                free,
+            )
+        found = search.smallest_within(most, found)
+    least = min(search.smallest(), found, key=lambda one: one.arena_bytes)
+    measured = sum(one.cycles for one in found.options if one.is_measured)
+    tradeoff = Tradeoff(
+        found.arena_bytes,
+        round(found.cycles),
+        *free,
+        least.arena_bytes,
+        measured / found.cycles if found.cycles else 0.0,
+    )
+    return search.sequence_of(found, limits), tradeoff
+
+
+class _Search:
+    """The plans of a sequence, by limits of bytes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sequence: Sequence[Step | View],
+        costs: KernelCosts,
+        scratch_of: Callable[[Step], tuple[int, ...]],
+    ) -> None:
+        self._sequence, self._costs, self._scratch_of = sequence, costs, scratch_of
+        self._steps = [item for item in sequence if isinstance(item, Step)]
+        self._arenas = Arenas(graph, sequence)
+        self._known_needs: list[list[int]] | None = None
+        # Fewer where each takes long.
+        self._most_plans = MOST_PLANS if len(self._steps) <= MANY_STEPS else MOST_PLANS // 3
+        self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
+        self._made: dict[_Choices, _Plan] = {}
+        self._has_plain = False
+
+    def _with_scratch(self, step: Step) -> Step:
+        return replace(step, scratch_bytes=self._scratch_of(step))
+
+    def add_plain(self, most_bytes: int) -> None:
+        """Add plain C to the options of layers that none of their kernels lets fit."""
+        for index, step in enumerate(self._steps):
+            options = self._options[index]
+            least = min(self._need(index, one) for one in options)
+            plain = self._costs.plain(step)
+            # To know its scratch, it must be lowered. That is slow.
+            if least <= max(most_bytes, self._arenas.needed(index, plain)):
+                continue
+            self._known_needs, self._has_plain = None, True
+            plain = self._with_scratch(plain)
+            cycles = GENERIC_FACTOR * min(one.cycles for one in options)
+            made = Option(plain, sum(plain.scratch_bytes), cycles, is_measured=False)
+            self._options[index] = [*options, made]
+
+    def fastest_within(self, most_bytes: int) -> _Plan | None:
+        """The fastest plan of at most that many bytes; None if there is none."""
+        limits = [limit for limit in self._limits() if limit <= most_bytes][::-1]
+        some = self._some(range(len(limits)))
+        for before, place in zip([-1, *some], some, strict=False):
+            plan = self._plan(limits[place])
+            if plan.arena_bytes <= most_bytes:
+                return self._fastest_between(limits[before + 1 : place], most_bytes) or plan
+        # What is live fits, and yet no placement was found in which it does.
+        for limit in limits[-1:]:
+            for count in self._some(range(1, len(self._steps) + 1)):
+                plan = self._plan(limit, count)
+                if plan.arena_bytes <= most_bytes:
+                    return plan
+        smallest = self.smallest()
+        return smallest if smallest.arena_bytes <= most_bytes else None
+
+    def _fastest_between(self, limits: Sequence[int], most_bytes: int) -> _Plan | None:
+        """The fastest plan that halving falling ``limits`` finds; None if none of them fits."""
+        found = None
+        while limits:
+            middle = len(limits) // 2
+            plan = self._plan(limits[middle])
+            fits = plan.arena_bytes <= most_bytes
+            found = plan if fits else found
+            limits = limits[:middle] if fits else limits[middle + 1 :]
+        return found
+
+    def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
+        """The smallest plan that takes at most that many cycles; at worst ``known``."""
+        limits = self._limits_within(most_cycles)
+        tried = [self._chosen(limit) for limit in limits[: self._most_plans]]
+        # What is live may fit, and yet no placement be found in which it does. Then room in the
+        # tightest layers helps.
+        for limit in limits[:1]:
+            for count in self._some(range(1, len(self._steps) + 1)):
+                tried.append(self._chosen(limit, count))
+        return self._smallest(tried, known, most_cycles)
+
+    def smallest(self) -> _Plan:
+        """The smallest plan that was found."""
+        # The layers that are not at the peak keep their kernels.
+        limits = [*self._limits()[: self._most_plans], 0]
+        first, *tried = (self._chosen(limit) for limit in limits)
+        return self._smallest(tried, self._planned(first))
+
+    def _smallest(
+        self, tried: Iterable[_Choices], known: _Plan, most_cycles: float = math.inf
+    ) -> _Plan:
+        """The smallest plan, and of equal ones the fastest; the first one of those."""
+        best = known
+        for chosen in tried:
+            cycles = self._cycles(chosen)
+            if cycles > most_cycles:
+                continue
+            # Nothing is placed that cannot be better.
+            if (self._arenas.least_bytes(self._sized(chosen)), cycles) < best.merit:
+                best = min(best, self._planned(chosen), key=lambda plan: plan.merit)
+        return best
+
+    def sequence_of(self, plan: _Plan, limits: Limits) -> Sequenced:
+        """The sequence with a plan's kernels, which say why they are not the fastest."""
+        why = "the fastest kernel is not taken: its scratch is over the budget"
+        if limits.ram is None:
+            why = "the fastest kernel is not taken: its scratch would make the arena larger"
+        steps = []
+        for step, option, options in zip(self._steps, plan.options, self._options, strict=True):
+            other = replace(option.step, scratch_bytes=())
+            fastest = min(options, key=lambda one: one.cycles)
+            if other.call.kernel != step.call.kernel and option.cycles > fastest.cycles:
+                more = round(option.cycles - fastest.cycles)
+                less = fastest.scratch_bytes - option.scratch_bytes
+                told = f"{why} (about {more:,} cycles for {less:,} bytes)"
+                other = replace(other, call=replace(other.call, why_not=told))
+            steps.append(other)
+        return refilled(self._sequence, steps)
+
+    def _need(self, index: int, option: Option) -> int:
+        """The bytes that are live in a step with this kernel, scratch included."""
+        return self._arenas.needed(index, option.step) + option.scratch_bytes
+
+    def _useful(self, index: int, options: Sequence[Option]) -> list[Option]:
+        """Those that no other one beats in both cycles and bytes, the fastest first.
+
+        Of equal ones, the first in ``options`` stays: the step as it is.
+        """
+        kept, least = list[Option](), None
+        for one in sorted(options, key=lambda o: (o.cycles, o.scratch_bytes)):
+            need = self._need(index, one)
+            if least is None or need < least:
+                kept.append(replace(one, step=self._with_scratch(one.step)))
+                least = need
+        return kept
+
+    def _needs(self) -> list[list[int]]:
+        """Of each step and option."""
+        if self._known_needs is None:
+            self._known_needs = [
+                [self._need(index, one) for one in options]
+                for index, options in enumerate(self._options)
+            ]
+        return self._known_needs
+
+    def _limits_within(self, most_cycles: float) -> list[int]:
+        """The limits within which the layers take at most that many cycles."""
+        limits = self._limits()
+        if self._has_plain:
+            return [one for one in limits if self._cycles(self._chosen(one)) <= most_cycles]
+        # The layers become faster as the limit grows.
+        slower = bisect_left(
+            limits, True, key=lambda limit: self._cycles(self._chosen(limit)) <= most_cycles
+        )
+        return limits[slower:]
+
+    def _limits(self) -> list[int]:
+        """Every limit at which some layer gets another kernel, from the least possible one on."""
+        needs = self._needs()
+        least = max(min(some) for some in needs)
+        return sorted({one for some in needs for one in some if one >= least})
+
+    def _some(self, limits: Sequence[int]) -> list[int]:
+        """A few of many limits: the first ones, and others at growing distances."""
+        found, place, distance = [], 0, 1
+        while place < len(limits):
+            found.append(limits[place])
+            distance = 1 if len(found) < self._most_plans else 2 * distance
+            place += distance
+        return found
+
+    def _chosen(self, limit: int, tightest: int = 0) -> tuple[int, ...]:
+        """Of each layer, the fastest option within the limit, or else that with the least scratch.
+
+        The ``tightest`` layers with the least room have that with the least scratch in any case.
+        """
+        taken = self._needs()
+        chosen = []
+        for needs in taken:
+            least = needs.index(min(needs))
+            fits = (i for i, need in enumerate(needs) if need <= limit)
+            chosen.append((next(fits, least), least))
+        if not tightest:
+            return tuple(fastest for fastest, _ in chosen)
+        order = sorted(range(len(chosen)), key=lambda i: -taken[i][chosen[i][0]])
+        narrow = set(order[:tightest])
+        return tuple(pair[i in narrow] for i, pair in enumerate(chosen))
+
+    def _options_of(self, chosen: _Choices) -> tuple[Option, ...]:
+        return tuple(some[i] for some, i in zip(self._options, chosen, strict=True))
+
+    def _cycles(self, chosen: _Choices) -> float:
+        return sum(one.cycles for one in self._options_of(chosen))
+
+    def _sized(self, chosen: _Choices) -> list[Step]:
+        """The steps with the bytes of their scratch."""
+        return [one.step for one in self._options_of(chosen)]
+
+    def _plan(self, limit: int, tightest: int = 0) -> _Plan:
+        return self._planned(self._chosen(limit, tightest))
+
+    def _planned(self, chosen: _Choices) -> _Plan:
+        if chosen not in self._made:
+            arena = self._arenas.bytes(self._sized(chosen))
+            self._made[chosen] = _Plan(self._options_of(chosen), arena)
+        return self._made[chosen]

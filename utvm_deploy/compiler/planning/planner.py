@@ -1,0 +1,209 @@
+"""The kernels of a graph on a board: by records, as far as memory has room for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from utvm_deploy.backends.choice import Either
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.arena.arenas import Layout
+from utvm_deploy.compiler.arena.plan import Step, View
+from utvm_deploy.compiler.arena.views import with_views
+from utvm_deploy.compiler.budgets import NO_LIMITS, Limits, Tradeoff
+from utvm_deploy.compiler.lowering.scheduling import Scheduler
+from utvm_deploy.compiler.options import (
+    COMPACT_OF_LEVEL,
+    OPTIMIZATION_FLAGS,
+    Objective,
+    ScratchStack,
+    cache_of_arena,
+)
+from utvm_deploy.compiler.picks import Picks
+from utvm_deploy.compiler.planning.choice import Choose, calls_of
+from utvm_deploy.compiler.planning.decision import Known, Sequenced, decide, model_of, settled
+from utvm_deploy.compiler.planning.flash_limit import room_for_tables, within_flash
+from utvm_deploy.compiler.planning.kernel_costs import NO_LAYERS, KernelCosts, WholeLayers
+from utvm_deploy.compiler.planning.plan_search import within_limits
+from utvm_deploy.compiler.planning.rounding_choice import rounded_where_small
+from utvm_deploy.compiler.planning.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
+from utvm_deploy.compiler.planning.stale import Chosen, by_current_records
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.records import Setting
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A graph and its kernels, and what they cost where there is a budget."""
+
+    graph: Graph
+    chosen: Chosen
+    tradeoff: Tradeoff | None
+
+
+@dataclass(frozen=True)
+class WholeGraph:
+    """What the layers of a graph without strips need and cost."""
+
+    # Position of each operator with code -> the bytes that it needs, scratch aside.
+    live_bytes: Mapping[int, int]
+    layers: WholeLayers
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Chooses the kernels of graphs for one board, with one set of options."""
+
+    board: Board
+    family: str  # as ``lower`` takes it
+    objective: Objective
+    place: str  # of scratch: options.ARENA or STACK
+    known: Known
+    scheduler: Scheduler
+    #: How a kernel rounds.
+    rounded: Callable[[KernelCall], KernelCall]
+    stack: ScratchStack | None
+    library: Backend | None = None
+    #: Candidates that replace those of records.
+    picks: Picks | None = None
+    #: Whether the decision has the codes of kernels without records, too.
+    all_codes: bool = False
+
+    def plan(self, graph: Graph, limits: Limits, layers: WholeLayers = NO_LAYERS) -> Planned:
+        """The kernels of a graph within ``limits``.
+
+        ``layers`` are those of the graph without strips, if it has some. Raises OverBudget if there
+        are no such kernels, and CompileError if a layer has no kernel.
+        """
+        core = self.board.cpu.kernel_core
+        tradeoffs: list[Tradeoff] = []
+
+        def choose(known: Known) -> Chosen:
+            tradeoffs.clear()
+            return self._choose(graph, limits, layers, known, tradeoffs)
+
+        chosen = by_current_records(choose, self.known, core, all_codes=self.all_codes)
+        return Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None)
+
+    def whole(self, graph: Graph) -> WholeGraph:
+        """What the layers of a graph need and cost that has no strips."""
+        sequence = lowered_steps(graph, self.family, lambda one: lower(graph, one, self.family))
+        positions = {id(operator): i for i, operator in enumerate(graph.operators)}
+        steps = [item for item in sequence if isinstance(item, Step)]
+        layout = Layout(graph, sequence)
+        needed = {
+            positions[id(step.operator)]: layout.needed(index, step)
+            for index, step in enumerate(steps)
+        }
+        return WholeGraph(needed, self._costs(graph, self.known, NO_LAYERS).of_layers(steps))
+
+    def cycles(self, made: Planned) -> tuple[float, float]:
+        """What a plan with scratch in tightly coupled RAM takes, about; the share by records."""
+        costs = self._costs(made.graph, self.known, NO_LAYERS)
+        steps = (item for item in made.chosen.sequence if isinstance(item, Step))
+        known = [costs.of_kernel(step) for step in steps]
+        total = sum(cycles for cycles, _ in known)
+        return total, sum(cycles for cycles, is_known in known if is_known) / max(total, 1.0)
+
+    def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
+        flag = OPTIMIZATION_FLAGS[self.objective]
+        return KernelCosts(
+            graph,
+            known.all,
+            Setting(self.family, "", flag, "", "", model_of(self.board)),
+            self._smaller(graph),
+            self.scheduler.scratch_of,
+            self.rounded,
+            cache_of_arena(self.board),
+            layers,
+        )
+
+    def _choose(
+        self,
+        graph: Graph,
+        limits: Limits,
+        layers: WholeLayers,
+        known: Known,
+        tradeoffs: list[Tradeoff],
+    ) -> Chosen:
+        decision = decide(graph, self.board, self.family, known, self.objective, self.place)
+        if self.picks is not None:
+            decision = replace(decision, picks={**decision.without, **self.picks})
+        scratch_of = self.scheduler.scratch_of
+        lowered: list[Sequenced] = []
+
+        def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
+            wanted = self._wanted(graph, known, picks)
+            lowered.append(wanted)
+            if limits == NO_LIMITS:
+                spare = NO_SPARE if self.objective == Objective.SIZE else SPARE_FOR_TIME
+                smaller = self._smaller(graph)
+                fitting = within_memory(graph, wanted, smaller, scratch_of, spare, self.stack)
+                return wanted, fitting
+            costs = self._costs(graph, known, layers)
+            room = self.board.main_ram.size
+            fitting, made = within_limits(graph, wanted, costs, scratch_of, limits, room)
+            tradeoffs.append(made)
+            return wanted, fitting
+
+        sequence, decision = settled(graph, decision, fitted)
+        if self.objective == Objective.BALANCED:
+            sequence = rounded_where_small(sequence, self.board.cpu.kernel_core)
+        return Chosen(lowered[0], sequence, decision, self.scheduler.schedule(sequence))
+
+    def _wanted(self, graph: Graph, known: Known, picks: Picks) -> Sequenced:
+        """The kernels that records want, before memory is looked at."""
+        choose = calls_of(graph, self.family, picks, self.objective)
+        if self.library is not None:
+            core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.objective]
+            choose = Either(graph, self.library, choose, core, known.own, flag)
+
+        def with_smaller_tables(step: Step) -> KernelCall:
+            own = Candidate(step.call.family)
+            call = lower(graph, step.operator, self.family, own, compact=COMPACT_LITTLE)
+            return self.rounded(call)
+
+        wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
+        if self.board.is_host:
+            return wanted
+        return within_flash(wanted, with_smaller_tables, room_for_tables(self.board))
+
+    def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:
+        """Calls with less scratch, of the family that a step's call has."""
+        scratch_of = self.scheduler.scratch_of
+        most_compact = COMPACT_OF_LEVEL[self.objective]
+
+        def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
+            own = Candidate(step.call.family)
+            if own.family != GENERIC:
+                limits = {"most_scratch": most_bytes, "compact": compact}
+                with suppress(UnsupportedOperator):
+                    return lower(graph, step.operator, self.family, own, **limits)
+            return lower(graph, step.operator, self.family)
+
+        def smaller(step: Step, most_bytes: int) -> KernelCall:
+            if isinstance(step.call.kernel, LibraryKernel):
+                return self.rounded(step.call)
+            if 0 < step.call.heeds_compact <= most_compact:
+                call = within(step, most_bytes, most_compact)
+                if sum(scratch_of(replace(step, call=call))) <= most_bytes:
+                    return self.rounded(call)
+            return self.rounded(within(step, most_bytes))
+
+        return smaller
+
+
+def lowered_steps(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]:
+    """A kernel call for every operator that needs one; ``family`` as ``lower`` takes it."""
+    sequence = list(with_views(graph, lambda o: Step(o, choose(o), ())))
+    if not any(isinstance(item, Step) for item in sequence):
+        # Only views: something must happen between the caller's input and output.
+        last = graph.operators[-1]
+        sequence[-1] = Step(last, lower(graph, last, family), ())
+    return tuple(sequence)

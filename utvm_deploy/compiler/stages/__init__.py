@@ -1,0 +1,1 @@
+"""The stages of a compilation, in the order of ``pipeline.PIPELINE``, and what begins them."""

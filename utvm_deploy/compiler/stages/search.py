@@ -1,0 +1,130 @@
+"""The search stage: which kernels, and which layers in strips, within the memory and the budget.
+
+Five searches are in each other, from the outside in:
+
+1. With a RAM budget, a pool in tightly coupled RAM may hold the scratch (``pool_budget``).
+2. Chains of layers may be computed in strips of rows (``streaming``): each suggestion is planned.
+3. A plan follows the records of its kernels. Records of other C than is emitted are dropped, and
+   the kernels are chosen again (``stale``).
+4. Records of the user are taken where they are faster than what would be taken without them
+   (``decision``).
+5. Each layer takes the fastest kernel whose scratch has room: by a limit of bytes
+   (``plan_search``), or by what it may add to the arena (``scratch_limit``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from utvm_deploy.compiler.arena.needs import least_needs
+from utvm_deploy.compiler.lowering.scheduling import Scheduler
+from utvm_deploy.compiler.options import ARENA, AUTO, FAST, Objective
+from utvm_deploy.compiler.planning.planner import Planned, Planner
+from utvm_deploy.compiler.planning.pool_budget import faster_with_pool, within_pool
+from utvm_deploy.compiler.planning.pools import ScratchMemory
+from utvm_deploy.compiler.planning.streaming import best_plan
+from utvm_deploy.compiler.stages.dump import calls_text, kernels_text, picks_text
+from utvm_deploy.compiler.stages.network import Network
+from utvm_deploy.compiler.stages.request import Request
+from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums, with_one_rounding
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """The kernels of a model, and where their scratch is."""
+
+    request: Request
+    prefix: str
+    made: Planned
+    scratch: ScratchMemory
+    #: What would be faster, in a sentence; empty: nothing is known.
+    hint: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people: what records chose, the calls before and after memory was looked at, and the
+        kernels.
+        """
+        graph, chosen = self.made.graph, self.made.chosen
+        parts = {
+            "choices": picks_text(chosen.decision.picks),
+            "calls, before memory is looked at": calls_text(graph, chosen.wanted),
+            "calls": calls_text(graph, chosen.sequence),
+            "kernels": kernels_text(chosen.layers),
+        }
+        return "\n".join(f"## {title}\n{text}" for title, text in parts.items())
+
+
+def searched(network: Network) -> KernelPlan:
+    """The plan of a network. Raises OverBudget if none is within the budget."""
+    request, graph, prefix = network.request, network.graph, network.prefix
+    watch = request.watch
+    if watch.check_needs is not None and not request.may_stream:
+        watch.check_needs(least_needs(prefix, graph))  # strips may take less
+    planner = _planner(request, prefix)
+    made, scratch = _within_fast_scratch(network, planner) or (
+        _planned(network, planner),
+        request.scratch,
+    )
+    if watch.decided is not None:
+        watch.decided(made.chosen.decision)
+    return KernelPlan(request, prefix, made, scratch, _hint(network, planner, made, scratch))
+
+
+def _planner(request: Request, prefix: str) -> Planner:
+    options, held = request.options, request.scratch
+    return Planner(
+        request.board,
+        request.family,
+        options.objective,
+        held.place,
+        request.known,
+        Scheduler(request.core, prefix),
+        _rounding(options.objective, options.float_math),
+        held.stack,
+        request.library,
+        options.picks,
+        all_codes=options.is_trial,
+    )
+
+
+def _within_fast_scratch(
+    network: Network, planner: Planner
+) -> tuple[Planned, ScratchMemory] | None:
+    """The plan with scratch in a pool, where a RAM budget has room for both."""
+    request = network.request
+    fast, budget = request.fast_scratch, request.budget
+    is_possible = request.options.scratch == AUTO and budget.cycles is None
+    if fast is None or budget.ram is None or not is_possible:
+        return None
+    return within_pool(network.graph, budget.ram, planner, fast)
+
+
+def _planned(network: Network, planner: Planner) -> Planned:
+    request, graph = network.request, network.graph
+    if not request.may_stream:
+        return planner.plan(graph, request.goal.limits(request.budget))
+    return best_plan(graph, request.goal, request.budget, planner, request.watch.progress)
+
+
+def _hint(network: Network, planner: Planner, made: Planned, scratch: ScratchMemory) -> str:
+    fast = network.request.fast_scratch
+    if scratch.place != ARENA or fast is None or made.tradeoff is None:
+        return ""
+    return faster_with_pool(network.graph, planner, fast, made.tradeoff.cycles) or ""
+
+
+def _rounding(objective: Objective, float_math: str) -> Callable[[KernelCall], KernelCall]:
+    """How kernels round.
+
+    At level size, layers share routines, so all of them round twice. At level balanced, the planner
+    decides when all kernels are known.
+    """
+    rounds_twice = objective in (Objective.SIZE, Objective.BALANCED)
+
+    def rounded(call: KernelCall) -> KernelCall:
+        call = call if rounds_twice else with_one_rounding(call)
+        return with_fused_sums(call) if float_math == FAST else call
+
+    return rounded

@@ -1,0 +1,1 @@
+"""The four primitives through a debugger's GDB server."""

@@ -1,0 +1,88 @@
+"""Which link leads to a running board: its file's choice, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from utvm_deploy.base.errors import BoardError
+from utvm_deploy.boards.facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
+from utvm_deploy.device.link.base import Link
+from utvm_deploy.device.link.deadlines import speeds_of
+from utvm_deploy.device.link.gdb.client import GdbClient
+from utvm_deploy.device.link.gdb.combined import CombinedLink
+from utvm_deploy.device.link.gdb.debug_link import DebugLink
+from utvm_deploy.device.link.monitor import MonitorLink
+from utvm_deploy.device.link.throttle import ThrottledStream
+from utvm_deploy.device.probe.running import RunningBoard
+
+# Tasks over the monitor, much memory through the debugger.
+COMBINED_LINK = f"{MONITOR_LINK}+{DEBUG_LINK}"
+
+# Behind a kind with the monitor: the rate that its line is slowed down to.
+RATE_MARK = "@"
+
+# Where code was written past the runtime: see the template's sync_code.c.
+SYNC_SYMBOL = "utvm_sync_code"
+
+
+def choose_link(board: Board, wanted: str | None = None) -> str:
+    """``monitor``, ``debug`` or ``monitor+debug``; BoardError if the board has no such link.
+
+    By default a board's tasks run over the first link of its file. If that is the monitor and the
+    board has a debug link, too, the two are combined. ``monitor@9600`` is a monitor link that is
+    slowed down to a line of that rate.
+    """
+    kinds = board.link.kinds
+    if wanted is None:
+        is_combined = kinds[0] == MONITOR_LINK and DEBUG_LINK in kinds
+        return COMBINED_LINK if is_combined else kinds[0]
+    check_link(wanted)
+    for part in wanted.partition(RATE_MARK)[0].split("+"):
+        # A probe's program may serve a debugger although nobody wants it by default.
+        if part not in kinds and not (part == DEBUG_LINK and board.has_debug_link):
+            raise BoardError(
+                f"{board.name} has no {part} link; choose one that its board file names: "
+                f"{', '.join(kinds)}"
+            )
+    return wanted
+
+
+def check_link(wanted: str) -> None:
+    """BoardError if no board can have a link of that name."""
+    kind, mark, rate = wanted.partition(RATE_MARK)
+    if kind not in (*LINK_KINDS, COMBINED_LINK):
+        raise BoardError(
+            f"no link {wanted!r}; choose {MONITOR_LINK}, {DEBUG_LINK} or {COMBINED_LINK}"
+        )
+    if mark and (not rate.isdecimal() or int(rate) == 0 or kind != MONITOR_LINK):
+        raise BoardError(
+            f"no link {wanted!r}; only the monitor's line can be slowed down, to a rate in bits "
+            f"per second: {MONITOR_LINK}{RATE_MARK}115200"
+        )
+
+
+def needs_debugger(kind: str) -> bool:
+    """Whether the board must be started with a debug stream for this link."""
+    return DEBUG_LINK in kind.split("+")
+
+
+def needs_line(kind: str) -> bool:
+    """Whether the runtime's own line is used by this link."""
+    return MONITOR_LINK in kind.partition(RATE_MARK)[0].split("+")
+
+
+def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) -> Link:
+    """The link of that kind; ``place_of`` names the code at an address, for errors."""
+    symbols, speeds = running.image.symbols, speeds_of(running.board)
+    if kind == DEBUG_LINK:
+        client = GdbClient(running.debug_stream)
+        return DebugLink(client, symbols, place_of=place_of, speeds=speeds)
+    kind, _, rate = kind.partition(RATE_MARK)
+    stream = ThrottledStream(running.stream, int(rate)) if rate else running.stream
+    line = MonitorLink(stream, place_of=place_of, speeds=speeds)
+    if kind == MONITOR_LINK:
+        return line
+    cpu = running.board.cpu
+    has_caches = cpu.icache_bytes or cpu.dcache_bytes
+    sync_code = symbols.get(SYNC_SYMBOL) if has_caches else None
+    return CombinedLink(line, GdbClient(running.debug_stream), sync_code, speeds)

@@ -1,0 +1,244 @@
+"""What a .tflite file leaves open, and what is chosen: its signature and the shapes of its inputs.
+
+A habit of old converters is mended, too, because LiteRT refuses it: the axis of biases.
+
+    bytes ──choice_of──▶ Choice ──tflite_chosen, in a child──▶ the file that everything else reads
+
+A file that leaves nothing open stays as it is. A damaged one, too: its reader says what is wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tflite
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files.fields import array_of, text_of
+from utvm_deploy.frontend.files.given_shapes import shapes_for, shapes_given, signature_given
+from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS
+from utvm_deploy.graph.names import short_name
+
+Shape = tuple[int, ...]
+#: What an extent may be that the file does not know, in a message that asks for it.
+_EXAMPLE = 32
+#: What the schema's readers raise on bytes that are not what they claim to be.
+READER_ERRORS = (
+    struct.error,
+    IndexError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a file is rewritten before it is read, and messages for the user."""
+
+    subgraph: int | None = None  # the only one that stays, with those that it calls
+    shapes: Mapping[int, Shape] | None = None  # of all inputs, by the number of the tensor
+    mends_axes: bool = False  # quantized_dimension of rows is beyond their only dimension
+    unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the file changes at all."""
+        return self.subgraph is not None or self.shapes is not None or self.mends_axes
+
+
+def choice_of(data: bytes) -> Choice:
+    """What is chosen of a file's bytes, by what the user gave.
+
+    Raises ModelError where the user has to choose, and where the file has not what was given.
+    """
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        # Objects of the schema's readers are made for each of these.
+        if max(model.SignatureDefsLength(), model.SubgraphsLength()) > MAX_OPERATORS:
+            return Choice()
+        number, notes = _signature(model)
+        subgraph = model.Subgraphs(number or 0)
+        if subgraph is None or subgraph.InputsLength() > MAX_TENSORS:
+            return Choice()
+        inputs = [_Input.of(subgraph, int(one)) for one in array_of(subgraph.InputsAsNumpy())]
+        aliases = _aliases(model, number or 0)
+        tensors = [subgraph.Tensors(i) for i in range(min(subgraph.TensorsLength(), MAX_TENSORS))]
+        axis = next(filter(None, map(_wrong_axis, tensors)), 0)
+        unsigned = frozenset(i for i, tensor in enumerate(tensors) if _is_unsigned(tensor))
+    except READER_ERRORS:
+        return Choice()
+    shapes, more = _shapes(inputs, aliases)
+    if axis:
+        more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
+    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more))
+
+
+def _wrong_axis(tensor: Any) -> int:
+    """The quantized_dimension of a row, where it is not the only one that a row has; or 0.
+
+    Old converters wrote the axis of the weights for a bias, too.
+    """
+    table = tensor.Quantization() if tensor.ShapeLength() == 1 else None
+    return 0 if table is None or not table.ScaleLength() else int(table.QuantizedDimension())
+
+
+def _is_unsigned(tensor: Any) -> bool:
+    table = tensor.Quantization() if tensor.Type() == tflite.TensorType.UINT8 else None
+    return table is not None and table.ScaleLength() == 1 == table.ZeroPointLength()
+
+
+def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:
+    """The subgraph that stays, None if all do, and messages on its variables."""
+    found = {
+        text_of(one.SignatureKey(), "a signature"): one.SubgraphIndex()
+        for one in map(model.SignatureDefs, range(model.SignatureDefsLength()))
+    }
+    name = signature_given()
+    if name is not None and name not in found:
+        raise ModelError(
+            f"the file has no signature '{name}'; its signatures: {', '.join(found)}"
+            if found
+            else f"the file has no signatures, so there is no '{name}' to choose"
+        )
+    numbers = set(found.values())
+    if name is None and len(numbers) > 1:
+        names = ", ".join(f"'{one}'" for one in found)
+        raise ModelError(
+            f"the file has the signatures {names}; choose one, such as --signature {min(found)}"
+        )
+    if not numbers or numbers == {0}:
+        return None, ()
+    chosen = found[name] if name is not None else numbers.pop()
+    return chosen, _shared(model, chosen, found)
+
+
+def _shared(model: Any, chosen: int, signatures: Mapping[str, int]) -> tuple[str, ...]:
+    """Messages on variables that other signatures name, too."""
+    own = set(_variables(model, chosen))
+    return tuple(
+        f"variable '{name}' is shared with signature '{other}', which is left out: what is "
+        "compiled has a separate variable, which only this signature changes"
+        for other, number in signatures.items()
+        if number != chosen
+        for name in sorted(own & set(_variables(model, number)))
+    )
+
+
+def _variables(model: Any, number: int) -> Iterator[str]:
+    """The names of a subgraph's variables."""
+    subgraph = model.Subgraphs(number)
+    for operator in map(subgraph.Operators, range(subgraph.OperatorsLength())):
+        code = model.OperatorCodes(operator.OpcodeIndex())
+        if code.BuiltinCode() == tflite.BuiltinOperator.VAR_HANDLE:
+            options, table = tflite.VarHandleOptions(), operator.BuiltinOptions()
+            options.Init(table.Bytes, table.Pos)
+            yield text_of(options.SharedName(), "a variable")
+
+
+def _aliases(model: Any, number: int) -> Mapping[str, int]:
+    """The signature's own names of inputs: name -> number of the tensor."""
+    return {
+        text_of(one.Name(), "an input"): one.TensorIndex()
+        for signature in map(model.SignatureDefs, range(model.SignatureDefsLength()))
+        if signature.SubgraphIndex() == number
+        for one in map(signature.Inputs, range(signature.InputsLength()))
+    }
+
+
+@dataclass(frozen=True)
+class _Input:
+    """An input of the subgraph; an extent of -1 is one that the file does not know."""
+
+    number: int
+    name: str
+    stored: Shape  # the shape that is in the file
+    extents: Shape
+
+    @classmethod
+    def of(cls, subgraph: Any, number: int) -> _Input:
+        tensor = subgraph.Tensors(number)
+        if max(tensor.ShapeLength(), tensor.ShapeSignatureLength()) > MAX_RANK:
+            raise ValueError("no kernel takes that; the reader says so")
+        stored = tuple(map(int, array_of(tensor.ShapeAsNumpy())))
+        known = tuple(map(int, array_of(tensor.ShapeSignatureAsNumpy())))
+        open_ones = known if len(known) == len(stored) else stored
+        extents = tuple(
+            -1 if -1 in (one, other) else other
+            for one, other in zip(open_ones, stored, strict=True)
+        )
+        name = text_of(tensor.Name(), f"tensor {number}") or f"tensor_{number}"
+        return cls(number, name, stored, extents)
+
+    @property
+    def shown(self) -> str:
+        return "(" + ", ".join("?" if one < 0 else str(one) for one in self.extents) + ")"
+
+
+def _shapes(
+    inputs: Sequence[_Input], aliases: Mapping[str, int]
+) -> tuple[Mapping[int, Shape] | None, tuple[str, ...]]:
+    """The shapes of all inputs, None if they are those of the file, and messages."""
+    given = _given(inputs, aliases)
+    is_alone = len(inputs) == 1
+    shapes: dict[int, Shape] = {}
+    notes: list[str] = []
+    for one in inputs:
+        if one.number in given:
+            shapes[one.number] = _fitting(one, given[one.number])
+        elif -1 not in one.extents:
+            shapes[one.number] = one.stored
+        elif -1 in one.extents[1:] or len(one.extents) == 1:
+            raise ModelError(_question(one, is_alone))
+        else:
+            batch = max(one.stored[0], 1)
+            shapes[one.number] = (batch, *one.extents[1:])
+            notes.append(f"the batch of input '{short_name(one.name)}' is bound to {batch}")
+    is_same = all(shapes[one.number] == one.stored for one in inputs)
+    return (None if is_same else shapes), tuple(notes)
+
+
+def _given(inputs: Sequence[_Input], aliases: Mapping[str, int]) -> Mapping[int, Shape]:
+    """The shapes that the user gave, by the number of the tensor."""
+    if not shapes_given():
+        return {}
+    numbers = {one.name: one.number for one in inputs}
+    own = {name: number for name, number in aliases.items() if number in numbers.values()}
+    known: Collection[str] = numbers
+    if not set(shapes_given()) - {""} <= set(numbers):
+        known, numbers = own or numbers, numbers | own
+    return {numbers[name]: shape for name, shape in shapes_for(known).items()}
+
+
+def _fitting(one: _Input, shape: Shape) -> Shape:
+    told = ",".join(map(str, shape))
+    if len(shape) != len(one.extents):
+        raise ModelError(
+            f"input '{short_name(one.name)}' has {len(one.extents)} dimensions {one.shown}, but "
+            f"the given shape {told} has {len(shape)}"
+        )
+    if any(own not in (-1, given) for own, given in zip(one.extents, shape, strict=True)):
+        fixed = "" if -1 in one.extents else "fixed "
+        raise ModelError(
+            f"input '{short_name(one.name)}' has the {fixed}shape {one.shown}, which {told} does "
+            "not fit"
+        )
+    return shape
+
+
+def _question(one: _Input, is_alone: bool) -> str:
+    example = [_EXAMPLE if extent < 0 else extent for extent in one.extents]
+    if one.extents[0] < 0 and len(example) > 1:
+        example[0] = 1
+    name = "" if is_alone else f"{short_name(one.name)}="
+    return (
+        f"input '{short_name(one.name)}' has the shape {one.shown}, which the "
+        f"file leaves open; give it, such as --shape {name}{','.join(map(str, example))}"
+    )

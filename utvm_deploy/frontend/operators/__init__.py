@@ -1,0 +1,1 @@
+"""An importer for each operator of a .tflite file."""

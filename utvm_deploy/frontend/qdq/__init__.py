@@ -1,0 +1,1 @@
+"""Graphs of QUANTIZE and DEQUANTIZE become integer operators of a .tflite file."""

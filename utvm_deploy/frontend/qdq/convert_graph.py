@@ -1,0 +1,451 @@
+"""A QDQ model -> a .tflite file that computes the same in integers.
+
+An operator on real numbers is written when the QuantizeLinear after it gives the quantization of
+its result. A Relu or Clip between them becomes its clamp. Where TFLite's rounding differs from that
+of the model's runtime, a result may be one step away (docs/guides/other-formats.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.qdq import elementwise as qdq_elementwise
+from utvm_deploy.frontend.qdq import float_functions as qdq_float_functions
+from utvm_deploy.frontend.qdq import functions as qdq_functions
+from utvm_deploy.frontend.qdq import norms as qdq_norms
+from utvm_deploy.frontend.qdq import transposed as qdq_transposed
+from utvm_deploy.frontend.qdq import weighted as qdq_weighted
+from utvm_deploy.frontend.qdq.constants import FOLDS
+from utvm_deploy.frontend.qdq.functions import LOGIC
+from utvm_deploy.frontend.qdq.job import (
+    NONE,
+    Job,
+    activation,
+    all_at_once,
+    constant,
+    fused_activation,
+    steps_of,
+)
+from utvm_deploy.frontend.qdq.layout import MOVERS, with_real_fill
+from utvm_deploy.frontend.qdq.operators import Array, Node, QdqModel
+from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile
+from utvm_deploy.frontend.qdq.values import (
+    FLOAT,
+    Constant,
+    Flattened,
+    Pending,
+    Quantized,
+    Raw,
+    Scale,
+    Storage,
+    Value,
+    plain_scale,
+)
+
+EMITTERS = {
+    **qdq_weighted.EMITTERS,
+    **qdq_transposed.EMITTERS,
+    **qdq_elementwise.EMITTERS,
+    **qdq_float_functions.EMITTERS,
+    **qdq_functions.EMITTERS,
+    **qdq_norms.EMITTERS,
+}
+#: Kinds that are written in float32, and those of which TFLite has int8 but not int16.
+FLOAT_ONLY = (
+    qdq_elementwise.FLOAT_ONLY
+    | qdq_float_functions.FLOAT_ONLY
+    | qdq_functions.FLOAT_ONLY
+    | qdq_norms.FLOAT_ONLY
+)
+INT8_ONLY = qdq_elementwise.INT8_ONLY | qdq_functions.INT8_ONLY
+#: What else an operator needs to be written in integers.
+NEEDS: Mapping[str, Callable[[Storage, Pending], bool]] = {
+    **qdq_weighted.NEEDS,
+    **qdq_transposed.NEEDS,
+    **qdq_functions.NEEDS,
+}
+#: Everything that the converter knows.
+KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
+#: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
+_STORED = {"int8": "int8", "uint8": "int8", "int16": "int16", "uint16": "int16"}
+_OFFSETS = {"uint8": 128, "uint16": 32768}
+#: Types of inputs that hold steps of a scale, and of those that hold what they mean.
+_QUANTIZED_INPUTS = ("int8", "uint8", "int16")
+_PLAIN_INPUTS = ("float32", "int32", "int64", "bool")
+
+
+def _takes_bias(product: Value, bias: Value) -> bool:
+    if not isinstance(product, Pending) or not isinstance(bias, Constant):
+        return False
+    is_bare = product.node.kind == "MatMul" and len(product.arguments) == 2
+    return is_bare and isinstance(product.arguments[1], Constant)
+
+
+def convert(model: QdqModel, description: str) -> bytes:
+    """The .tflite file; raises ModelError, and UnsupportedOperator naming every operator."""
+    return _Converter(model, description).run()
+
+
+def types_of(kind: str) -> tuple[str, ...]:
+    """The element types in which an operator can be written."""
+    if kind in MOVERS or kind in ("QuantizeLinear", "DequantizeLinear"):
+        return ("int8", "int16", "float32")
+    if kind in FLOAT_ONLY:
+        return ("float32",)
+    return ("int8", "float32") if kind in INT8_ONLY else ("int8", "int16", "float32")
+
+
+class _Converter:
+    def __init__(self, model: QdqModel, description: str) -> None:
+        self.model = model
+        self.file = ModelFile(description)
+        self.store = Storage(self.file)
+        self.values: dict[str, Value] = {
+            name: Constant(data) for name, data in model.constants.items()
+        }
+        # Names that stand for integers; everything else stands for the reals that they mean.
+        self.integers: dict[str, str] = {}
+        self.inputs: dict[str, int] = {}
+        for name, dtype in zip(model.inputs, model.input_types, strict=True):
+            self._input(name, dtype)
+
+    def run(self) -> bytes:
+        """The .tflite file; UnsupportedOperator, with all of them, for what has none."""
+        problems: list[UnsupportedOperator] = []
+        failed: set[str] = set()
+        for node in self.model.nodes:
+            # What hangs on a failure is not another failure.
+            if failed.intersection(node.inputs):
+                failed.update(node.outputs)
+                continue
+            try:
+                self._node(node)
+            except UnsupportedOperator as exc:
+                problems.append(exc)
+                failed.update(node.outputs)
+        if problems:
+            raise all_at_once(problems)
+        for name in self.model.outputs:
+            self._output(name)
+        self._give_used_inputs_types()
+        return self.file.to_bytes()
+
+    def _input(self, name: str, dtype: str) -> None:
+        self.values[name] = Raw(name)
+        if dtype not in (*_QUANTIZED_INPUTS, *_PLAIN_INPUTS):
+            known = ", ".join((*_QUANTIZED_INPUTS, *_PLAIN_INPUTS))
+            raise ModelError(f"model input '{name}' is {dtype}; inputs can be {known}")
+        number = self.file.tensor(FileTensor(name, self.model.shapes[name], dtype))
+        self.file.inputs.append(number)
+        self.inputs[name] = number
+        if dtype in _QUANTIZED_INPUTS:
+            self.integers[name] = dtype
+
+    def _give_used_inputs_types(self) -> None:
+        for name, number in self.inputs.items():
+            tensor = self.file.tensors[number]
+            if tensor.dtype in _QUANTIZED_INPUTS and not tensor.scales:
+                raise ModelError(
+                    f"model input '{name}' is {tensor.dtype}, but nothing says its scale"
+                )
+
+    def _node(self, node: Node) -> None:
+        if node.kind == "QuantizeLinear":
+            self._quantize(node)
+        elif node.kind == "DequantizeLinear":
+            self._dequantize(node)
+        elif node.kind in ("Relu", "Clip") and isinstance(self._value(node, 0), Pending):
+            self._clamp(node)
+        elif node.kind in MOVERS:
+            values = [self._settled(node, i) if n else None for i, n in enumerate(node.inputs)]
+            dtype = self.integers.get(node.inputs[0], "") if node.inputs else ""
+            if dtype and node.kind == "Pad":
+                values = with_real_fill(self.store, values, _OFFSETS.get(dtype, 0))
+            results = MOVERS[node.kind](self.store, node, values, self.model.shapes)
+            for name, value in zip(node.outputs, results, strict=False):
+                self.values[name] = value
+                if dtype and node.kind not in ("ArgMax", "ArgMin", "Cast"):
+                    self.integers[name] = dtype
+        elif node.kind in EMITTERS:
+            self._postpone(node)
+            made = self.values[node.outputs[0]]
+            if node.kind in LOGIC and isinstance(made, Pending):
+                name = node.outputs[0]
+                self.values[name] = self._emit(made, plain_scale("bool"), name)
+        else:
+            raise node.unsupported(
+                "there is no such operator here; `utvm inspect --supported --format onnx` lists "
+                "those that there are"
+            )
+
+    def _value(self, node: Node, position: int) -> Value:
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        if name not in self.values:
+            raise node.damaged(f"input {position} '{name}' is made by nothing before it")
+        return self.values[name]
+
+    def _settled(self, node: Node, position: int) -> Value:
+        """An input that is written; what nothing quantizes has an implied scale, or is float32."""
+        value = self._value(node, position)
+        if isinstance(value, Pending):
+            value = self._emit(value, self._implied_scale(value) or FLOAT, value.node.outputs[0])
+            self.values[node.inputs[position]] = value
+        elif isinstance(value, Raw) and value.name not in self.integers:
+            value = Quantized(self.inputs[value.name], self.model.shapes[value.name], False)
+        return value
+
+    def _implied_scale(self, pending: Pending) -> Scale | None:
+        kind, source = pending.node.kind, pending.arguments[0]
+        if isinstance(source, Flattened):
+            source = source.image
+        if not isinstance(source, Quantized) or not self.store.scale_of(source).is_quantized:
+            return None
+        if kind in qdq_elementwise.FIXED_RANGES:
+            return qdq_elementwise.fixed_range(kind, self.store.scale_of(source))
+        if kind in qdq_elementwise.RANGE_KEEPING:
+            scale = self.store.scale_of(source)
+            low, high = ((one - scale.zero_point) * scale.scale for one in scale.limits)
+            # A Clip may move all values to a limit that the scale of its input does not reach.
+            return scale if pending.low <= high and pending.high >= low else None
+        return None
+
+    def _postpone(self, node: Node) -> None:
+        if node.kind == "Add" and len(node.inputs) == 2:
+            # A product, and what is added to it: a bias.
+            operands = self._value(node, 0), self._value(node, 1)
+            for product, bias in (operands, operands[::-1]):
+                if _takes_bias(product, bias) and isinstance(product, Pending):
+                    merged = (*product.arguments[:2], bias)
+                    self.values[node.outputs[0]] = replace(product, arguments=merged)
+                    return
+        for name in node.inputs:
+            if name in self.integers:
+                raise node.unsupported(
+                    f"it computes with the integers of '{name}'; put a DequantizeLinear before it"
+                )
+        arguments = tuple(self._settled(node, i) if n else None for i, n in enumerate(node.inputs))
+        known = [value.real for value in arguments if isinstance(value, Constant)]
+        if len(known) == len(arguments) and node.kind in FOLDS:
+            self.values[node.outputs[0]] = Constant(FOLDS[node.kind](node, *known))
+            return
+        low, high = -math.inf, math.inf
+        if node.kind in ("Relu", "Clip"):
+            low, high = self._limits(node)
+        self.values[node.outputs[0]] = Pending(node, arguments, low, high)
+
+    def _limits(self, node: Node) -> tuple[float, float]:
+        if node.kind == "Relu":
+            return 0.0, math.inf
+        limits = [node.number("min", -math.inf), node.number("max", math.inf)]
+        for position in (1, 2):
+            if position < len(node.inputs) and node.inputs[position]:
+                known = constant(node, self._value(node, position), "limits")
+                limits[position - 1] = float(np.asarray(known.real).reshape(-1)[0])
+        return limits[0], limits[1]
+
+    def _clamp(self, node: Node) -> None:
+        """A Relu or Clip behind an operator that is not written yet."""
+        before = self._value(node, 0)
+        assert isinstance(before, Pending)
+        low, high = self._limits(node)
+        self.values[node.outputs[0]] = replace(
+            before,
+            low=min(max(before.low, low), high),
+            high=max(min(before.high, high), low),
+        )
+
+    def _parameters(self, node: Node) -> tuple[Array, Array, str, int]:
+        """Scales, zero points of int8, the type that the model says, and the axis."""
+        scales = constant(node, self._value(node, 1), "scales").data.astype(np.float32)
+        zeros: Array = np.zeros(scales.shape, np.int64)
+        dtype = node.text("zero_point_type", "uint8")
+        if len(node.inputs) > 2 and node.inputs[2]:
+            known = constant(node, self._value(node, 2), "zero points").data
+            dtype, zeros = str(known.dtype), known.astype(np.int64)
+        if dtype not in (*_STORED, "int32"):
+            known_types = ", ".join(_STORED)
+            raise node.unsupported(f"it quantizes to {dtype}; only {known_types} are supported")
+        if scales.size == 0 or scales.size != zeros.size:
+            raise node.damaged(f"it has {scales.size} scales and {zeros.size} zero points")
+        if not (np.isfinite(scales).all() and (scales > 0).all()):
+            raise node.damaged("a scale is not a positive number")
+        zeros = zeros - _OFFSETS.get(dtype, 0)
+        if _STORED.get(dtype) == "int16" and np.any(zeros):
+            raise node.unsupported(
+                f"its {dtype} has a zero point off the middle; quantize activations symmetrically "
+                "(onnxruntime: extra_options={'ActivationSymmetric': True})"
+            )
+        return scales.reshape(-1), zeros.reshape(-1), dtype, node.integer("axis", 1)
+
+    def _quantize(self, node: Node) -> None:
+        scales, zeros, dtype, axis = self._parameters(node)
+        name = node.outputs[0]
+        value = self._value(node, 0)
+        if dtype != "int32":
+            self.integers[name] = dtype
+        if isinstance(value, Constant):
+            shape = [1] * value.data.ndim
+            if scales.size > 1:
+                shape[axis] = -1
+            steps = np.rint(value.real / scales.reshape(shape)) + zeros.reshape(shape)
+            bounds = np.iinfo(_STORED.get(dtype, dtype))
+            data = np.clip(steps, bounds.min, bounds.max).astype(bounds.dtype)
+            self.values[name] = Constant(data, scales, zeros, axis if scales.size > 1 else None)
+            return
+        if scales.size != 1 or dtype == "int32":
+            raise node.unsupported("it quantizes an activation by channel, or to int32")
+        scale = Scale(float(scales[0]), int(zeros[0]), _STORED[dtype])
+        self.values[name] = self._written(node, value, scale, name)
+
+    def _written(self, node: Node, value: Value, scale: Scale, name: str) -> Value:
+        """The value, quantized."""
+        if isinstance(value, Pending):
+            return self._emit(value, scale, name)
+        if isinstance(value, Raw):
+            source = self.inputs[value.name]
+            made = self.store.activation(name, self.model.shapes[value.name], scale)
+            self.file.operator("QUANTIZE", [source], [made.tensor], ("QuantizeOptions", {}))
+            return made
+        settled = activation(node, value)
+        if isinstance(settled, Flattened):
+            return replace(settled, image=self.store.requantized(settled.image, scale, name))
+        return self.store.requantized(settled, scale, name)
+
+    def _emit(self, pending: Pending, scale: Scale, name: str) -> Quantized:
+        """Write an operator, in integers where TFLite has it so, else in float32."""
+        if scale.is_quantized and not self._is_integer(pending, scale):
+            made = self._emit(pending, FLOAT, f"{name}_float")
+            return self.store.requantized(made, scale, name)
+        if not scale.is_quantized and pending.node.kind not in LOGIC:
+            arguments = tuple(self._real(value) for value in pending.arguments)
+            pending = replace(pending, arguments=arguments)
+        kind = pending.node.kind
+        fused = fused_activation(pending.low, pending.high, scale)
+        can_fuse = kind in qdq_elementwise.CLAMPING
+        shape = self.model.shapes[pending.node.outputs[0]]
+        number = fused if can_fuse and fused is not None else NONE
+        is_clamped = fused == NONE or (can_fuse and fused is not None) or kind in ("Relu", "Clip")
+        made = EMITTERS[kind](Job(self.store, pending, name, shape, scale, number))
+        made = self.store.requantized(made, scale, f"{name}_requantized")
+        if kind in ("Relu", "Clip"):
+            simple = pending.low == 0.0 and pending.high in (6.0, math.inf)
+            is_clamped = simple or fused == NONE
+        return made if is_clamped else self._limited(made, pending, scale, name)
+
+    def _is_integer(self, pending: Pending, scale: Scale) -> bool:
+        """Whether an operator is written in integers."""
+        kind, dtypes = pending.node.kind, {scale.dtype}
+        for value in pending.arguments:
+            if isinstance(value, Flattened):
+                value = value.image
+            if isinstance(value, Quantized):
+                dtypes.add(self.store.scale_of(value).dtype)
+        if "float32" in dtypes or kind in FLOAT_ONLY or ("int16" in dtypes and kind in INT8_ONLY):
+            return False
+        needs = NEEDS.get(kind)
+        return needs is None or needs(self.store, pending)
+
+    def _real(self, value: Value | None) -> Value | None:
+        """An argument in float32, if it is quantized."""
+        if isinstance(value, Flattened):
+            return replace(value, image=self._in_float(value.image))
+        return self._in_float(value) if isinstance(value, Quantized) else value
+
+    def _in_float(self, value: Quantized) -> Quantized:
+        return self.store.real(value) if self.store.scale_of(value).is_quantized else value
+
+    def _limited(self, made: Quantized, pending: Pending, scale: Scale, name: str) -> Quantized:
+        for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
+            if math.isinf(bound):
+                continue
+            limit = np.full((1,), steps_of(bound, scale))
+            numbers = [
+                made.tensor,
+                self.store.operand(limit, scale, f"{name}_{kind.lower()}_limit"),
+            ]
+            made = self.store.apply(
+                kind,
+                numbers,
+                f"{name}_{kind.lower()}",
+                made.shape,
+                scale,
+                ("MaximumMinimumOptions", {}),
+                is_last=made.is_last,
+            )
+        return made
+
+    def _dequantize(self, node: Node) -> None:
+        scales, zeros, _, axis = self._parameters(node)
+        name = node.outputs[0]
+        value = self._value(node, 0)
+        if isinstance(value, Constant):
+            if value.scales is not None:
+                self.values[name] = value
+                return
+            offset = _OFFSETS.get(str(value.data.dtype))
+            if offset is not None:
+                moved = value.data.astype(np.int32) - offset
+                value = Constant(moved.astype(_STORED[str(value.data.dtype)]))
+            by_axis = axis % max(value.data.ndim, 1) if scales.size > 1 else None
+            if by_axis is not None and value.data.shape[by_axis : by_axis + 1] != (scales.size,):
+                raise node.damaged(f"it has {scales.size} scales for {value.data.shape}")
+            self.values[name] = Constant(value.data, scales, zeros, by_axis)
+            return
+        if scales.size != 1:
+            raise node.unsupported("an activation has one scale per channel")
+        if isinstance(value, Raw):
+            if value.name not in self.integers:
+                raise node.damaged(f"it reads '{value.name}', which is of real numbers")
+            scale = Scale(float(scales[0]), int(zeros[0]), _STORED[self.integers[value.name]])
+            value = self._integer_input(value.name, scale)
+        self.values[name] = value
+
+    def _integer_input(self, name: str, scale: Scale) -> Quantized:
+        """A model input that is quantized already."""
+        number, dtype = self.inputs[name], self.integers[name]
+        shape = self.model.shapes[name]
+        zero = scale.zero_point + _OFFSETS.get(dtype, 0)
+        self.file.tensors[number] = replace(
+            self.file.tensors[number], scales=(scale.scale,), zero_points=(zero,)
+        )
+        value = Quantized(number, shape, False)
+        if dtype == "uint8":
+            value = self.store.activation(f"{name}_int8", shape, scale)
+            self.file.operator("QUANTIZE", [number], [value.tensor], ("QuantizeOptions", {}))
+        self.values[name] = value
+        return value
+
+    def _output(self, name: str) -> None:
+        value = self.values.get(name)
+        if isinstance(value, Pending):
+            value = self._emit(value, self._implied_scale(value) or FLOAT, name)
+        if not isinstance(value, Quantized | Flattened):
+            raise ModelError(f"model output '{name}' is not computed by any operator")
+        made = self.store.plain(value)
+        dtype = self.integers.get(name, "float32")
+        is_plain = not self.store.scale_of(made).is_quantized
+        if dtype in ("int8", "int16") or is_plain:
+            if made.tensor in (*self.file.inputs, *self.file.outputs):
+                raise ModelError(f"model output '{name}' is another input or output, unchanged")
+            self.file.outputs.append(made.tensor)
+            return
+        if dtype == "uint16":
+            raise ModelError(f"model output '{name}' is uint16; let it be int16 or float32")
+        scale = self.store.scale_of(made)
+        kind, tensor = "DEQUANTIZE", FileTensor(f"{name}_output", made.shape, "float32")
+        if dtype == "uint8":
+            kind = "QUANTIZE"
+            tensor = replace(
+                tensor,
+                dtype="uint8",
+                scales=(scale.scale,),
+                zero_points=(scale.zero_point + _OFFSETS[dtype],),
+            )
+        number = self.file.tensor(tensor)
+        self.file.operator(kind, [made.tensor], [number], (f"{kind.capitalize()}Options", {}))
+        self.file.outputs.append(number)

@@ -1,0 +1,81 @@
+"""What the rest of the package asks of Relax: a module's lowered form, and its graph.
+
+TVM takes seconds to load, so it is loaded by the first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.base.without_torch import without_torch
+from utvm_deploy.frontend.relax.facts import RelaxModel
+from utvm_deploy.graph.model import Graph
+
+if TYPE_CHECKING:
+    from utvm_deploy.frontend.relax.shapes import ShapesFor
+
+
+def load_tvm() -> Any:
+    """Load what the other functions here need."""
+    with without_torch():
+        from utvm_deploy.frontend.relax import passes, to_graph
+
+    return passes, to_graph
+
+
+def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> RelaxModel:
+    """An IRModule, lowered; ``shapes_for`` gives the shapes of inputs, by name.
+
+    Raises ModelError or UnsupportedOperator if it cannot be lowered.
+    """
+    import tvm
+
+    from utvm_deploy.frontend.relax.check import check_given, check_main
+    from utvm_deploy.frontend.relax.indices import with_safe_indices
+    from utvm_deploy.frontend.relax.passes import MAIN, lowered_module
+    from utvm_deploy.frontend.relax.shapes import with_shapes
+
+    check_main(module)
+    bound, notes = with_shapes(module, shapes_for)
+    check_given(bound)
+    bound = with_safe_indices(bound, MAIN)
+    try:
+        lowered = lowered_module(bound)
+    except tvm.error.InternalError as exc:
+        raise ModelError(f"TVM cannot lower the module: {last_words(exc)}") from exc
+    given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
+    return RelaxModel(given, text, notes)
+
+
+def module_of_text(text: str) -> Any:
+    """The module that ``tvm.ir.save_json`` wrote; ModelError if the text is something else."""
+    import tvm
+
+    try:
+        return tvm.ir.load_json(text)
+    except Exception as exc:  # of many classes
+        raise ModelError(
+            f"the text is not a module that tvm.ir.save_json of this TVM wrote: {last_words(exc)}"
+        ) from exc
+
+
+def relax_graph(model: RelaxModel, name: str) -> Graph:
+    """The graph of a model; its digest is that of the module as it was given."""
+    load_tvm()
+    import tvm
+
+    from utvm_deploy.frontend.relax.to_graph import graph_of
+
+    digest = hashlib.sha256(model.given.encode()).hexdigest()
+    graph = graph_of(tvm.ir.load_json(model.lowered), name, digest)
+    if len(model.outputs) != len(graph.outputs):
+        return graph
+    names = dict(zip(graph.outputs, model.outputs, strict=True))
+    tensors = (
+        replace(tensor, name=names.get(number, tensor.name))
+        for number, tensor in enumerate(graph.tensors)
+    )
+    return graph.replaced(tensors=tuple(tensors))

@@ -1,0 +1,1 @@
+"""Rewriting a graph where no output byte changes."""

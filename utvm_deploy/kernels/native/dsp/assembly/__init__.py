@@ -1,0 +1,1 @@
+"""The instructions of kernels with the DSP extension."""

@@ -1,0 +1,291 @@
+"""The inner block of depthwise convolutions over planes: up to eight outputs of a channel in a row.
+
+A plane holds rows of one channel of the image as int16: [channel][row of the ring][column]. So a
+word holds two neighbours, and one SMLAD does two taps. All outputs of a block start at the bias,
+and each word of the plane is loaded once for all outputs that see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import cycle
+
+from utvm_deploy.kernels.contract.c_texts import replaced
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.dsp import CONDITION
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
+from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_table import PARTIAL, SINGLE, Variant
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
+    clamp,
+    helper,
+    load_limits,
+    scale,
+    scale_once,
+)
+
+PARAMETERS = """
+const int16_t *planes, const int32_t *table, const int32_t *limits, int8_t *output, int32_t pixels,
+int32_t channels, int32_t output_pitch, int32_t row_bytes, int32_t plane_bytes, int32_t multiplier,
+int32_t kernel_rows, int32_t kernel_columns, int32_t stride, int32_t odd
+"""
+_SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
+_TAPS = ("r2", "r3", "r11", "r10", "r9", "r8")
+
+
+class _Slots(StackFrame):
+    """What the routine keeps on the stack."""
+
+    left: Slot  # pixels of the row that are not stored yet
+    output: Slot  # where the next block goes
+    words: Slot  # the first words of the plane for the next block
+    output_pitch: Slot
+    row_bytes: Slot
+    clamps: Slot  # 0: the limits are those of int8
+    low: Slot
+    high: Slot
+    channels: Slot  # output channels that are left
+    first_output: Slot  # of this output channel
+    pixels: Slot  # of a row
+    plane: Slot  # of this channel
+    plane_bytes: Slot
+    repeats: Slot  # output channels of this plane that are left
+    multiplier: Slot
+
+
+@dataclass(frozen=True)
+class _Routine:
+    """A routine in the making, its variant, and places that are branched to from far away."""
+
+    a: Assembler
+    variant: Variant
+    clamp: Label = field(default_factory=Label)
+    clamped: Label = field(default_factory=Label)
+    store_some: Label = field(default_factory=Label)
+    next_channel: Label = field(default_factory=Label)
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """A register for each output of a block."""
+        return _SUMS[: self.variant.outputs]
+
+    @property
+    def spare(self) -> tuple[str, ...]:
+        """Registers that the products leave alone; the first keeps the bytes of a row."""
+        used = (*self.sums, *_TAPS[: self.variant.words])
+        return tuple(one for one in ("r10", "r11", "r9", "r8") if one not in used)
+
+    @property
+    def end_of_taps(self) -> int:
+        """Bytes from a channel's taps to its scaling."""
+        return 4 * self.variant.tap_words
+
+
+@lru_cache(maxsize=32)
+def planes_text(core: str, variant: Variant) -> str:
+    """The C text of the function, ordered for a core."""
+    r = _Routine(Assembler(core, PARAMETERS), variant)
+    _begin(r)
+    if variant.tail == SINGLE:
+        _compute_single_blocks(r)
+    else:
+        _compute_channels(r)
+    r.a.leave()
+    if variant.tail == PARTIAL:
+        _store_some(r)
+    _clamp(r)
+    portable = helper("utvm_planes")
+    if variant.once:
+        portable = replaced(portable, ("utvm_scale_doubled(", "utvm_scale_once(", 1))
+    return r.a.c_function(variant.function, portable, CONDITION)
+
+
+def _begin(r: _Routine) -> None:
+    """Put the arguments into their slots; r1 stays the table."""
+    a = r.a
+    a.enter(frame=_Slots)
+    a.str(a.argument("planes"), _Slots.plane)
+    a.str(a.argument("output"), _Slots.first_output)
+    a.copy_arguments("r4", _Slots, "pixels", "channels", "output_pitch", "row_bytes")
+    a.copy_arguments("r4", _Slots, "plane_bytes", "multiplier")
+    a.ldr("r4", a.stack_argument("multiplier"))
+    a.str("r4", _Slots.repeats)
+    load_limits(a, a.argument("limits"), _Slots.low, _Slots.clamps)
+    if r.spare:
+        a.ldr(r.spare[0], _Slots.row_bytes)
+
+
+def _compute_single_blocks(r: _Routine) -> None:
+    """All channels, where a row is one block; their outputs and planes follow each other."""
+    a = r.a
+    a.load(r2=_Slots.plane, r3=_Slots.first_output)
+    a.store(r2=_Slots.words, r3=_Slots.output)
+    with a.loop("gt", aligned=True):
+        with a.scheduled():
+            _multiply(r)
+            _requantize(r)
+            _store(r)
+        a.b(r.clamp, "ne")
+        a.place(r.clamped)
+        with a.scheduled():
+            a.load(r0=_Slots.channels, r2=_Slots.words)
+            a.load(r3=_Slots.plane_bytes, r12=_Slots.output)
+            a.subs("r0", "r0", 1)
+            a.add("r1", "r1", 4 * r.variant.channel_words)
+            a.add("r2", "r2", "r3")
+            a.add("r12", "r12", 1)
+            a.store(r0=_Slots.channels, r2=_Slots.words, r12=_Slots.output)
+
+
+def _compute_channels(r: _Routine) -> None:
+    """All channels, and of each all blocks of a row."""
+    a = r.a
+    with a.loop("gt"):
+        with a.scheduled():
+            a.load(r0=_Slots.plane, r3=_Slots.first_output, r4=_Slots.pixels)
+            a.store(r0=_Slots.words, r3=_Slots.output, r4=_Slots.left)
+        _compute_row(r)
+        a.place(r.next_channel)
+        a.load(r2=_Slots.repeats, r3=_Slots.first_output)
+        a.load(r4=_Slots.plane, r5=_Slots.plane_bytes, r6=_Slots.channels)
+        a.add("r1", "r1", 4 * r.variant.channel_words)
+        a.add("r3", "r3", 1)
+        a.subs("r2", "r2", 1)
+        with a.when("eq"):
+            a.add("r4", "r4", "r5")
+            a.ldr("r2", _Slots.multiplier)
+        a.store(r3=_Slots.first_output, r4=_Slots.plane)
+        a.subs("r6", "r6", 1)
+        a.store(r2=_Slots.repeats, r6=_Slots.channels)
+
+
+def _compute_row(r: _Routine) -> None:
+    """All blocks of a row of one channel."""
+    a, outputs = r.a, r.variant.outputs
+    block = a.here(aligned=True)
+    with a.scheduled():
+        _multiply(r)
+        _requantize(r)
+        if r.variant.tail != PARTIAL:
+            _store(r)
+    a.b(r.clamp, "ne")
+    a.place(r.clamped)
+    if r.variant.tail == PARTIAL:
+        a.subs("r3", "r3", outputs)
+        a.b(r.store_some, "lt")
+        with a.scheduled():
+            _store(r)
+            _go_to_next_block(r)
+        a.b(block, "gt")
+        return
+    with a.scheduled():
+        a.subs("r3", "r3", outputs)
+        _go_to_next_block(r)
+    a.b(r.next_channel, "le")
+    a.cmp("r3", outputs)
+    a.b(block, "ge")
+    # Too few outputs are left: the last block begins earlier and stores some of them again.
+    a.rsb("r3", "r3", outputs)
+    a.ldr("r4", _Slots.words)
+    a.mov("r5", 2 * r.variant.stride)
+    a.mls("r4", "r3", "r5", "r4")
+    a.mls("r0", "r3", "r2", "r0")
+    a.mov("r3", outputs)
+    a.str("r4", _Slots.words)
+    a.strd("r3", "r0", _Slots.left)
+    a.b(block)
+
+
+def _multiply(r: _Routine) -> None:
+    """All products of a block: r1 is the channel's table, r0 becomes the words of the last row."""
+    a, variant, last = r.a, r.variant, r.sums[-1]
+    words = cycle(("r12", "lr", *r.spare[1:]))
+    taps = _TAPS[: variant.words]
+    a.ldr("r0", _Slots.words)
+    # The bias stays in the register of the last output until all others have begun.
+    a.ldr(last, at("r1", r.end_of_taps))
+    started = {last}
+    for row in range(variant.rows):
+        if row:
+            if not r.spare:
+                a.ldr("r12", _Slots.row_bytes)
+            a.add("r0", "r0", r.spare[0] if r.spare else "r12")
+        for number, register in enumerate(taps, row * variant.words):
+            a.ldr(register, at("r1", 4 * number))
+        for column in range(0, variant.reach, 2):
+            word = next(words)
+            a.ldr(word, at("r0", 2 * column))
+            for output, total in enumerate(r.sums):
+                product = variant.product(column - variant.odd - variant.stride * output)
+                if product is not None:
+                    name, tap = product
+                    addend = total if total in started else last
+                    a.emit(instruction(name, total, word, taps[tap], addend))
+                    started.add(total)
+
+
+def _requantize(r: _Routine) -> None:
+    """Sums become int8, as ``utvm_scale_doubled`` or ``_once`` do it; flags: ne if clamped.
+
+    r0 becomes the output, r2 its pitch and r3 the pixels that are left.
+    """
+    a = r.a
+    for number, register in enumerate(("r2", "r3", "r12"), 1):
+        a.ldr(register, at("r1", r.end_of_taps + 4 * number))
+    if r.variant.once:
+        scale_once(a, r.sums, "r2", "r3", "r12")
+    for total, temporary in zip(() if r.variant.once else r.sums, cycle(("lr", "r0"))):
+        scale(a, (total,), "r2", "r3", "r12", temporary, is_doubled=True)
+    a.load(r0=_Slots.output, r2=_Slots.output_pitch, r3=_Slots.left, lr=_Slots.clamps)
+    a.subs("lr", "lr", 0)
+
+
+def _store(r: _Routine) -> None:
+    """Store a block to r0 and on, r2 bytes apart; r0 ends after the last output."""
+    a = r.a
+    offsets: tuple[int | str, ...] = (0, "r2", "r2, lsl #1")
+    for first in range(0, len(r.sums), 3):
+        some = r.sums[first : first + 3]
+        for total, offset in zip(some, offsets, strict=False):
+            a.strb(total, at("r0", offset))
+        if len(some) == 1:
+            a.add("r0", "r0", "r2")
+        elif len(some) == 2:
+            a.add("r0", "r0", "r2", "lsl #1")
+        else:
+            a.add("r12", "r2", "r0")
+            a.add("r0", "r12", "r2", "lsl #1")
+
+
+def _go_to_next_block(r: _Routine) -> None:
+    a = r.a
+    a.ldr("r12", _Slots.words)
+    a.add("r12", "r12", 2 * r.variant.stride * r.variant.outputs)
+    a.store(r12=_Slots.words, r0=_Slots.output, r3=_Slots.left)
+
+
+def _store_some(r: _Routine) -> None:
+    """Store the last outputs of a row, fewer than a block has."""
+    a = r.a
+    a.place(r.store_some)
+    a.add("r3", "r3", r.variant.outputs)
+    for total in r.sums[:-1]:
+        a.strb(total, at("r0"))
+        a.add("r0", "r0", "r2")
+        a.subs("r3", "r3", 1)
+        a.b(r.next_channel, "le")
+    a.b(r.next_channel)
+
+
+def _clamp(r: _Routine) -> None:
+    """Limit a block, and store it over what was stored without limits."""
+    a = r.a
+    a.place(r.clamp)
+    with a.scheduled():
+        a.load(r12=_Slots.low, lr=_Slots.high)
+        clamp(a, r.sums, "r12", "lr", "r2")
+        a.ldr("r2", _Slots.output_pitch)
+        if r.variant.tail != PARTIAL:
+            a.load(r0=_Slots.output, r3=_Slots.left)
+            _store(r)
+    a.b(r.clamped)

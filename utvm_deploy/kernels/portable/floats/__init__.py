@@ -1,0 +1,1 @@
+"""Portable kernels of float32."""

@@ -1,0 +1,163 @@
+"""CONV_2D and DEPTHWISE_CONV_2D of int8, which multiply the stored inputs by the weights.
+
+The bias contains the input's zero point. Rows with borders are copied to scratch, where the border
+pixels hold the zero point. CONV_2D accumulates tiles of pixels by channels. DEPTHWISE_CONV_2D keeps
+one channel's weights in registers while its row of pixels is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.lazy_tvm import te
+from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.portable.integers.convolution import (
+    convolution_call,
+    int8_image,
+    requantized_func,
+    window_of,
+)
+from utvm_deploy.kernels.portable.schedules.tiling import (
+    MAX_ACCUMULATORS,
+    RegisterTile,
+    choose_tile,
+    schedule_accumulation,
+)
+
+# More weights do not fit into registers, and unrolled loops over them are large code.
+_MAX_UNROLLED_TAPS = 12
+
+
+@dataclass(frozen=True)
+class Conv2D:
+    """Shape parameters of a convolution; weights are [output channels, rows, columns, inputs]."""
+
+    window: Window
+    input_channels: int
+    output_channels: int
+    tile: RegisterTile | None = None  # None: the tile with the fewest loads
+    groups: int = 1  # each has its share of the inputs and of the outputs
+
+    @property
+    def name(self) -> str:
+        groups = f"_g{self.groups}" if self.groups > 1 else ""
+        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
+
+    @property
+    def tile_extents(self) -> tuple[int, int]:
+        """The pixels and the channels that a tile divides."""
+        return self.window.output_width, self.output_channels
+
+    def prim_func(self) -> Any:
+        w, depth = self.window, self.input_channels // self.groups
+        image, padded, scalars = int8_image(w, self.input_channels)
+        weights = te.placeholder((self.output_channels, *w.kernel, depth), "int8", "weights")
+        ky, kx = w.taps()
+        ci = te.reduce_axis((0, depth), "ci")
+
+        def product(n: Any, y: Any, x: Any, o: Any) -> Any:
+            group = o // (self.output_channels // self.groups) if self.groups > 1 else 0
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), ci + group * depth]
+            weight = weights[o, ky, kx, ci]
+            return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
+
+        sums = te.compute(w.output_shape(self.output_channels), product, name="conv2d")
+        return requantized_func([image, weights], sums, scalars)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        w = self.window
+        requantized = sch.get_sblock("requantize")
+        accumulated = sch.get_sblock("conv2d")
+        tile = self.tile or choose_tile(*self.tile_extents)
+        n, y, x, o = sch.get_loops(requantized)
+        xo, xi = sch.split(x, [None, tile.pixels])
+        oo, oi = sch.split(o, [None, tile.channels])
+        sch.reorder(n, y, oo, xo, xi, oi)
+        sch.compute_at(accumulated, xo, preserve_unit_loops=True)
+        *_, pixel, channel, ky, kx, ci = sch.get_loops(accumulated)
+        # Without dilation the taps of a row are contiguous: columns and channels are one loop.
+        reduction = [ky, sch.fuse(kx, ci)] if w.dilations[1] == self.groups == 1 else [ky, kx, ci]
+        schedule_accumulation(sch, accumulated, reduction, [pixel, channel])
+        for loop in (xi, oi):
+            sch.unroll(loop)
+        if w.is_padded:
+            w.schedule_pad(sch, y)
+        return f"generic C, {tile.pixels} pixels x {tile.channels} channels in registers"
+
+
+@dataclass(frozen=True)
+class DepthwiseConv2D:
+    """Shape parameters of a depthwise convolution; weights are [rows, columns, outputs]."""
+
+    window: Window
+    channels: int  # of the input
+    depth_multiplier: int
+
+    @property
+    def name(self) -> str:
+        factor = f"x{self.depth_multiplier}" if self.depth_multiplier > 1 else ""
+        return f"depthwise_{self.window.label}_{self.channels}{factor}"
+
+    def prim_func(self) -> Any:
+        w, outputs = self.window, self.channels * self.depth_multiplier
+        image, padded, scalars = int8_image(w, self.channels)
+        weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
+        ky, kx = w.taps()
+
+        def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+            pixel = padded[n, w.row(y, ky), w.column(x, kx), c // self.depth_multiplier]
+            return te.sum(pixel.astype("int32") * weights[ky, kx, c].astype("int32"), axis=[ky, kx])
+
+        sums = te.compute(w.output_shape(outputs), product, name="depthwise")
+        return requantized_func([image, weights], sums, scalars)
+
+    def schedule(self, sch: Any, core: str) -> str:
+        w = self.window
+        n, y, x, c = sch.get_loops(sch.get_sblock("requantize"))
+        sch.reorder(n, y, c, x)
+        accumulated = sch.get_sblock("depthwise")
+        sch.compute_at(accumulated, x, preserve_unit_loops=True)
+        *_, ky, kx = sch.get_loops(accumulated)
+        sch.decompose_reduction(accumulated, ky)
+        taps = w.kernel[0] * w.kernel[1]
+        why = "generic C, one output at a time"
+        if taps <= _MAX_UNROLLED_TAPS:
+            weights = sch.cache_read(accumulated, 2, "global")
+            sch.compute_at(weights, c, preserve_unit_loops=True)
+            for loop in (*sch.get_loops(weights)[-3:-1], ky, kx):
+                sch.unroll(loop)
+            why = f"generic C, {taps} weights in registers along a row"
+        elif w.kernel[1] <= MAX_ACCUMULATORS:
+            sch.unroll(kx)
+        if w.is_padded:
+            w.schedule_pad(sch, y)
+        return why
+
+
+def lower_conv2d(op: Operation) -> KernelCall:
+    """CONV_2D."""
+    channels = op.source.shape[3]
+    weights = op.constant(1)
+    outputs, rows, columns, inputs = weights.shape
+    window = window_of(op, (rows, columns))
+    kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
+    return convolution_call(op, kernel, window, weights, weights)
+
+
+def lower_depthwise(op: Operation) -> KernelCall:
+    """DEPTHWISE_CONV_2D; the file's weights are [1, rows, columns, outputs]."""
+    channels = op.source.shape[3]
+    weights = op.constant(1)
+    _, rows, columns, outputs = weights.shape
+    window = window_of(op, (rows, columns))
+    kernel = DepthwiseConv2D(window, channels, outputs // channels)
+    by_output = np.moveaxis(weights, 3, 0)
+    return convolution_call(op, kernel, window, weights[0], by_output)
+
+
+LOWERINGS = {"CONV_2D": lower_conv2d, "DEPTHWISE_CONV_2D": lower_depthwise}

@@ -1,0 +1,138 @@
+"""QUANTIZE, DEQUANTIZE, and RELU of int16: elements at another scale or of another type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import Relu
+from utvm_deploy.graph.model import Tensor
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import type_label
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
+from utvm_deploy.kernels.contract.operands import element_count, quantization_of
+from utvm_deploy.kernels.contract.operation import Operation, Parameters
+from utvm_deploy.kernels.contract.requantization import (
+    add_wrapping,
+    clamped,
+    limits_of_type,
+    quantize_multiplier,
+    requantize,
+)
+from utvm_deploy.kernels.portable.integers.lookup import lower_lookup
+from utvm_deploy.kernels.portable.schedules.skeletons import Unary
+
+
+@dataclass(frozen=True)
+class _OfFloat(Unary):
+    """A base of conversions between float32 and integers of one scale."""
+
+    tables: ClassVar[Mapping[str, tuple[int, str]]] = {"scale": (1, "float32")}
+    parameters: ClassVar[tuple[str, ...]] = ("zero_point",)
+
+
+@dataclass(frozen=True)
+class QuantizeFloat(_OfFloat):
+    """float32 to integers: divide by the scale, round half away from zero, saturate."""
+
+    what: ClassVar[str] = "quantize"
+    why: ClassVar[str] = "float32 division, one element at a time"
+
+    @property
+    def name(self) -> str:
+        return f"quantize_{self.count}{type_label(self.result)}"
+
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        rounded = tirx.call_pure_extern("int32", "utvm_quantize", value / given["scale"][0])
+        return clamped(rounded + given["zero_point"], *limits_of_type(self.result), self.result)
+
+
+@dataclass(frozen=True)
+class DequantizeInteger(_OfFloat):
+    """Integers to float32."""
+
+    what: ClassVar[str] = "dequantize"
+    why: ClassVar[str] = "float32 multiplication, one element at a time"
+
+    @property
+    def name(self) -> str:
+        return f"dequantize_{self.count}{type_label(self.source)}"
+
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        difference = value.astype("int32") - given["zero_point"]
+        return difference.astype("float32") * given["scale"][0]
+
+
+@dataclass(frozen=True)
+class Requantize(Unary):
+    """Integers to integers of another scale, where a table would be too large."""
+
+    what: ClassVar[str] = "requantize"
+    parameters: ClassVar[tuple[str, ...]] = (
+        *("zero_point", "multiplier", "shift"),
+        *("output_zero_point", "low", "high"),
+    )
+
+    @property
+    def name(self) -> str:
+        return f"requantize_{self.count}_{self.source}_{self.result}"
+
+    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
+        zero_point, multiplier, shift, output_zero_point, low, high = given.values()
+        # Only an int32 may be so large that the difference wraps, as the reference's does.
+        value = value.astype("int32")
+        is_int32 = self.source == "int32"
+        value = add_wrapping(value, 0 - zero_point) if is_int32 else value - zero_point
+        scaled = requantize(value, multiplier, shift)
+        return clamped(add_wrapping(scaled, output_zero_point), low, high, self.result)
+
+
+def lower_quantize(op: Operation) -> KernelCall:
+    """QUANTIZE of float32, or of integers to another scale or type."""
+    source, result = op.source, op.result
+    if source.dtype == "float32":
+        kernel = QuantizeFloat(element_count(result), source.dtype, result.dtype)
+        return op.call(kernel, _scale_of(result))
+    if np.dtype(source.dtype).itemsize == np.dtype(result.dtype).itemsize == 1:
+        return lower_lookup(op)
+    start, end = op.ends
+    return _requantize_call(op, start.scale / end.scale, limits_of_type(result.dtype))
+
+
+def lower_relu_int16(op: Operation) -> KernelCall:
+    """RELU and RELU6 of int16."""
+    clamp = op.attributes(Relu).clamp
+    # The reference divides in float32 here.
+    source, result = (np.float32(end.scale) for end in op.ends)
+    return _requantize_call(op, float(source / result), clamp)
+
+
+def _requantize_call(op: Operation, ratio: float, clamp: tuple[int, int]) -> KernelCall:
+    """Integers times the ratio of the scales, then a clamp."""
+    source, result = op.source, op.result
+    multiplier, shift = quantize_multiplier(ratio)
+    zero_point = quantization_of(source).zero_point
+    scalars = {"zero_point": zero_point, "multiplier": multiplier, "shift": shift}
+    kernel = Requantize(element_count(result), source.dtype, result.dtype)
+    return op.call(kernel, {**scalars, **op.output_parameters(clamp)})
+
+
+def lower_dequantize(op: Operation) -> KernelCall:
+    """DEQUANTIZE of integers."""
+    source = op.source
+    kernel = DequantizeInteger(element_count(source), source.dtype, "float32")
+    return op.call(kernel, _scale_of(source))
+
+
+def _scale_of(tensor: Tensor) -> Parameters:
+    """The parameters of a conversion from or to float32."""
+    quantization = quantization_of(tensor)
+    scale = np.array([quantization.scale], dtype=np.float32)
+    return {"scale": scale, "zero_point": quantization.zero_point}
+
+
+LOWERINGS = {"DEQUANTIZE": lower_dequantize, "QUANTIZE": lower_quantize}
+INT16_LOWERINGS = {"RELU": lower_relu_int16, "RELU6": lower_relu_int16}

@@ -1,0 +1,117 @@
+"""RESIZE_BILINEAR: four neighbours, weighted in 1/1024 along each axis, by tables made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from utvm_deploy.graph.attributes import ResizeBilinear
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.extents import label
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
+from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.portable.schedules.skeletons import DefaultLoops
+
+_WORD = 4
+# The shares of two neighbours add up to this.
+_ONE = 1 << 10
+
+
+@dataclass(frozen=True)
+class Int16Bilinear(DefaultLoops):
+    """RESIZE_BILINEAR of int16 in 64 bits; a table has an entry for each output row or column.
+
+    The entry is both neighbours in the input, and the share of the second one.
+    """
+
+    image: tuple[int, int, int, int]
+    rows: int
+    columns: int
+
+    why: ClassVar[str] = "generic C, neighbours and shares from tables, in 64 bits"
+
+    @property
+    def name(self) -> str:
+        return f"resize_bilinear_{label(self.image)}_{self.rows}x{self.columns}_int16"
+
+    def prim_func(self) -> Any:
+        batch, _, _, channels = self.image
+        image = te.placeholder(self.image, "int16", "input")
+        rows = te.placeholder((self.rows, 3), "int32", "rows")
+        columns = te.placeholder((self.columns, 3), "int32", "columns")
+
+        def element(n: Any, y: Any, x: Any, c: Any) -> Any:
+            def pixel(row: int, column: int) -> Any:
+                share_y = rows[y, 2] if row else _ONE - rows[y, 2]
+                share_x = columns[x, 2] if column else _ONE - columns[x, 2]
+                value = image[n, rows[y, row], columns[x, column], c].astype("int64")
+                return value * (share_y * share_x).astype("int64")
+
+            total = pixel(0, 0) + pixel(1, 0) + pixel(0, 1) + pixel(1, 1)
+            place = tirx.Var("place", "int64")
+            half = tirx.const(_ONE * _ONE // 2, "int64")
+            nearest = tirx.if_then_else(place > 0, place + half, place - half)
+            return tirx.Let(place, total, tirx.truncdiv(nearest, _ONE * _ONE)).astype("int16")
+
+        output = te.compute(
+            (batch, self.rows, self.columns, channels), element, name="resize_bilinear"
+        )
+        return te.create_prim_func([image, rows, columns, output])
+
+
+def lower_resize_bilinear(op: Operation) -> KernelCall:
+    """RESIZE_BILINEAR of int8 or int16."""
+    a = op.attributes(ResizeBilinear)
+    source, result = op.source, op.result
+    batch, height, width, channels = source.shape
+    rows, columns = result.shape[1:3]
+    tables = {"rows": neighbours(height, rows, a), "columns": neighbours(width, columns, a)}
+    if source.dtype == "int16":
+        image = (batch, height, width, channels)
+        return op.call(Int16Bilinear(image, rows, columns), tables)
+    name = f"resize_bilinear_{label(source.shape)}_{rows}x{columns}"
+    why = "generic C, neighbours and shares from tables"
+    function, routine = "utvm_bilinear", shared_text("utvm_bilinear")
+    texts = ["utvm_word", "utvm_blend"]
+    # All shares are multiples of 1/16, as when sizes are doubled.
+    is_coarse = not any((table[:, 2] % (_ONE // 16)).any() for table in tables.values())
+    if is_coarse and channels >= _WORD:
+        name, why = f"{name}_coarse", f"{why}, two elements at a time"
+        function = "utvm_bilinear_coarse"
+        texts.append("utvm_blend_lanes")
+        names = ("utvm_bilinear", function, 1), ("utvm_blend", "utvm_blend_lanes", 1)
+        routine = replaced(routine, *names)
+    kernel = CRoutine(
+        function,
+        parameters_of(op, tables),
+        (height, width, channels, rows, columns, batch),
+        name=name,
+        why=why,
+        c_texts=(*map(shared_text, texts), routine),
+    )
+    return op.call(kernel, tables)
+
+
+def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
+    """For each output position: the neighbour below, the one above, and the latter's share."""
+    scale = (_ONE * size + count // 2) // count
+    if a.align_corners and count > 1:
+        scale = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+    table = np.zeros((count, 3), np.int32)
+    for position in range(count):
+        place = position * scale
+        if a.half_pixel_centers:
+            place += scale // 2 - _ONE // 2
+        # Divisions of the reference round towards zero.
+        lower = max(int(place / _ONE), 0)
+        upper = min(int((place + _ONE - 1) / _ONE), size - 1)
+        table[position] = (min(lower, size - 1), upper, place - _ONE * lower)
+    return table
+
+
+LOWERINGS = {"RESIZE_BILINEAR": lower_resize_bilinear}

@@ -1,0 +1,1 @@
+"""How loops of portable kernels are ordered, tiled and unrolled."""

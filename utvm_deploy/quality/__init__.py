@@ -1,0 +1,1 @@
+"""How good a model's answers are, and how to make it small: datasets, evaluation, quantization."""

@@ -1,0 +1,158 @@
+"""Chooses int8 or int16x8 for each layer: the cheapest choice whose loss is small enough.
+
+Layers are ordered by what int16 activations gain there for what they cost. Files with the first 0,
+1, 2 ... of them in int16x8 are made and compared. So a loss is measured, and never estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.precision.affording import Candidate, Measure, affordable
+from utvm_deploy.quality.precision.facts import (
+    DECIBELS,
+    POINTS,
+    Budgets,
+    LayerSensitivity,
+    Mixed,
+    ModelPrice,
+)
+from utvm_deploy.quality.precision.sensitivity import MOVERS, accuracy, outputs_db
+from utvm_deploy.quality.quantizing.child_steps import RecipeResult, quantize_with_recipes
+from utvm_deploy.quality.quantizing.facts import INT8, INT16X8, Calibration, Recipe
+
+#: Files that are compared; a model with more layers gets larger steps.
+MOST_FILES = 40
+#: An output without an error, in dB, so that it can be compared.
+_PERFECT_DB = 200.0
+
+
+def mix(
+    calibration: Calibration,
+    labels: Array | None,
+    rows: Sequence[LayerSensitivity],
+    *,
+    max_loss: float,
+    budgets: Budgets,
+    float_ends: bool = False,
+    measure: Measure | None = None,
+    prices: Mapping[str, ModelPrice] | None = None,
+    progress: Progress = no_progress,
+) -> tuple[Mixed, Recipe]:
+    """The choice and its recipe.
+
+    ``max_loss`` is in percentage points of accuracy below the float model with ``labels``, else in
+    dB of SQNR below the int16x8 model. ``measure`` prices a file on the board; without it there are
+    no budgets. ``prices`` are those of int8 and int16x8.
+
+    The choice loses at most what int8 loses, or ``max_loss``. With ``measure``, and without a
+    budget of flash, its file is at most as large as that of int8 or of int16x8. ``affordable`` says
+    what else holds on a board. Raises UtvmError if even the int8 model is over a budget.
+    """
+    prices = prices or {}
+    order = [row.output for row in sorted(rows, key=_gain, reverse=True)]
+    files, losses = _compared(calibration, labels, order, float_ends, progress)
+    if measure is not None and budgets.flash is None:
+        most = max(files[0].size, files[-1].size)
+        files = [one for one in files if one.size <= most]
+    allowed = [one for one in files if one.loss <= max_loss]
+    # Never worse than int8: the first file is int8 itself.
+    chosen = allowed[0] if allowed else min(files, key=lambda one: (one.loss, len(one.wide)))
+    price: ModelPrice | None = prices.get(INT8) if not chosen.wide else None
+    dearer: ModelPrice | None = None
+    if measure is not None:
+        found = affordable(files, chosen, max_loss, budgets, measure, prices)
+        chosen, price, dearer = found.file, found.price, found.dearer
+    made = Mixed(
+        chosen.wide,
+        chosen.loss,
+        DECIBELS if labels is None else POINTS,
+        losses,
+        price,
+        prices,
+        chosen.loss <= max_loss,
+        dearer,
+    )
+    return made, chosen.recipe
+
+
+def _gain(row: LayerSensitivity) -> float:
+    """Noise that int16 activations remove, by the ticks that they cost."""
+    noise = {
+        scheme: 10 ** (-(_PERFECT_DB if value is None else value) / 10)
+        for scheme, value in row.sqnr_db.items()
+    }
+    removed = max(noise[INT8] - noise[INT16X8], 0.0)
+    if INT8 in row.prices and INT16X8 in row.prices:
+        return removed / max(row.prices[INT16X8].ticks - row.prices[INT8].ticks, 1)
+    return removed
+
+
+def _compared(
+    calibration: Calibration,
+    labels: Array | None,
+    order: Sequence[str],
+    float_ends: bool,
+    progress: Progress,
+) -> tuple[list[Candidate], Mapping[str, float]]:
+    """Files with more and more layers in int16x8, with their losses; those of both schemes."""
+    step = max(1, -(-len(order) // MOST_FILES))
+    counts = sorted({*range(0, len(order) + 1, step), len(order)})
+    inputs = _inputs(calibration)
+    recipes = [
+        _recipe(calibration, frozenset(order[:count]), inputs, float_ends) for count in counts
+    ]
+    recipes.append(Recipe(INT16X8, float_ends=float_ends))
+    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    losses = _losses(calibration, labels, results)
+    files = [
+        Candidate(tuple(order[:count]), recipe, result, loss)
+        for count, recipe, result, loss in zip(counts, recipes, results, losses, strict=False)
+    ]
+    # The last file is int16x8 as a whole: the widest choice.
+    files[-1] = Candidate(tuple(order), recipes[-1], results[-1], losses[-1])
+    return files, {INT8: losses[0], INT16X8: losses[-1]}
+
+
+def _losses(
+    calibration: Calibration, labels: Array | None, results: Sequence[RecipeResult]
+) -> list[float]:
+    if labels is not None:
+        right = accuracy(calibration.outputs, labels)
+        return [right - accuracy(one.outputs, labels) for one in results]
+    found = [outputs_db(calibration, one) for one in results]
+    known = [_PERFECT_DB if one is None else one for one in found]
+    return [known[-1] - one for one in known]
+
+
+def _inputs(calibration: Calibration) -> Mapping[str, tuple[str, ...]]:
+    """Output of each operator -> the computed tensors that it reads."""
+    with TemporaryFolder("utvm-mix") as folder:
+        path = folder / "prepared.tflite"
+        path.write_bytes(calibration.model)
+        with given_shapes({}):  # the user's shapes are those of the float model
+            graph = load_model(path)
+    names = [tensor.name for tensor in graph.tensors]
+    return {
+        names[one.outputs[0]]: tuple(names[i] for i in one.inputs if i is not None)
+        for one in graph.operators
+    }
+
+
+def _recipe(
+    calibration: Calibration,
+    wide: frozenset[str],
+    inputs: Mapping[str, tuple[str, ...]],
+    float_ends: bool,
+) -> Recipe:
+    """int8, but int16x8 for some operators, and for what only moves their results."""
+    chosen = set(wide)
+    for kind, output in calibration.operators:
+        if kind in MOVERS and chosen.intersection(inputs.get(output, ())):
+            chosen.add(output)
+    return Recipe(INT8, operators=dict.fromkeys(sorted(chosen), INT16X8), float_ends=float_ends)

@@ -1,0 +1,110 @@
+"""What quantizing one operator alone costs, while everything else stays float."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.evaluating.facts import Settings
+from utvm_deploy.quality.precision.facts import LayerPrice, LayerSensitivity
+from utvm_deploy.quality.quantizing.child_steps import RecipeResult, quantize_with_recipes
+from utvm_deploy.quality.quantizing.facts import FLOAT, INT8, INT16X8, SCHEMES, Calibration, Recipe
+from utvm_deploy.quality.quantizing.sqnr import sqnr_db
+
+#: Layers that a warning names.
+_MOST_WORST = 3
+#: Operators that only move elements: they have the scheme of what made their input.
+MOVERS = frozenset(
+    (
+        *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "EXPAND_DIMS"),
+        *("GATHER", "GATHER_ND", "MAX_POOL_2D", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESHAPE"),
+        *("REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V"),
+        *("SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+    )
+)
+
+
+def layers_of(calibration: Calibration) -> tuple[tuple[int, str, str], ...]:
+    """Position, kind and output of each operator that computes."""
+    return tuple(
+        (index, kind, output)
+        for index, (kind, output) in enumerate(calibration.operators)
+        if kind not in MOVERS
+    )
+
+
+def layer_sensitivities(
+    calibration: Calibration,
+    labels: Array | None,
+    prices: Mapping[str, Mapping[str, LayerPrice]],
+    *,
+    schemes: Sequence[str] = SCHEMES,
+    progress: Progress = no_progress,
+) -> tuple[LayerSensitivity, ...]:
+    """A row for each operator that computes, in the order of the model.
+
+    ``labels`` are the classes of the calibration's samples. ``prices`` maps schemes to the prices
+    of layers, by output. Each operator is tried in each of ``schemes``.
+    """
+    layers = layers_of(calibration)
+    recipes = [alone(calibration, output, scheme) for scheme in schemes for *_, output in layers]
+    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    by_scheme = {
+        scheme: results[place * len(layers) : (place + 1) * len(layers)]
+        for place, scheme in enumerate(schemes)
+    }
+    right = None if labels is None else accuracy(calibration.outputs, labels)
+    rows = []
+    for place, (index, kind, output) in enumerate(layers):
+        made = {scheme: results[place] for scheme, results in by_scheme.items()}
+        points = None
+        if labels is not None and right is not None:
+            points = {scheme: right - accuracy(one.outputs, labels) for scheme, one in made.items()}
+        decibels = {scheme: outputs_db(calibration, one) for scheme, one in made.items()}
+        known = {scheme: table[output] for scheme, table in prices.items() if output in table}
+        rows.append(LayerSensitivity(index, kind, output, decibels, points, known))
+    return tuple(rows)
+
+
+def worst_layers(rows: Sequence[LayerSensitivity], scheme: str, wide: Collection[str] = ()) -> str:
+    """The layers that cost most, for a warning that an output is bad.
+
+    ``wide`` has the outputs of those that are int16x8 in a mixed model.
+    """
+
+    def cost(row: LayerSensitivity) -> float:
+        is_wide = scheme == INT16X8 or row.output in wide
+        found = row.sqnr_db[INT16X8 if is_wide else INT8]
+        return math.inf if found is None else found
+
+    worst = sorted(rows, key=cost)[:_MOST_WORST]
+    told = ", ".join(f"{row.index} ({row.kind}, {cost(row):.1f} dB)" for row in worst)
+    return f"of single operators, these cost most: {told}"
+
+
+def alone(calibration: Calibration, output: str, scheme: str) -> Recipe:
+    """The recipe that quantizes one operator and leaves the others float."""
+    others = {name: FLOAT for _, name in calibration.operators if name != output}
+    return Recipe(scheme, operators=others, float_ends=True)
+
+
+def outputs_db(calibration: Calibration, result: RecipeResult) -> float | None:
+    """SQNR of all outputs together, each by its own power: that of the worst."""
+    found = [
+        one
+        for real, made in zip(calibration.outputs, result.outputs, strict=True)
+        if (one := sqnr_db(real, made)) is not None
+    ]
+    return min(found) if found else None
+
+
+def accuracy(outputs: Sequence[Array], labels: Array) -> float:
+    """Percentage of samples whose class by the first output is their label."""
+    scores = np.asarray(outputs[0], np.float32).reshape(len(outputs[0]), -1)
+    is_binary = scores.shape[1] == 1
+    found = scores[:, 0] >= Settings.threshold if is_binary else scores.argmax(axis=1)
+    return 100.0 * float(np.mean(found == labels))

@@ -1,0 +1,38 @@
+"""The files that the parent and the child process give each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.quantizing.facts import Range, Recipe
+
+MODEL, PREPARED, JOB, FACTS = "model", "prepared", "job.json", "facts.json"
+CONVERTED = "converted"
+RESULTS, REFUSAL = "results.json", "refusal.txt"
+
+
+def load_arrays(folder: Path, role: str, *, mapped: bool = False) -> tuple[Array, ...]:
+    """The arrays ``role_0.npy``, ``role_1.npy`` and so on."""
+    arrays: list[Array] = []
+    while (path := folder / f"{role}_{len(arrays)}.npy").exists():
+        arrays.append(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
+    return tuple(arrays)
+
+
+def save_arrays(folder: Path, role: str, arrays: tuple[Array, ...]) -> None:
+    """Write the arrays ``role_0.npy``, ``role_1.npy`` and so on."""
+    for index, array in enumerate(arrays):
+        np.save(folder / f"{role}_{index}.npy", array)
+
+
+def recipe_of(facts: Mapping[str, Any]) -> Recipe:
+    """The recipe in a job."""
+    ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+    return Recipe(
+        facts["scheme"], facts["operators"], ranges, facts["float_ends"], facts["clipping"]
+    )

@@ -1,0 +1,314 @@
+"""Calibrates and quantizes models in child processes.
+
+    calibration = calibrate(TFLITE, data, samples, inputs)    # once
+    results = quantize_with_recipes(calibration, [Recipe()])  # as often as wanted
+
+A list of recipes shares one child, so that one more file costs the time of the quantizer only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib.metadata
+import json
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import DataError, ModelError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.files.given_shapes import shapes_given
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.datasets import Dataset, ModelInput
+from utvm_deploy.quality.quantizing.child_files import (
+    CONVERTED,
+    FACTS,
+    JOB,
+    MODEL,
+    PREPARED,
+    REFUSAL,
+    RESULTS,
+    load_arrays,
+    save_arrays,
+)
+from utvm_deploy.quality.quantizing.facts import (
+    COMPARED_SAMPLES,
+    PT2E_SAMPLES,
+    Calibration,
+    Range,
+    Recipe,
+    too_wide,
+)
+from utvm_deploy.quality.quantizing.samples import BATCH, Watch
+
+#: The formats of float models, and the child that quantizes each.
+TFLITE, ONNX, TORCH = "tflite", "onnx", "pt2"
+_CHILDREN = {
+    TFLITE: "utvm_deploy.quality.quantizing.tflite.child",
+    ONNX: "utvm_deploy.quality.quantizing.onnx.child",
+    TORCH: "utvm_deploy.quality.quantizing.torch.child",
+}
+# What quantizes a format: packages, and the version if only one will do.
+_NEEDED: Mapping[str, tuple[tuple[str, str | None], ...]] = {
+    TFLITE: (("ai-edge-quantizer", "0.10.0"),),
+    ONNX: (("onnx", None), ("onnxruntime", None)),
+    TORCH: (("torch", None), ("torchao", None)),
+}
+_INSTALL = {
+    TFLITE: "pip install 'utvm-deploy[quantize]'",
+    ONNX: "pip install 'utvm-deploy[onnx]'",
+    TORCH: "pip install 'utvm-deploy[torch]'",
+}
+Inputs: TypeAlias = tuple[ModelInput, ...]
+
+_START_TIMEOUT_S = 120.0
+# A sample, and a file, on a loaded machine.
+_SAMPLE_TIMEOUT_S = 10.0
+_RECIPE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A float file of another format in the form that is calibrated."""
+
+    data: bytes
+    inputs: Inputs
+    # The model as a float .tflite file; empty unless it was asked for.
+    converted: bytes
+    # Messages for the user, such as a batch that was bound to 1.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeResult:
+    """What one recipe became."""
+
+    data: bytes
+    rewritten: tuple[tuple[str, str], ...]  # kind and first output of what we quantized
+    outputs: tuple[Array, ...]  # real numbers, for the samples of the calibration
+
+
+def check_installed(form: str) -> None:
+    """ModelError if a package that quantizes this format is missing, or is another version."""
+    for package, wanted in _NEEDED[form]:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ModelError(
+                f"quantizing .{form} files needs the package {package}: {_INSTALL[form]}"
+            ) from error
+        if wanted not in (None, version):
+            raise ModelError(
+                f"{package} {version} is installed, but version {wanted} is needed: "
+                f"{_INSTALL[form]}"
+            )
+
+
+def prepare(
+    form: str, data: bytes, *, is_converted: bool = False, progress: Progress = no_progress
+) -> Prepared:
+    """A float file of another format in the form that is calibrated, and its inputs.
+
+    With ``is_converted``, it is also made a float .tflite file. Raises ModelError naming the
+    operators that .tflite files have no form of.
+    """
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        job = {"converted": is_converted, "shapes": dict(shapes_given())}
+        _run(form, "prepare", folder, job, 0.0, progress)
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
+        converted = (folder / CONVERTED).read_bytes() if is_converted else b""
+        notes = tuple(facts.get("notes", ()))
+        return Prepared((folder / PREPARED).read_bytes(), inputs, converted, notes)
+
+
+def float_weights(data: bytes) -> bytes:
+    """A .tflite file whose float32 operators have float32 weights in place of int8 ones.
+
+    Raises ModelError if none has int8 weights.
+    """
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        _run(TFLITE, "widen", folder, {}, 0.0, no_progress)
+        return (folder / CONVERTED).read_bytes()
+
+
+def calibrate(
+    form: str,
+    data: bytes,
+    samples: Dataset,
+    inputs: Inputs,
+    *,
+    declared: Range | None = None,
+    compared: int = COMPARED_SAMPLES,
+    equalize: bool = False,
+    progress: Progress = no_progress,
+) -> Calibration:
+    """Run a float model on all samples, and keep the first ``compared`` with their outputs.
+
+    Raises ModelError for bad samples or weights.
+    """
+    count = len(samples)
+    if count < 2:
+        raise DataError(
+            f"the data {samples.origin} hold one sample, too few to calibrate with; give a few "
+            "hundred typical inputs"
+        )
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / MODEL).write_bytes(data)
+        watch = Watch(inputs, declared)
+        _write_samples(folder, samples, inputs, watch)
+        job = {
+            "kept": compared,
+            "equalize": equalize,
+            "declared": None if declared is None else (declared.low, declared.high),
+            # For messages: where each sample is in the user's data.
+            "positions": None if samples.positions is None else samples.positions.tolist(),
+        }
+        _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+        for name, one in ranges.items():
+            if one.is_too_wide:
+                raise ModelError(too_wide(name, one))
+        kept = load_arrays(folder, "input", mapped=True)
+        most = max(compared, PT2E_SAMPLES) if form == TORCH else compared
+        return Calibration(
+            form,
+            (folder / PREPARED).read_bytes(),
+            ranges,
+            tuple((kind, output) for kind, output in facts["operators"]),
+            tuple(np.array(array[:most]) for array in kept),
+            load_arrays(folder, "output"),
+            tuple(facts["outputs"]),
+            min(count, PT2E_SAMPLES) if form == TORCH else count,
+            tuple(watch.warnings()),
+            facts.get("equalized", 0),
+        )
+
+
+def quantize_with_recipes(
+    calibration: Calibration,
+    recipes: Sequence[Recipe],
+    *,
+    is_exact: bool = True,
+    progress: Progress = no_progress,
+) -> tuple[RecipeResult, ...]:
+    """The file that each recipe describes, and its outputs.
+
+    These are of the reference kernels, or else of LiteRT's fast ones, which may differ by a step.
+    Raises ModelError if the quantizer refuses a recipe.
+    """
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / PREPARED).write_bytes(calibration.model)
+        told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
+        (folder / FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
+        save_arrays(folder, "input", calibration.inputs)
+        job = {
+            "recipes": [_plain(recipe) for recipe in recipes],
+            "exact": is_exact,
+            "compared": len(calibration.outputs[0]),
+        }
+        compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
+        timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
+        _run(calibration.form, "quantize", folder, job, timeout_s, progress)
+        rewritten = json.loads((folder / RESULTS).read_text("utf-8"))
+        return tuple(
+            RecipeResult(
+                (folder / f"{index}.tflite").read_bytes(),
+                tuple((kind, output) for kind, output in rewritten[index]),
+                load_arrays(folder, f"{index}_output"),
+            )
+            for index in range(len(recipes))
+        )
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    ranges = {name: (one.low, one.high) for name, one in recipe.ranges.items()}
+    return {**asdict(recipe), "operators": dict(recipe.operators), "ranges": ranges}
+
+
+def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch) -> None:
+    """Write the samples to files, batch by batch, so that they need not fit into memory."""
+    count = len(samples)
+    with contextlib.ExitStack() as stack:
+        # Written and not mapped: on a full disk, a write to mapped memory would kill this process.
+        files = [
+            stack.enter_context((folder / f"input_{index}.npy").open("wb"))
+            for index, _ in enumerate(inputs)
+        ]
+        for file, one in zip(files, inputs, strict=True):
+            header = {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(one.dtype)),
+                "fortran_order": False,
+                "shape": (count, *one.shape),
+            }
+            np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, count, BATCH):
+            arrays = samples.batch(start, start + BATCH)
+            watch.see(arrays)
+            for file, array, one in zip(files, arrays, inputs, strict=True):
+                if one.dtype != "float32" and array.dtype.kind == "f":
+                    raise DataError(
+                        f"input {one.name!r} of the model takes {one.dtype}, and the data "
+                        f"{samples.origin} are floats; convert them with astype({one.dtype!r})"
+                    )
+                file.write(array.astype(one.dtype).tobytes())
+
+
+def _run(
+    form: str, step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
+) -> None:
+    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    argv = [sys.executable, "-m", _CHILDREN[form], step, str(folder)]
+    deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
+    # A dry run, too, says what would come out: nothing of the user's is touched.
+    start = contextvars.Context().run
+    with start(process.start, argv, env=process.child_environment()) as child:
+        assert child.popen.stdout is not None
+        if not _follow(child.popen.stdout, step, deadline, progress):
+            raise ModelError(
+                f"the {step} step takes more than {timeout_s:.0f} s; use fewer samples"
+            )
+        child.popen.wait(max(deadline - time.monotonic(), 1.0))
+        code = child.returncode
+        words = child.last_words().splitlines()
+    if code == 0:
+        return
+    if (folder / REFUSAL).exists():
+        raise ModelError((folder / REFUSAL).read_text("utf-8"))
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        raise ModelError(
+            f"the quantizer was ended by {name} in the {step} step: a library crashed on this "
+            "model, or the system ran out of memory"
+        )
+    said = words[-1].strip() if words else "no reason given"
+    raise ModelError(f"the quantizer ended with status {code} in the {step} step ({said})")
+
+
+def _follow(stdout: IO[bytes], what: str, deadline: float, progress: Progress) -> bool:
+    """Report progress until the child closes its output; False if the deadline passes first."""
+    rest = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([stdout], [], [], left)[0]:
+            break
+        received = stdout.read(4096)
+        if not received:
+            return True
+        *lines, rest = (rest + received).split(b"\n")
+        if lines:
+            done, total = lines[-1].split()
+            progress(what, int(done), int(total))
+    return False

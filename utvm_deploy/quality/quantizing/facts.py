@@ -1,0 +1,195 @@
+"""The facts of a quantization: what was observed, what is wanted, what came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.files import write_atomically
+from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.results.pages.notebook import Result, plain_object
+
+INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
+#: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
+SCHEMES = (INT8, INT16X8)
+#: The type of activations.
+DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
+
+#: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
+LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0}
+SENSITIVITY_HINT = "--sensitivity shows which layers cause it"
+#: How ranges of tensors follow from what was observed.
+MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
+CLIPPINGS = (MIN_MAX, PERCENTILE, MSE)
+#: All of them are tried.
+AUTO = "auto"
+
+#: Fewer samples than this are used, with a warning.
+FEW_SAMPLES = 32
+#: The first samples, on which outputs are compared. The reference kernels are slow.
+COMPARED_SAMPLES = 32
+#: PT2E observes the samples for each scheme, so they are kept; at most this many.
+PT2E_SAMPLES = 512
+
+
+_LARGEST_FLOAT32 = 2.0**128 - 2.0**104
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value of a tensor."""
+
+    low: float
+    high: float
+
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether float32 has no number for the distance of the two, of which the scale is made."""
+        return self.high - self.low > _LARGEST_FLOAT32
+
+
+def too_wide(name: str, one: Range) -> str:
+    """What to say of a tensor whose range has no scale."""
+    return (
+        f"tensor '{short_name(name)}' of the float model reaches from {one.low:g} to {one.high:g} "
+        "on the calibration data, too far for a scale in float32; give values as the model was "
+        "trained on"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What the float model computed on the samples.
+
+    It does not depend on the scheme, so one calibration serves any number of recipes.
+    """
+
+    form: str  # of the model: "tflite", "onnx" or "pt2"
+    model: bytes = field(repr=False)  # the file that was run; recipes and ranges name its tensors
+    ranges: Mapping[str, Range]  # of each computed tensor; of .pt2, what the user declared
+    operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
+    # Samples, one array per input; the first have outputs.
+    inputs: tuple[Array, ...] = field(repr=False)
+    # What the float model makes of these, one array per output.
+    outputs: tuple[Array, ...] = field(repr=False)
+    output_names: tuple[str, ...]
+    samples: int
+    warnings: tuple[str, ...] = ()
+    equalized: int = 0  # pairs of layers whose weights were equalized
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How each operator is quantized.
+
+    ``operators`` maps the name of an operator's first output to a scheme, or to "float".
+    ``ranges`` replaces the calibrated ranges of tensors. ``clipping`` says how the others follow
+    from what was observed.
+    """
+
+    scheme: str = INT8
+    operators: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    float_ends: bool = False
+    clipping: str = MIN_MAX
+
+
+@dataclass(frozen=True)
+class FloatOperator:
+    """An operator of the quantized file that computes in float32."""
+
+    index: int
+    kind: str
+    output: str
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far an output of the quantized model is from the float model's."""
+
+    name: str
+    # None if the two are equal, or the float output is the same for all samples.
+    sqnr_db: float | None
+    largest: float  # the largest absolute difference
+
+
+def quality(floats: Sequence[FloatOperator], outputs: Sequence[OutputError]) -> str:
+    """How many operators stayed float, and the error of the worst output, in a phrase."""
+    told = "no operator in float32"
+    if floats:
+        told = f"{len(floats)} operator{'s' * (len(floats) > 1)} in float32"
+    known = [one.sqnr_db for one in outputs if one.sqnr_db is not None]
+    return f"{told}, SQNR {min(known):.1f} dB" if known else told
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedModel(Result):
+    """A quantized .tflite file, and what is known about it."""
+
+    data: bytes = field(repr=False)
+    scheme: str
+    calibration: Calibration = field(repr=False)
+    float_operators: tuple[FloatOperator, ...]
+    rewritten: tuple[str, ...]  # kinds of operators that our own rewriting quantized
+    outputs: tuple[OutputError, ...]
+    compared_samples: int
+    float_bytes: int
+    warnings: tuple[str, ...]
+    clipping: str = MIN_MAX
+    # The least SQNR of an output by each clipping that was tried, in dB; None if there is none.
+    clippings: Mapping[str, float | None] = field(default_factory=dict)
+    # The same without and with equalized weights, if that was tried.
+    equalizing: tuple[float | None, float | None] | None = None
+
+    @property
+    def headline(self) -> str:
+        """Scheme, size, what stayed float, and the error."""
+        return (
+            f"{self.scheme}: {len(self.data):,} bytes from {self.float_bytes:,}, "
+            f"{quality(self.float_operators, self.outputs)}"
+        )
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each output: its SQNR in dB, and the largest difference."""
+        return [asdict(one) for one in self.outputs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm quantize --json``, without an output."""
+        from utvm_deploy.quality.quantizing.summary import (
+            quantized_summary,  # it needs these classes
+        )
+
+        more = {"ok": True, "output": None}
+        return plain_object("utvm.quantize/1", {**quantized_summary(self), **more})
+
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        write_tflite(path, self.data)
+
+
+def declared_range(given: tuple[float, float] | None) -> Range | None:
+    """The range of inputs that a caller declares; UsageError unless it goes upwards."""
+    if given is None:
+        return None
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"input_range is {given!r}; give its lower and its higher number, such as (-1, 1)"
+        ) from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"{low:g}, {high:g} is not a range from a lower to a higher number")
+    return Range(low, high)
+
+
+def write_tflite(path: str | Path, data: bytes) -> None:
+    """Write a .tflite file at once. Raises UtvmError for another suffix, or if it cannot."""
+    if Path(path).suffix.lower() != ".tflite":
+        raise UsageError(f"{path} does not end in .tflite; give such a name")
+    write_atomically(Path(path), lambda file: file.write(data))

@@ -1,0 +1,1 @@
+"""Quantizing an ONNX model."""

@@ -1,0 +1,187 @@
+"""Reads and prepares a float ONNX file for onnxruntime's quantizer; the module that uses onnx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx.reference
+import onnx.shape_inference
+import onnx.version_converter
+
+from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.files.given_shapes import shapes_for
+from utvm_deploy.frontend.onnx.halves import NOTE, in_float32
+from utvm_deploy.frontend.onnx.model import give_shapes
+from utvm_deploy.frontend.onnx.prepare import prepared
+from utvm_deploy.frontend.onnx.versions import with_version
+from utvm_deploy.graph.names import short_name
+
+
+def checked_model(data: bytes) -> Any:
+    """The model in float32 with a batch of 1; ModelError for one that cannot be quantized."""
+    model = _loaded(data)
+    in_float32(onnx, model)
+    if any("QuantizeLinear" in node.op_type for node in model.graph.node):
+        raise ModelError("it is quantized already; give the float model that it was made of")
+    for tensor in model.graph.initializer:
+        _check_weights(tensor)
+    if not inputs_of(model):
+        raise ModelError("the model has no inputs, or it is not an ONNX file")
+    give_shapes({value.name: value for value in inputs_of(model)})
+    for value in inputs_of(model):
+        _fix_batch(value)
+    return model
+
+
+def notes_of(data: bytes) -> tuple[str, ...]:
+    """Messages for the user about what ``checked_model`` changes.
+
+    Raises ModelError for what is not an ONNX file, and for bfloat16.
+    """
+    model = _loaded(data)
+    given = shapes_for({value.name: value for value in inputs_of(model)})
+    free = [
+        f"the batch of input '{value.name}' is bound to 1"
+        for value in inputs_of(model)
+        if value.name not in given and _has_free_batch(value)
+    ]
+    return (*([NOTE] if in_float32(onnx, model) else ()), *free)
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's errors are not of one class across its versions
+        raise ModelError(f"it is not an ONNX file, or is damaged: {last_words(error)}") from error
+
+
+def unrolled_model(data: bytes) -> Any:
+    """The checked model with recurrent layers as their steps, so that these are quantized."""
+    return prepared(onnx, with_version(onnx, checked_model(data)))
+
+
+def _check_weights(tensor: Any) -> None:
+    name = short_name(tensor.name)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise ModelError(f"constant '{name}' is in another file; save the model as one file")
+    if tensor.data_type == onnx.TensorProto.FLOAT:
+        array = onnx.numpy_helper.to_array(tensor)
+        if not np.isfinite(array).all():
+            what = "NaN" if np.isnan(array).any() else "infinity"
+            raise ModelError(
+                f"the weights '{name}' hold {what}; train the model again, or repair them"
+            )
+
+
+def _fix_batch(value: Any) -> None:
+    dimensions = value.type.tensor_type.shape.dim
+    if _has_free_batch(value):
+        dimensions[0].dim_value = 1
+    if not all(one.HasField("dim_value") and one.dim_value > 0 for one in dimensions):
+        raise ModelError(
+            f"input '{value.name}' has a shape that is not fixed; give it with --shape, such as "
+            f"--shape {value.name}=1,64"
+        )
+
+
+def _has_free_batch(value: Any) -> bool:
+    dimensions = value.type.tensor_type.shape.dim
+    return bool(dimensions) and not dimensions[0].HasField("dim_value")
+
+
+def inputs_of(model: Any) -> list[Any]:
+    """The inputs that are not initializers."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in known]
+
+
+def input_facts(model: Any) -> list[tuple[str, list[int], str]]:
+    """Name, shape and numpy's type of each input."""
+    return [
+        (
+            value.name,
+            [int(one.dim_value) for one in value.type.tensor_type.shape.dim],
+            str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+        )
+        for value in inputs_of(model)
+    ]
+
+
+def operators_of(data: bytes) -> list[tuple[str, str, str]]:
+    """Kind, first output and name of each operator."""
+    nodes = onnx.load_model_from_string(data).graph.node
+    return [(node.op_type, node.output[0], node.name) for node in nodes if node.output]
+
+
+def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
+    """The model with every float tensor as an output, and their names."""
+    model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))
+    present = {value.name for value in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output}
+    for value in model.graph.value_info:
+        is_float = value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+        if is_float and value.name in made and value.name not in present:
+            model.graph.output.append(value)
+    made_bytes: bytes = model.SerializeToString()
+    return made_bytes, [value.name for value in model.graph.output]
+
+
+def with_hard_swish(data: bytes) -> bytes:
+    """The model with HardSwish for x * HardSigmoid(x), which onnxruntime and exporters write.
+
+    HardSwish has an integer kernel. HardSigmoid has none.
+    """
+    model = onnx.load_model_from_string(data)
+    outputs = {value.name for value in model.graph.output}
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for gate in [node for node in model.graph.node if node.op_type == "HardSigmoid"]:
+        (x,), (made,) = gate.input, gate.output
+        product = readers.get(made, [])
+        is_one = len(product) == 1 and sorted(product[0].input) == sorted((x, made))
+        if is_one and product[0].op_type == "Mul" and made not in outputs and _is_sixth(gate):
+            product[0].CopyFrom(
+                onnx.helper.make_node("HardSwish", [x], product[0].output, product[0].name)
+            )
+            model.graph.node.remove(gate)
+    fused: bytes = model.SerializeToString()
+    return fused
+
+
+def _is_sixth(gate: Any) -> bool:
+    """Whether a HardSigmoid is that of HardSwish: x / 6 + 0.5."""
+    given = {one.name: one.f for one in gate.attribute}
+    return bool(abs(given.get("alpha", 0.2) - 1 / 6) < 1e-4 and given.get("beta", 0.5) == 0.5)
+
+
+def with_flat_biases(data: bytes) -> bytes:
+    """The model with biases of shape N, where Gemm has (1, N): onnxruntime fails on these."""
+    model = onnx.load_model_from_string(data)
+    known = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        bias = known.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
+        if bias is not None and len(bias.dims) == 2 and bias.dims[0] == 1:
+            flat = onnx.numpy_helper.to_array(bias).reshape(-1)
+            node.input[2] = f"{bias.name}_flat"
+            if node.input[2] not in known:
+                known[node.input[2]] = onnx.numpy_helper.from_array(flat, node.input[2])
+                model.graph.initializer.append(known[node.input[2]])
+    made: bytes = model.SerializeToString()
+    return made
+
+
+def named_nodes(data: bytes) -> bytes:
+    """The model with a name for each operator: operators are left out by their names."""
+    model = onnx.load_model_from_string(data)
+    taken = set()
+    for index, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}_{index}"
+        taken.add(node.name)
+    made: bytes = model.SerializeToString()
+    return made

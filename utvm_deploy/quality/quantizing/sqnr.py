@@ -1,0 +1,38 @@
+"""The error of quantized outputs, as a ratio of signal to noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.quantizing.facts import OutputError
+
+
+def sqnr_db(real: Array, quantized: Array) -> float | None:
+    """Power of the signal by that of the error, in dB; None if either is zero."""
+    signal = float(np.square(real, dtype=np.float64).sum())
+    noise = float(np.square(np.subtract(real, quantized, dtype=np.float64)).sum())
+    return 10 * math.log10(signal / noise) if signal and noise else None
+
+
+def output_errors(
+    names: Sequence[str], real: Sequence[Array], quantized: Sequence[Array]
+) -> Iterator[OutputError]:
+    """The error of each output over all samples.
+
+    An output that is the same for all samples has no SQNR: its error is that of one value, which
+    calibration met exactly.
+    """
+    for name, one, other in zip(names, real, quantized, strict=True):
+        largest = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max())
+        yield OutputError(name, sqnr_db(one, other) if _varies(one) else None, largest)
+
+
+def _varies(real: Array) -> bool:
+    """Whether samples differ in it, by more than numbers that float32 rounds to zero."""
+    # In float64, because numpy subtracts no bools.
+    largest = float(np.ptp(real.astype(np.float64), axis=0).max())
+    return len(real) == 1 or largest >= np.finfo(np.float32).tiny

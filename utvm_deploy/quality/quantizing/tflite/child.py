@@ -1,0 +1,154 @@
+"""The child process for .tflite files, with LiteRT and ai-edge-quantizer.
+
+model                  ──widen─────▶ converted: float32 weights in place of int8 ones
+model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
+prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.quality.quantizing.child_files import (
+    CONVERTED,
+    FACTS,
+    MODEL,
+    PREPARED,
+    RESULTS,
+    load_arrays,
+    recipe_of,
+    save_arrays,
+)
+from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.clipping import Clipper
+from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
+from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
+from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
+from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe, outputs_of
+from utvm_deploy.quality.quantizing.tflite.clean import clean
+from utvm_deploy.quality.quantizing.tflite.equalize import equalized
+from utvm_deploy.quality.quantizing.tflite.layers import Inputs
+from utvm_deploy.quality.quantizing.tflite.prepare import prepared, with_float_weights
+from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
+from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
+from utvm_deploy.quality.quantizing.tflite.weights import mend_channel_scales
+
+
+def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Give the operators of float32 their weights as float32."""
+    made = with_float_weights((folder / MODEL).read_bytes())
+    if made is None:
+        raise ModelError("no operator of float32 has int8 weights")
+    (folder / CONVERTED).write_bytes(made)
+
+
+def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Prepare the file, and observe it on the samples."""
+    data = prepared((folder / MODEL).read_bytes())
+    pairs = 0
+    if job["equalize"]:
+        data, pairs = equalized(data)
+    (folder / PREPARED).write_bytes(data)
+    inputs = load_arrays(folder, "input", mapped=True)
+    seen, outputs = observe(data, inputs, job["kept"], tell, job["positions"])
+    model = schema.read_model(data)
+    ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
+    if job["declared"] is not None:
+        ends = [schema.name_of(model, number) for number in model.subgraphs[0].inputs]
+        ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
+    facts = {
+        "equalized": pairs,
+        "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
+        "operators": [
+            (schema.kind_of(model, one), schema.name_of(model, one.outputs[0]))
+            for one in model.subgraphs[0].operators
+            if schema.numbers(one.outputs)
+        ],
+        "outputs": [schema.name_of(model, number) for number in model.subgraphs[0].outputs],
+    }
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    save_arrays(folder, "output", outputs)
+
+
+def computed_tensors(model: Any) -> set[str]:
+    """The names of all tensors except constants."""
+    tensors = model.subgraphs[0].tensors
+    return {
+        schema.name_of(model, number)
+        for number, tensor in enumerate(tensors)
+        if schema.constant(model, tensor) is None
+    }
+
+
+def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Make a file for each recipe, and run it on the samples."""
+    data = (folder / PREPARED).read_bytes()
+    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
+    inputs = load_arrays(folder, "input", mapped=True)
+    results = []
+    clipper = Clipper(lambda: float_values(data, inputs), ranges)
+    layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, inputs))
+    rounding = Rounding(layer_inputs)
+    for index, facts in enumerate(job["recipes"]):
+        recipe = recipe_of(facts)
+        observed = clipper.ranges(recipe.clipping)
+        made, rewritten = quantized(data, observed, recipe, layer_inputs, rounding)
+        (folder / f"{index}.tflite").write_bytes(made)
+        if inputs and len(inputs[0]):
+            save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
+        results.append(rewritten)
+        tell(index + 1, len(job["recipes"]))
+    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+
+
+def quantized(
+    data: bytes,
+    ranges: Mapping[str, Range],
+    recipe: Recipe,
+    inputs: Inputs,
+    rounding: Rounding,
+) -> tuple[bytes, list[tuple[str, str]]]:
+    """The file that a recipe describes, and what our rewriting quantized."""
+    model = schema.read_model(quantized_by_aeq(data, ranges, recipe))
+    mend_channel_scales(model, schema.read_model(data))
+    rounding.run(model)
+    correct_biases(model, inputs)
+    rewritten = []
+    for scheme in SCHEMES:
+        rewriting = Rewriting(model, scheme, {**ranges, **recipe.ranges}, recipe)
+        rewriting.run()
+        rewritten += rewriting.rewritten
+    _take_any_scales(model)
+    clean(model)
+    return schema.model_bytes(model), rewritten
+
+
+def _take_any_scales(model: Any) -> None:
+    """Let sums of int16 multiply their inputs by any factor.
+
+    By the schema's default they shift them instead if all scales are powers of two, or nearly. That
+    kernel refuses most combinations.
+    """
+    graph = model.subgraphs[0]
+    for operator in graph.operators:
+        is_sum = schema.kind_of(model, operator) in ("ADD", "SUB")
+        is_wide = graph.tensors[operator.outputs[0]].type == schema.INT16
+        # An operator without options has no such default.
+        if is_sum and is_wide and operator.builtinOptions is not None:
+            operator.builtinOptions.potScaleInt16 = False
+
+
+def main(step: str, folder: str) -> int:
+    """Do one step in a folder; the exit status."""
+    return run_step({"widen": widen, "calibrate": calibrate, "quantize": quantize}, step, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

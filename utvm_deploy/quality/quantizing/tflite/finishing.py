@@ -1,0 +1,46 @@
+"""The last steps of a file that was converted from another format's quantized model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.quality.quantizing.facts import Range, Recipe
+from utvm_deploy.quality.quantizing.tflite.clean import clean
+from utvm_deploy.quality.quantizing.tflite.ends import remove_float_ends
+from utvm_deploy.quality.quantizing.tflite.equivalents import replace_by_equivalents
+from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
+
+
+def finished(
+    data: bytes, recipe: Recipe, ranges: Mapping[str, Range] | None = None
+) -> tuple[bytes, list[tuple[str, str]]]:
+    """The .tflite file with float operators as integer ones, where the scales are known.
+
+    These are between two quantized tensors, or ``ranges`` has the names of their tensors. Also
+    returns the kind and the first output of each.
+    """
+    model = schema.read_model(data)
+    if not recipe.operators:
+        replace_by_equivalents(model)
+    known = _with_limits(ranges or {})
+    # The source's names of operators are lost: only its scheme counts here.
+    rewriting = Rewriting(model, recipe.scheme, known, Recipe(recipe.scheme))
+    if not recipe.operators:
+        rewriting.run()
+    if not recipe.float_ends:
+        remove_float_ends(model)
+    clean(model)
+    return schema.model_bytes(model), rewriting.rewritten
+
+
+def has_integers(data: bytes) -> bool:
+    """Whether a .tflite file has any quantized tensor."""
+    tensors = schema.read_model(data).subgraphs[0].tensors
+    return any(tensor.type in schema.INTEGERS for tensor in tensors)
+
+
+def _with_limits(ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """The ranges, also by the names that the converter gives to the parts of a Clip."""
+    parts = ("maximum", "minimum")
+    return {**{f"{name}_{part}": ranges[name] for name in ranges for part in parts}, **ranges}

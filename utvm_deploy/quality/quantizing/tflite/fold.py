@@ -1,0 +1,158 @@
+"""Joins operators of a float .tflite file that was converted from an ONNX or a PyTorch model.
+
+layer, MUL c, ADD d -> layer      for a convolution or dense layer, and constants of each channel,
+                                  as a batch normalization leaves them; float32 rounds otherwise
+MAXIMUM x, 0        -> RELU x     of the same values; part of the operator before if that can clamp
+
+Each operator that goes is one rounding less in an integer model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.graph.model import Array
+
+#: Kind -> dimension of the weights that counts output channels.
+_CHANNELS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
+#: Kinds whose kernels can clamp their result.
+_CLAMPING = (*_CHANNELS, "ADD", "SUB", "MUL")
+# The schema's numbers of fused activations.
+_NONE, _RELU = 0, 1
+
+
+def folded(data: bytes) -> bytes:
+    """The file with fewer operators, whose outputs differ by float32's rounding at most."""
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    once = _read_once(graph)
+    makers: dict[int, Any] = {}  # of tensors that one operator reads, and nothing else
+    kept = []
+    for operator in graph.operators:
+        source, known = _operands(model, operator)
+        before = makers.get(source)
+        layer = _behind_reshape(model, before, makers)
+        if layer is not None and known is not None and _join(model, layer, operator, known):
+            assert before is not None
+            before.outputs = operator.outputs
+            operator = before
+        else:
+            if known is not None and _is_relu(model, operator, known):
+                _become_relu(model, operator, source)
+            kept.append(operator)
+        outputs = schema.numbers(operator.outputs)
+        if len(outputs) == 1 and outputs[0] in once:
+            makers[outputs[0]] = operator
+    graph.operators = kept
+    return schema.model_bytes(model)
+
+
+def _read_once(graph: Any) -> set[int]:
+    """The tensors that one operator reads once, without the outputs of the model."""
+    read = [n for operator in graph.operators for n in schema.numbers(operator.inputs)]
+    read += 2 * schema.numbers(graph.outputs)
+    return {number for number in read if read.count(number) == 1}
+
+
+def _operands(model: Any, operator: Any) -> tuple[int, Array | None]:
+    """The computed operand of an operator with two, and the constant one; else -1 and None."""
+    numbers = schema.numbers(operator.inputs)
+    if schema.kind_of(model, operator) not in ("MUL", "ADD", "MAXIMUM") or len(numbers) != 2:
+        return -1, None
+    tensors = model.subgraphs[0].tensors
+    for source, other in (numbers, numbers[::-1]):
+        is_float = tensors[other].type == schema.FLOAT32
+        known = schema.constant(model, tensors[other]) if is_float else None
+        if known is not None and schema.constant(model, tensors[source]) is None:
+            return source, np.atleast_1d(known)
+    return -1, None
+
+
+def _behind_reshape(model: Any, operator: Any, makers: Mapping[int, Any]) -> Any:
+    """What made the input of a RESHAPE, as behind a convolution of one dimension, or itself."""
+    if operator is None or schema.kind_of(model, operator) != "RESHAPE":
+        return operator
+    return makers.get(int(operator.inputs[0]))
+
+
+def _join(model: Any, before: Any, operator: Any, known: Array) -> bool:
+    """Let the operator before make the result of this one, if it can; whether it can."""
+    options = before.builtinOptions
+    if getattr(options, "fusedActivationFunction", None) != _NONE:
+        return False
+    if not _keeps_channels(model, before, operator):
+        return False
+    kind = schema.kind_of(model, operator)
+    if kind == "MAXIMUM":
+        if schema.kind_of(model, before) not in _CLAMPING or np.any(known):
+            return False
+        options.fusedActivationFunction = _RELU
+    else:
+        if not _fold(model, before, kind, known):
+            return False
+        options.fusedActivationFunction = operator.builtinOptions.fusedActivationFunction
+    return True
+
+
+def _keeps_channels(model: Any, before: Any, operator: Any) -> bool:
+    """Whether both results have equally many elements and channels."""
+    tensors = model.subgraphs[0].tensors
+    one, other = (schema.numbers(tensors[each.outputs[0]].shape) for each in (before, operator))
+    return math.prod(one) == math.prod(other) and one[-1:] == other[-1:]
+
+
+def _fold(model: Any, layer: Any, kind: str, known: Array) -> bool:
+    """Multiply the weights and the bias by a constant of each channel, or add it to the bias."""
+    axis = _CHANNELS.get(schema.kind_of(model, layer))
+    numbers = schema.numbers(layer.inputs)
+    if axis is None or len(numbers) < 2 or known.size not in (1, known.shape[-1]):
+        return False
+    tensors = model.subgraphs[0].tensors
+    weights = schema.constant(model, tensors[numbers[1]])
+    if weights is None or tensors[numbers[1]].type != schema.FLOAT32:
+        return False
+    channels = weights.shape[axis]
+    bias: Array | None = np.zeros(channels, np.float32)
+    if len(numbers) > 2 and numbers[2] >= 0:
+        bias = schema.constant(model, tensors[numbers[2]])
+    if bias is None or known.size not in (1, channels):
+        return False
+    by_channel: Any = np.broadcast_to(known.reshape(-1), (channels,))
+    if kind == "ADD":
+        return _give(model, layer, weights, bias + by_channel)
+    shape = [channels if place == axis else 1 for place in range(weights.ndim)]
+    return _give(model, layer, weights * by_channel.reshape(shape), bias * by_channel)
+
+
+def _give(model: Any, layer: Any, weights: Array, bias: Array) -> bool:
+    """Give a layer new constants, for others may read the old ones; False if one is infinite."""
+    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+        return False
+    name = schema.name_of(model, layer.outputs[0])
+    layer.inputs = [
+        int(layer.inputs[0]),
+        schema.new_constant(model, f"{name}/weights", weights.astype(np.float32)),
+        schema.new_constant(model, f"{name}/bias", bias.astype(np.float32)),
+    ]
+    return True
+
+
+def _is_relu(model: Any, operator: Any, known: Array) -> bool:
+    is_zero = schema.kind_of(model, operator) == "MAXIMUM" and not np.any(known)
+    # A broadcast of the computed operand would be lost.
+    source, _ = _operands(model, operator)
+    tensors = model.subgraphs[0].tensors
+    shapes = [schema.numbers(tensors[n].shape) for n in (source, int(operator.outputs[0]))]
+    return is_zero and shapes[0] == shapes[1]
+
+
+def _become_relu(model: Any, operator: Any, source: int) -> None:
+    operator.opcodeIndex = schema.code_index(model, "RELU", 1)
+    # RELU has no options: 0 is the schema's NONE.
+    operator.builtinOptionsType, operator.builtinOptions = 0, None
+    operator.inputs = [source]

@@ -1,0 +1,1 @@
+"""Quantizing a PyTorch module."""

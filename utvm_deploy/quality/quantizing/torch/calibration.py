@@ -1,0 +1,126 @@
+"""Samples for the calibration of a PyTorch module, from what callers have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.quantizing.facts import PT2E_SAMPLES
+
+_EMPTY = "the calibration data are empty; give at least one sample"
+
+
+def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
+    """Inputs of one call of the module: those given, or the first sample of the data.
+
+    Floats of the data become float32: numpy's are float64 unless somebody says otherwise.
+    """
+    if given is not None:
+        import torch
+
+        several = given if isinstance(given, tuple | list) else (given,)
+        return tuple(torch.as_tensor(one) for one in several)
+    first = next(_groups(data, inputs_of(module)), None)
+    if first is None or 0 in first[0].shape[:1]:
+        raise ModelError(_EMPTY)
+    return tuple(part[:1].float() if part.is_floating_point() else part[:1] for part in first[:-1])
+
+
+def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The calibration data in groups of the example's size, at most ``PT2E_SAMPLES``.
+
+    Raises ModelError for shapes that do not fit, and for numbers that are not finite.
+    """
+    return (sample for sample, _ in _samples(data, example))
+
+
+def labelled_samples(
+    data: Any, example: tuple[Any, ...]
+) -> tuple[list[tuple[Any, ...]], Array | None]:
+    """The same samples as a list, and an integer label for each if all of them have one.
+
+    A label is what follows the inputs, as a ``DataLoader`` gives it. Samples of more than one row
+    have none.
+    """
+    found = list(_samples(data, example))
+    rows = [rest for _, rest in found if rest is not None and rest.numel() == 1]
+    is_labelled = len(rows) == len(found) and not any(
+        one.is_floating_point() or one.is_complex() for one in rows
+    )
+    labels = np.array([int(one) for one in rows]) if is_labelled else None
+    return [sample for sample, _ in found], labels
+
+
+def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Each sample, with the part of what follows the inputs that belongs to it, or None."""
+    count = 0
+    for *group, rest in _groups(data, len(example)):
+        size = example[0].shape[0] if example[0].ndim else 1
+        rows = group[0].shape[0]
+        for start in range(0, rows - size + 1, size):
+            if count == PT2E_SAMPLES:
+                return
+            parts = tuple(part[start : start + size] for part in group)
+            _check(parts, example, count)
+            count += 1
+            is_for_rows = rest is not None and rest.ndim > 0 and rest.shape[0] == rows
+            label = rest[start : start + size] if is_for_rows else rest
+            yield tuple(p.to(e.dtype) for p, e in zip(parts, example, strict=True)), label
+    if count == 0:
+        raise ModelError(_EMPTY)
+
+
+def _check(parts: tuple[Any, ...], example: tuple[Any, ...], number: int) -> None:
+    import torch
+
+    for position, (part, wanted) in enumerate(zip(parts, example, strict=True)):
+        if part.shape != wanted.shape:
+            raise ModelError(
+                f"calibration sample {number} has {tuple(part.shape)} for input {position}, which "
+                f"takes {tuple(wanted.shape)}; give samples of the module's shape (PyTorch has "
+                "channels before height and width)"
+            )
+        if part.is_floating_point() and not bool(torch.isfinite(part).all()):
+            raise ModelError(
+                f"calibration sample {number} has NaN or infinity in input {position}; "
+                "remove such samples"
+            )
+
+
+def inputs_of(module: Any) -> int:
+    """How many inputs the module must be given."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+    return max(len(needed), 1)
+
+
+def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
+    """Groups of samples: a tensor for each input, and then what follows the inputs, or None."""
+    import torch
+
+    if hasattr(data, "shape"):
+        yield torch.as_tensor(data), None
+        return
+    if isinstance(data, tuple) and len(data) == inputs and all(hasattr(d, "shape") for d in data):
+        yield *(torch.as_tensor(part) for part in data), None
+        return
+    if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
+        raise ModelError(
+            f"calibration data of type {type(data).__name__} cannot be read; give a tensor, an "
+            "array, a list of inputs, or a DataLoader"
+        )
+    for item in data:
+        several = item if isinstance(item, tuple | list) else (item,)
+        if len(several) < inputs:
+            raise ModelError(
+                f"the calibration data have {len(several)} tensors for {inputs} inputs; give a "
+                "tensor for each input"
+            )
+        rest = torch.as_tensor(several[inputs]) if len(several) == inputs + 1 else None
+        yield *(torch.as_tensor(part) for part in several[:inputs]), rest

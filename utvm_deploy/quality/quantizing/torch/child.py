@@ -1,0 +1,194 @@
+"""The child process for .pt2 files: PT2E quantizes the program, which is then converted.
+
+model                  ──prepare────▶ prepared, facts.json, and converted if the job wants it
+model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
+prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
+from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
+from utvm_deploy.frontend.torch.export import (
+    check_types,
+    is_quantized,
+    load_torch,
+    loaded_program,
+    program_to_tflite,
+)
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.quality.quantizing.child_files import (
+    CONVERTED,
+    FACTS,
+    MODEL,
+    PREPARED,
+    RESULTS,
+    load_arrays,
+    recipe_of,
+    save_arrays,
+)
+from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
+from utvm_deploy.quality.quantizing.tflite.finishing import finished
+from utvm_deploy.quality.quantizing.tflite.fold import folded
+from utvm_deploy.quality.quantizing.torch.module import (
+    check_weights,
+    eager_outputs,
+    float_program,
+    positional,
+    quantized_program,
+)
+
+
+def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Check the program, describe its inputs, and convert it to a float .tflite file."""
+    data = (folder / MODEL).read_bytes()
+    program = _program(folder, data)
+    if is_quantized(program):
+        raise ModelError("it is quantized already; give the float model that it was made of")
+    check_types(program)
+    check_evaluation(program, is_quantized=True)
+    notes = batch_notes(program)
+    if notes:
+        program = with_batch_of_one(load_torch(), program)
+        load_torch().export.save(program, folder / PREPARED)
+    else:
+        (folder / PREPARED).write_bytes(data)
+    check_weights(load_torch(), program.module(check_guards=False))
+    facts = {"inputs": _inputs(program), "notes": notes}
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    if job["converted"]:
+        (folder / CONVERTED).write_bytes(_in_float(program))
+
+
+def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Run the program on the first samples; PT2E observes all of them in the quantize step."""
+    data = (folder / MODEL).read_bytes()
+    (folder / PREPARED).write_bytes(data)
+    program = _program(folder, data)
+    samples = _samples(folder, job["kept"])
+    with load_torch().no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+        outputs = eager_outputs(load_torch(), program.module(check_guards=False), samples)
+    names = [str(name) for name in program.graph_signature.user_outputs]
+    for name, array in zip(names, outputs, strict=True):
+        if not np.isfinite(array).all():
+            raise ModelError(
+                f"output '{short_name(name)}' of the float model becomes NaN or infinite; remove "
+                "the samples that cause it, or repair the model"
+            )
+    declared = job["declared"]
+    ends = [name for name, _, dtype in _inputs(program) if dtype == "float32"]
+    facts = {
+        "ranges": {} if declared is None else dict.fromkeys(ends, declared),
+        "operators": [],
+        "outputs": names,
+    }
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    save_arrays(folder, "output", tuple(outputs))
+    tell(len(samples), len(samples))
+
+
+def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Make a file for each recipe, and run it on the samples."""
+    program = _program(folder, (folder / PREPARED).read_bytes())
+    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    declared = next((Range(*one) for one in stored["ranges"].values()), None)
+    samples = _samples(folder)
+    compared = tuple(array[: job["compared"]] for array in load_arrays(folder, "input"))
+    results = []
+    for index, facts in enumerate(job["recipes"]):
+        recipe = recipe_of(facts)
+        made, rewritten = finished(_converted(program, samples, recipe, declared), recipe)
+        (folder / f"{index}.tflite").write_bytes(made)
+        save_arrays(folder, f"{index}_output", outputs_of(made, compared, is_exact=job["exact"]))
+        results.append(rewritten)
+        tell(index + 1, len(job["recipes"]))
+    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+
+
+def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range | None) -> bytes:
+    if recipe.operators or recipe.ranges:
+        raise ModelError("a PyTorch program has one scheme for all operators")
+    if recipe.clipping != MIN_MAX:
+        raise ModelError(
+            f"a PyTorch program is quantized with the clipping {MIN_MAX} only, not "
+            f"{recipe.clipping}; leave --clipping out"
+        )
+    torch = load_torch()
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+            module = program.module(check_guards=False)
+            made = quantized_program(torch, module, samples, samples[0], recipe.scheme, declared)
+    except ModelError:
+        raise
+    except Exception as error:  # of many classes
+        raise ModelError(f"PT2E cannot quantize it: {last_words(error)}") from error
+    if not is_quantized(made):
+        raise ModelError("PT2E quantizes none of its operators; compile it as float32")
+    return program_to_tflite(made, "model", "made from a PyTorch program")
+
+
+def _in_float(program: Any) -> bytes:
+    torch = load_torch()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
+        made = float_program(torch, program.module(check_guards=False), _example(torch, program))
+    return folded(
+        program_to_tflite(made, "model", "made from a float model", is_float_converted=True)
+    )
+
+
+def _example(torch: Any, program: Any) -> tuple[Any, ...]:
+    """Zeros of the inputs' shapes."""
+    return tuple(
+        torch.zeros(shape, dtype=getattr(torch, dtype)) for _, shape, dtype in _inputs(program)
+    )
+
+
+def _program(folder: Path, data: bytes) -> Any:
+    path = folder / "model.pt2"
+    path.write_bytes(data)
+    try:
+        return positional(load_torch(), loaded_program(path))
+    except ModelError as error:
+        said = str(error).removeprefix(f"{path} ").removeprefix(f"{path}: ")
+        raise ModelError(f"the file {said}") from error
+
+
+def _inputs(program: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    names = program.graph_signature.user_inputs
+    return [
+        (str(node.name), tuple(node.meta["val"].shape), str(node.meta["val"].dtype)[6:])
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in names
+    ]
+
+
+def _samples(folder: Path, most: int | None = None) -> list[Any]:
+    arrays = load_arrays(folder, "input", mapped=True)
+    torch = load_torch()
+    rows = zip(*(array[:most] for array in arrays), strict=True)
+    return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
+
+
+def main(step: str, folder: str) -> int:
+    """Do one step in a folder; the exit status."""
+    steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
+    return run_step(steps, step, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""A PyTorch module in memory as the file and the samples that the steps for files take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.torch.export import load_torch
+from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
+from utvm_deploy.quality.datasets import Dataset
+from utvm_deploy.quality.quantizing.torch.calibration import example_of, labelled_samples
+
+
+@contextmanager
+def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tuple[Path, Any]]:
+    """A temporary .pt2 file of an ``nn.Module``, and its data as a dataset, a path or arrays.
+
+    Labels behind the inputs are kept if they are integers, one for each sample. Raises ModelError
+    for data that do not fit, and for what PyTorch cannot export; messages say "the module".
+    """
+    torch = load_torch()
+    is_ready = isinstance(data, str | Path | Dataset | Mapping)
+    with TemporaryFolder("utvm-module") as folder:
+        path = folder / "module.pt2"
+        was_training = module.training
+        try:
+            if was_training:
+                module.eval()
+            example = example_of(module, _first(data) if is_ready else data, example_inputs)
+            arrays = data if is_ready else _arrays(data, example)
+            check_module(torch, module, example)
+            with torch.no_grad(), quiet_torch():
+                torch.export.save(torch.export.export(module, example), path)
+        except UtvmError:
+            raise
+        except Exception as exc:  # of many classes
+            raise ModelError(f"PyTorch cannot export the module: {export_error(exc)}") from exc
+        finally:
+            if was_training:
+                module.train()
+        try:
+            yield path, arrays
+        except UtvmError as error:
+            raise type(error)(str(error).replace(str(path), "the module")) from error
+
+
+def _first(data: Any) -> Any:
+    """What says the shape of one sample: the array ``inputs`` of a mapping."""
+    if isinstance(data, Mapping) and "inputs" in data:
+        return np.asarray(data["inputs"])
+    raise ModelError(
+        "these data do not say the shapes that the module takes; give example_inputs, too"
+    )
+
+
+def _arrays(data: Any, example: tuple[Any, ...]) -> dict[str, Any]:
+    """An array for each input, and the labels if there are any, named as in an .npz file."""
+    samples, labels = labelled_samples(data, example)
+    parts = [np.stack([one.numpy() for one in column]) for column in zip(*samples, strict=True)]
+    names = ["inputs"] if len(parts) == 1 else [f"inputs_{i}" for i in range(len(parts))]
+    arrays = dict(zip(names, parts, strict=True))
+    return arrays if labels is None else {**arrays, "labels": labels}

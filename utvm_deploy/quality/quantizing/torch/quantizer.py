@@ -1,0 +1,252 @@
+"""Our quantizer for PT2E: which tensors of an ATen graph become int8 or int16, and how.
+
+Activations are int8 with a zero point, or int16 without one. Weights are int8 with a scale for each
+output channel. Biases stay float here: the conversion to .tflite makes integers of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError, UsageError
+from utvm_deploy.frontend.torch.calls import aten_name
+from utvm_deploy.quality.quantizing.facts import INT8, SCHEMES
+from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
+
+#: The dimension of the weights that holds the output channels.
+_WEIGHTED: Mapping[str, int] = {
+    **dict.fromkeys(("linear", "conv1d", "conv2d"), 0),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), 1),
+}
+#: Operators whose kernels clamp their results, so that a clamp behind them costs nothing.
+#: Products of two matrices, the second of which may be constant.
+_PRODUCTS = frozenset(("matmul", "mm", "bmm"))
+_CLAMPING = frozenset((*_WEIGHTED, "add", "sub", "mul"))
+_CLAMPS = frozenset(("relu", "relu6", "hardtanh", "clamp"))
+#: Operators that only move elements, or choose among them: the result has the scale of the input.
+_MOVING = frozenset(
+    (
+        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
+        *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
+        *("transpose", "t", "permute", "slice", "flip", "select", "pad", "constant_pad_nd"),
+        *(
+            "embedding",
+            "max_pool1d",
+            "max_pool2d",
+            "amax",
+            "upsample_nearest2d",
+            "upsample_bilinear2d",
+        ),
+    )
+)
+#: Operators that need one scale for all that they read and write.
+_UNIFORM = frozenset(("cat", "maximum", "minimum"))
+#: Operators with several results.
+_SPLITTING = frozenset(("split", "split_with_sizes", "chunk", "unbind"))
+_COMPUTING = frozenset(
+    (
+        *_WEIGHTED,
+        *_CLAMPS,
+        *("add", "sub", "mul", "neg", "abs", "matmul", "mm", "bmm"),
+        *("sigmoid", "tanh", "softmax", "_softmax", "log_softmax", "_log_softmax"),
+        *("hardswish", "leaky_relu", "prelu", "gelu", "exp", "log", "sqrt", "rsqrt"),
+        *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
+        *("mean", "sum"),
+    )
+)
+
+#: Every operator that is annotated, by ATen's name.
+ANNOTATED = _MOVING | _UNIFORM | _SPLITTING | _COMPUTING
+
+#: Functions whose kernels have a fixed scale, and what it is in int8; in int16 it is 2**-15.
+_FIXED_INT8: Mapping[str, tuple[float, int]] = {
+    **dict.fromkeys(("sigmoid", "softmax", "_softmax"), (1 / 256, -128)),
+    "tanh": (1 / 128, 0),
+}
+
+#: A scale is at least this share of the largest one of its tensor. Smaller weights count for
+#: nothing, and the biases of their channels would be cut off.
+_LEAST_SHARE = 2.0**-16
+
+
+@dataclass(frozen=True)
+class Specs:
+    """How activations, and weights along a dimension, are quantized."""
+
+    activation: Any
+    by_channel: Mapping[int, Any]
+    factor: Any  # of a constant matrix that is not a layer's weights
+    # Results of functions whose kernels have a fixed scale, by the function's name.
+    fixed: Mapping[str, Any]
+
+
+def pt2e_quantizer(scheme: str, example: tuple[Any, ...]) -> Any:
+    """A ``Quantizer`` for ``prepare_pt2e``; ``scheme`` is "int8" or "int16x8".
+
+    ``example`` holds inputs of the module.
+    Raises UsageError for another scheme, and ModelError if torchao is missing.
+    """
+    if scheme not in SCHEMES:
+        raise UsageError(f"{scheme!r} is not a scheme; the schemes: {', '.join(SCHEMES)}")
+    try:
+        from torchao.quantization.pt2e.quantizer import Quantizer
+    except ImportError as exc:
+        raise ModelError(
+            "quantizing PyTorch modules needs torchao: pip install 'utvm-deploy[torch]'"
+        ) from exc
+    specs = _specs(scheme)
+
+    class IntegerQuantizer(Quantizer):  # type: ignore[misc]
+        """Annotates what the kernels compute in integers."""
+
+        def transform_for_annotation(self, model: Any) -> Any:
+            """Take composite operators apart; by now batch norms are part of convolutions."""
+            return decomposed(model, example, scheme)
+
+        def annotate(self, model: Any) -> Any:
+            """Annotate every operator that is known here."""
+            annotate_nodes(model.graph.nodes, specs)
+            return model
+
+        def validate(self, model: Any) -> None:
+            """Nothing: the conversion refuses what cannot be computed in integers."""
+
+    return IntegerQuantizer()
+
+
+def _specs(scheme: str) -> Specs:
+    import torch
+    from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+    from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+    # PT2E looks for "PerChannel" in the class's name.
+    class PerChannelObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
+        """Gives channels of zeros a scale like that of the others."""
+
+        def calculate_qparams(self) -> Any:
+            """The scales, none much smaller than the largest, and the zero points."""
+            scales, zero_points = super().calculate_qparams()
+            return scales.clamp(min=float(scales.max()) * _LEAST_SHARE), zero_points
+
+    if scheme == INT8:
+        activation = QuantizationSpec(
+            dtype=torch.int8,
+            observer_or_fake_quant_ctr=MinMaxObserver,
+            quant_min=-128,
+            quant_max=127,
+            qscheme=torch.per_tensor_affine,
+        )
+    else:
+        activation = QuantizationSpec(
+            dtype=torch.int16,
+            observer_or_fake_quant_ctr=MinMaxObserver,
+            quant_min=-32767,
+            quant_max=32767,
+            qscheme=torch.per_tensor_symmetric,
+        )
+    by_channel = {
+        axis: QuantizationSpec(
+            dtype=torch.int8,
+            observer_or_fake_quant_ctr=PerChannelObserver,
+            quant_min=-127,
+            quant_max=127,
+            qscheme=torch.per_channel_symmetric,
+            ch_axis=axis,
+        )
+        for axis in (0, 1)
+    }
+    factor = QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=MinMaxObserver,
+        quant_min=-127,
+        quant_max=127,
+        qscheme=torch.per_tensor_symmetric,
+    )
+    return Specs(activation, by_channel, factor, _fixed(scheme))
+
+
+def _fixed(scheme: str) -> dict[str, Any]:
+    import torch
+    from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec
+
+    if scheme == INT8:
+        dtype, scales, limits = torch.int8, _FIXED_INT8, (-128, 127)
+    else:
+        dtype, scales, limits = (
+            torch.int16,
+            dict.fromkeys(_FIXED_INT8, (2**-15, 0)),
+            (-32768, 32767),
+        )
+    return {
+        name: FixedQParamsQuantizationSpec(dtype, scale, zero_point, *limits)
+        for name, (scale, zero_point) in scales.items()
+    }
+
+
+def annotate_nodes(nodes: Iterable[Any], specs: Specs) -> None:
+    """Annotate the nodes of a graph, in order of execution."""
+    for node in nodes:
+        if node.op == "call_function" and _is_float(node):
+            kind = aten_name(node.target)
+            if kind in _MOVING or kind in _UNIFORM:
+                _annotate_equal(node, specs)
+            elif kind in _SPLITTING:
+                _note(node, {source: specs.activation for source in _sources(node)}, None)
+            elif kind in _COMPUTING:
+                _annotate_computing(node, kind, specs)
+
+
+def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
+    inputs = {source: specs.activation for source in _sources(node)}
+    if kind in _WEIGHTED:
+        weights, *bias = node.args[1:3]
+        inputs[weights] = specs.by_channel[_WEIGHTED[kind]]
+        for constant in bias:
+            inputs.pop(constant, None)
+    elif kind in _PRODUCTS and node.args[1].op == "get_attr":
+        inputs[node.args[1]] = specs.factor
+    before = _clamped(node, kind)
+    if before is not None:
+        # The clamp becomes part of that operator, so only its result is quantized.
+        before.meta["quantization_annotation"].output_qspec = None
+        inputs = {}
+    _note(node, inputs, specs.fixed.get(kind, specs.activation))
+
+
+def _clamped(node: Any, kind: str) -> Any:
+    """The operator that this clamp becomes a part of; None where it stays a clamp."""
+    before: Any = node.args[0]
+    if kind not in _CLAMPS or before.op != "call_function" or len(before.users) != 1:
+        return None
+    return before if aten_name(before.target) in _CLAMPING else None
+
+
+def _annotate_equal(node: Any, specs: Specs) -> None:
+    """One scale for all inputs and the output."""
+    from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
+
+    first, *others = _sources(node)
+    shared = SharedQuantizationSpec((first, node))
+    _note(node, {first: specs.activation, **dict.fromkeys(others, shared)}, shared)
+
+
+def _note(node: Any, inputs: Mapping[Any, Any], output: Any) -> None:
+    from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
+
+    node.meta["quantization_annotation"] = QuantizationAnnotation(
+        input_qspec_map=dict(inputs), output_qspec=output, _annotated=True
+    )
+
+
+def _sources(node: Any) -> list[Any]:
+    """The float tensors that a node reads, each once."""
+    return [source for source in node.all_input_nodes if _is_float(source)]
+
+
+def _is_float(node: Any) -> bool:
+    value = node.meta.get("val")
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return value is None or bool(getattr(value, "is_floating_point", lambda: False)())

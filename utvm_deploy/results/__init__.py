@@ -1,0 +1,1 @@
+"""What is measured of a model on a board, and how it is shown."""

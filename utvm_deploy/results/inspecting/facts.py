@@ -1,0 +1,222 @@
+"""What a model holds, for ``utvm inspect``: facts only; ``graph_picture`` draws them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from utvm_deploy.frontend.survey import Survey
+from utvm_deploy.graph.attribute_values import NO_CLAMP
+from utvm_deploy.graph.liveness import live_bytes
+from utvm_deploy.graph.macs import macs
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.results.inspecting.graph_picture import describe, graph_svg
+from utvm_deploy.results.inspecting.islands import (
+    FloatIsland,
+    float_islands,
+    float_operations,
+    island_numbers,
+)
+from utvm_deploy.results.inspecting.quantizable import Quantizable
+from utvm_deploy.results.pages.notebook import Shown
+
+__all__ = [
+    "Inspection",
+    "OperatorFacts",
+    "TensorFacts",
+    "graph_svg",
+    "inspect_model",
+    "inspect_refused",
+    "with_problems",
+]
+
+# Element types whose size in memory is known.
+_SIZED = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """A tensor without its data."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int | None  # None of a type without a fixed size
+    is_constant: bool
+    # The quantization; of per-channel scales the smallest and the largest.
+    scale: float | None
+    scale_max: float | None
+    zero_point: int | None
+    scales: int  # 0: not quantized, 1: per tensor, more: per channel
+    source: int | None  # position in the file
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """An operator, its tensors and its cost."""
+
+    index: int  # position in the file
+    kind: str
+    detail: str  # window, stride, padding... in a phrase
+    name: str  # of the first output
+    inputs: tuple[TensorFacts, ...]  # weights and biases too
+    outputs: tuple[TensorFacts, ...]
+    clamp: tuple[int, int] | None  # of the quantized output; None if there is no activation
+    macs: int | None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None
+    live_bytes: int | None  # activations that must be in RAM while it runs
+    # Of what computes in float32: the number of its island, from 1 on, and its operations.
+    float_island: int | None = None
+    float_operations: int | None = None
+    problem: str | None = None  # why it cannot be compiled, and what to do
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection(Shown):
+    """A model: what goes in and out, its operators in order, and its totals."""
+
+    name: str
+    digest: str  # SHA-256 of the file
+    inputs: tuple[TensorFacts, ...]
+    outputs: tuple[TensorFacts, ...]
+    operators: tuple[OperatorFacts, ...]
+    kinds: dict[str, int]  # operators of each kind
+    macs: int | None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None  # all constants, each once
+    # The most that is live at once, by lifetime: no arena can be smaller without in-place kernels.
+    peak_activation_bytes: int | None
+    peak_operator: int | None  # position in ``operators`` where that is
+    problems: tuple[str, ...] = ()  # of the model as a whole
+    float_islands: tuple[FloatIsland, ...] = ()
+    quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
+
+    @property
+    def headline(self) -> str:
+        """Size and memory, or that it cannot be compiled."""
+        count = f"{self.name}: {len(self.operators)} operators"
+        if self.peak_activation_bytes is None or not self.ok:
+            return f"{count}, cannot be compiled"
+        return (
+            f"{count}, {self.macs:,} MACs, constants {self.weights_bytes:,} bytes, activations "
+            f"{self.peak_activation_bytes:,} bytes live at most"
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is known to be wrong."""
+        return not self.problems and not any(o.problem for o in self.operators)
+
+
+def inspect_model(graph: Graph) -> Inspection:
+    """Collect the facts about a graph."""
+    live = live_bytes(graph)
+    islands = float_islands(graph)
+    numbers = island_numbers(islands)
+    operators = tuple(
+        _operator_facts(graph, operator, live[position], numbers)
+        for position, operator in enumerate(graph.operators)
+    )
+    peak = max(range(len(live)), key=live.__getitem__, default=0)
+    kinds: dict[str, int] = {}
+    for operator in graph.operators:
+        kinds[operator.kind] = kinds.get(operator.kind, 0) + 1
+    return Inspection(
+        name=graph.name,
+        digest=graph.digest,
+        inputs=tuple(_tensor_facts(graph.tensors[i]) for i in graph.inputs),
+        outputs=tuple(_tensor_facts(graph.tensors[i]) for i in graph.outputs),
+        operators=operators,
+        kinds=kinds,
+        macs=sum(o.macs or 0 for o in operators),
+        weights_bytes=graph.constants_bytes,
+        peak_activation_bytes=live[peak] if live else 0,
+        peak_operator=peak,
+        float_islands=islands,
+    )
+
+
+def inspect_refused(name: str, digest: str, found: Survey) -> Inspection:
+    """The facts about a file that cannot be imported."""
+    operators = tuple(
+        OperatorFacts(
+            index=operator.index,
+            kind=operator.kind,
+            detail="",
+            name=operator.outputs[0].name if operator.outputs else "",
+            inputs=tuple(map(_tensor_facts, operator.inputs)),
+            outputs=tuple(map(_tensor_facts, operator.outputs)),
+            clamp=None,
+            macs=None,
+            weights_bytes=None,
+            live_bytes=None,
+            problem=operator.problem or None,
+        )
+        for operator in found.operators
+    )
+    return Inspection(
+        name=name,
+        digest=digest,
+        inputs=tuple(map(_tensor_facts, found.inputs)),
+        outputs=tuple(map(_tensor_facts, found.outputs)),
+        operators=operators,
+        kinds=dict(Counter(operator.kind for operator in operators)),
+        macs=None,
+        weights_bytes=None,
+        peak_activation_bytes=None,
+        peak_operator=None,
+        problems=found.problems,
+    )
+
+
+def with_problems(found: Inspection, problems: Mapping[int, str]) -> Inspection:
+    """The same, with why some operators cannot be compiled, by their position in the file."""
+    operators = tuple(
+        replace(operator, problem=problems.get(operator.index)) for operator in found.operators
+    )
+    return replace(found, operators=operators)
+
+
+def _operator_facts(
+    graph: Graph, operator: Operator, live_bytes: int, islands: Mapping[int, int]
+) -> OperatorFacts:
+    inputs = [graph.tensors[i] for i in operator.inputs if i is not None]
+    outputs = [graph.tensors[i] for i in operator.outputs]
+    clamp = getattr(operator.attributes, "clamp", None)
+    if clamp == NO_CLAMP:
+        clamp = None
+    return OperatorFacts(
+        index=operator.sources[0],
+        kind=operator.kind,
+        detail=describe(graph, operator),
+        name=outputs[0].name,
+        inputs=tuple(_tensor_facts(t) for t in inputs),
+        outputs=tuple(_tensor_facts(t) for t in outputs),
+        clamp=None if clamp in ((-128, 127), (-32768, 32767)) else clamp,
+        macs=macs(graph, operator),
+        weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None),
+        live_bytes=live_bytes,
+        float_island=islands.get(operator.sources[0]),
+        float_operations=float_operations(graph, operator)
+        if operator.sources[0] in islands
+        else None,
+    )
+
+
+def _tensor_facts(tensor: Tensor) -> TensorFacts:
+    q = tensor.quantization
+    return TensorFacts(
+        name=tensor.name,
+        shape=tensor.shape,
+        dtype=tensor.dtype,
+        bytes=tensor.size_bytes if tensor.dtype in _SIZED else None,
+        is_constant=tensor.data is not None,
+        scale=min(q.scales) if q else None,
+        scale_max=max(q.scales) if q else None,
+        zero_point=q.zero_points[0] if q else None,
+        scales=len(q.scales) if q else 0,
+        source=tensor.source,
+    )

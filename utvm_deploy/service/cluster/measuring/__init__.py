@@ -1,0 +1,1 @@
+"""Measuring candidates in the workers of a cluster."""

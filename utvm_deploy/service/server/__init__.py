@@ -1,0 +1,1 @@
+"""The server: uploads, jobs on boards, results, over HTTP."""

@@ -1,0 +1,112 @@
+"""/api/v1/boards: which boards there are, and who has them. /api/v1/events: the same, live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from utvm_deploy.service.server.api.errors import PROBLEMS
+from utvm_deploy.service.server.api.events import end_of_streams
+from utvm_deploy.service.server.api.parts import Parts
+from utvm_deploy.service.server.jobs.board_states import BoardState, Holder, Offering
+from utvm_deploy.service.server.store.cached import Cached
+from utvm_deploy.service.server.store.refusals import NotFound
+
+#: How often listeners get news.
+_LOOK_S = 1.0
+_KEEPALIVE_S = 15.0
+
+
+class BoardAnswer(BaseModel):
+    """A kind of board, and what happens with it now."""
+
+    name: str
+    description: str
+    core: str
+    kind: str
+    count: int
+    free: int
+    queued: int
+    holders: list[Holder]
+    offerings: list[Offering]
+
+
+def board_routes(parts: Parts) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/api/v1", tags=["boards"], responses=PROBLEMS)
+    overview = Cached(lambda: _overview(parts), _LOOK_S)
+
+    @routes.get("/boards")
+    def boards(offered: bool = False) -> list[BoardAnswer]:
+        """All boards; with ``offered`` only those that a worker has."""
+        found = parts.boards.states()
+        return [_answer(one) for one in found if one.count or not offered]
+
+    @routes.get("/boards/{name}")
+    def board(name: str) -> BoardAnswer:
+        """One board."""
+        found = parts.boards.state(name)
+        if found is None:
+            raise NotFound(f"there is no board {name!r}; see /api/v1/boards")
+        return _answer(found)
+
+    @routes.get("/counts")
+    def counts() -> dict[str, int]:
+        """How many jobs there are in each state."""
+        return parts.database.counts()
+
+    @routes.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}}},
+    )
+    async def events(request: Request) -> StreamingResponse:
+        """What changes, as server-sent events: ``counts`` of jobs by state, and ``boards``."""
+        return StreamingResponse(
+            _events(overview, end_of_streams(parts, request)),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store"},
+        )
+
+    return routes
+
+
+async def _events(
+    overview: Cached[dict[str, str]], is_over: Callable[[], bool]
+) -> AsyncIterator[str]:
+    seen: dict[str, str] = {}
+    sent = time.monotonic()
+    yield "retry: 1000\n\n"
+    while not is_over():
+        for kind, data in (await run_in_threadpool(overview.get)).items():
+            if seen.get(kind) != data:
+                seen[kind] = data
+                sent = time.monotonic()
+                yield f"event: {kind}\ndata: {data}\n\n"
+        if time.monotonic() - sent > _KEEPALIVE_S:
+            sent = time.monotonic()
+            yield ": nothing new\n\n"
+        await asyncio.sleep(_LOOK_S)
+
+
+def _overview(parts: Parts) -> dict[str, str]:
+    """The events of now: the same text as long as nothing has changed."""
+    boards = [_answer(one).model_dump() for one in parts.boards.states() if one.count]
+    for board in boards:
+        for offering in board["offerings"]:
+            del offering["last_seen"]  # changes every second
+    return {"counts": json.dumps(parts.database.counts()), "boards": json.dumps(boards)}
+
+
+def _answer(state: BoardState) -> BoardAnswer:
+    facts: dict[str, Any] = asdict(state)
+    return BoardAnswer(**facts, free=state.free)

@@ -1,0 +1,1 @@
+"""Jobs from the form to their end: inputs, the queue, the dispatcher."""

@@ -1,0 +1,196 @@
+"""The verbs that jobs run: one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.service.server.jobs.options import (
+    BASELINE,
+    EARLIER,
+    FAIL_OVER,
+    FORMAT,
+    GOLDEN,
+    HOT,
+    KERNELS,
+    LINK,
+    MAX_FLASH,
+    MAX_RAM,
+    MINUTES,
+    NAME,
+    NO_LATENCY,
+    NO_PLUGIN,
+    OPTIMIZE,
+    PLUGIN,
+    RECORDS,
+    SAMPLES,
+    SCRATCH,
+    SEED,
+    START_RECORDS,
+    TEMPLATE,
+    TIME_LIMIT,
+    TIMING,
+    TRIALS,
+    TUNED_KERNELS,
+    Option,
+)
+from utvm_deploy.service.server.store.facts import Model
+
+
+@dataclass(frozen=True)
+class Verb:
+    """How a verb becomes a command line."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...] = ()
+    #: Arguments after the model's file and the board.
+    fixed: tuple[str, ...] = ()
+    #: What is kept of the folder in which it ran.
+    outputs: tuple[str, ...] = ()
+    #: The file whose lines are kept while it runs.
+    followed: str = ""
+    #: Whether it has the option --board.
+    has_board: bool = True
+    #: Whether it runs on the board, so that nobody else may use the board meanwhile.
+    runs_on_board: bool = True
+    most_models: int = 1
+    #: Of each group, at least one option must be there.
+    needed: tuple[tuple[Option, ...], ...] = ()
+    #: Of each pair, the first excludes the second.
+    exclusive: tuple[tuple[Option, Option], ...] = ()
+    #: Of each pair, the first means nothing without the second.
+    bound: tuple[tuple[Option, Option], ...] = ()
+
+
+_COMPILED = (OPTIMIZE, KERNELS, SCRATCH, NAME, EARLIER)
+_CONNECTED = (TEMPLATE, LINK)
+_GATE = (BASELINE, FAIL_OVER, MAX_RAM, MAX_FLASH)
+_MOST_MODELS = 16
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            *("inspect", "what the file holds"),
+            (TIME_LIMIT,),
+            ("--svg", "graph.svg"),
+            ("graph.svg",),
+            has_board=False,
+            runs_on_board=False,
+        ),
+        Verb(
+            *("compile", "C sources"),
+            (*_COMPILED, TIME_LIMIT),
+            ("-o", "model.tar"),
+            ("model.tar",),
+            runs_on_board=False,
+        ),
+        Verb(
+            *("verify", "every byte, against the reference interpreter"),
+            (*_COMPILED, SAMPLES, GOLDEN, *_CONNECTED, TIME_LIMIT),
+            exclusive=((SAMPLES, GOLDEN),),
+        ),
+        Verb(
+            *("profile", "cycles of each layer"),
+            (*_COMPILED, HOT, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
+            ("--html", "profile.html"),
+            ("profile.html",),
+            bound=((FAIL_OVER, BASELINE),),
+        ),
+        Verb(
+            *("tune", "the fastest kernels, by running them"),
+            (
+                *(OPTIMIZE, TRIALS, MINUTES, SEED, START_RECORDS, TUNED_KERNELS),
+                *(*_CONNECTED, TIMING, TIME_LIMIT),
+            ),
+            ("--records", RECORDS),
+            (RECORDS,),
+            RECORDS,
+            most_models=_MOST_MODELS,
+            needed=((TRIALS, MINUTES),),
+        ),
+        Verb(
+            *("bench", "beside another engine"),
+            (EARLIER, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
+            ("--html", "bench.html"),
+            ("bench.html",),
+            most_models=_MOST_MODELS,
+            bound=((FAIL_OVER, BASELINE),),
+        ),
+        Verb(
+            *("bundle", "a library for your firmware"),
+            (*_COMPILED, FORMAT, SAMPLES, GOLDEN, NO_LATENCY, TIMING, TIME_LIMIT),
+            ("-o", "bundle.zip"),
+            ("bundle.zip",),
+            # It flashes nothing; its latency report comes from an emulator.
+            runs_on_board=False,
+            exclusive=((SAMPLES, GOLDEN),),
+        ),
+    )
+}
+
+
+def verb_of(name: str) -> Verb:
+    """The row of a verb. Raises UsageError if no job runs it."""
+    try:
+        return VERBS[name]
+    except KeyError:
+        raise UsageError(f"no job runs {name!r}; jobs run {', '.join(VERBS)}") from None
+
+
+def command_line(
+    verb: Verb, models: Sequence[str], board: str, options: Mapping[str, Any]
+) -> list[str]:
+    """The arguments of ``utvm``. ``models`` are names of files. Raises UsageError."""
+    if not 1 <= len(models) <= verb.most_models:
+        most = f"1 to {verb.most_models} models" if verb.most_models > 1 else "one model"
+        raise UsageError(f"a {verb.name} job takes {most}, not {len(models)}")
+    _check_together(verb, options)
+    arguments = [verb.name]
+    if verb.has_board:
+        arguments.append(f"--board={board}")
+    for option, value in given_options(verb, options):
+        arguments += option.arguments(value)
+    # With ``./``, a name with a hyphen at the start is not taken for an option.
+    return [*arguments, *verb.fixed, "--json", *(f"./{name}" for name in models)]
+
+
+def given_options(verb: Verb, options: Mapping[str, Any]) -> Iterator[tuple[Option, Any]]:
+    """The rows of a job's options, with their values. Raises UsageError if there is no such."""
+    known = {option.name: option for option in verb.options}
+    for name, value in options.items():
+        if name == PLUGIN:
+            raise UsageError(NO_PLUGIN)
+        if name not in known:
+            raise UsageError(
+                f"{verb.name} has no option {name!r} in a job; it has {', '.join(known)}"
+            )
+        yield known[name], value
+
+
+def _check_together(verb: Verb, options: Mapping[str, Any]) -> None:
+    for group in verb.needed:
+        if not any(option.name in options for option in group):
+            names = " or ".join(option.name for option in group)
+            raise UsageError(f"a {verb.name} job needs {names}")
+    for one, other in verb.exclusive:
+        if one.name in options and other.name in options:
+            raise UsageError(f"{one.name} and {other.name} exclude each other; give one of them")
+    for one, other in verb.bound:
+        if one.name in options and other.name not in options:
+            raise UsageError(f"{one.name} means nothing without {other.name}; give that, too")
+
+
+def file_names(models: Sequence[Model]) -> list[str]:
+    """The name of each model's file in the job's folder: its own, if no other model has it."""
+    names: list[str] = []
+    for model in models:
+        name = model.name
+        if name in names:
+            stem, dot, ending = name.rpartition(".")
+            name = f"{stem}-{model.sha256[:8]}{dot}{ending}"
+        names.append(name)
+    return names

@@ -1,0 +1,1 @@
+"""Tokens, logins, and limits of what a request may ask."""

@@ -1,0 +1,1 @@
+"""What the server keeps: rows of the database, files, settings."""

@@ -1,0 +1,1 @@
+"""What differs between architectures: cores, timing tables, the emulator."""

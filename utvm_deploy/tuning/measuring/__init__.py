@@ -1,0 +1,1 @@
+"""Building candidates, running them on devices, and comparing their outputs."""
