@@ -128,7 +128,7 @@ def tables_of(rows: Sequence[Figures]) -> Mapping[Path, Mapping[str, Iterable[st
     """Page -> mark -> the lines of its table."""
     found = {(row.model, *row.way): row for row in rows}
     models = list(dict.fromkeys(row.model for row in rows))
-    by_way = {name: [found[(name, *way)] for way in WAYS] for name in models}
+    by_way = {name: [found[name, way[0], way[1]] for way in WAYS] for name in models}
     docs = ROOT / "docs"
     return {
         docs / "guides" / "optimize.md": {

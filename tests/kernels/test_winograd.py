@@ -91,14 +91,14 @@ def test_the_transforms_give_four_times_the_convolution() -> None:
 
 
 @pytest.mark.parametrize(("height", "width"), [(7, 9), (8, 8), (1, 4), (9, 3)])
-def test_strips_put_each_output_in_its_place(height: int, width: int) -> None:
+def test_bands_put_each_output_in_its_place(height: int, width: int) -> None:
     w = Window(1, height, width, height, width, (3, 3), (1, 1), (1, 1), 1, 1)
     for kernel in winograd_kernels(w, 4, 2, 1):
         seen = np.zeros((height, width), dtype=int)
-        for strip in kernel.strips:
-            for number in range(strip.times):
-                first = 2 * (strip.first + number * strip.rows) * width
-                for _, _, place, column, row in kernel.places(strip).reshape(-1, 5):
+        for band in kernel.bands:
+            for number in range(band.times):
+                first = 2 * (band.first + number * band.rows) * width
+                for _, _, place, column, row in kernel.places(band).reshape(-1, 5):
                     for step in {0, int(column)}:
                         for other in {0, int(row)}:
                             seen.reshape(-1)[first + (place + step + other) // 2] += 1
