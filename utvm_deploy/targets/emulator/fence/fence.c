@@ -3,8 +3,8 @@
 //
 //     host: arm ──▶ file ◀──▶ plugin: entry reached ─▶ each access in the window ─▶ end reached
 //
-// Host and plugin share one mapped file (targets/emulator/fence.py writes it). The host changes it only
-// while the guest waits for a command, so nothing is locked.
+// Host and plugin share one mapped file (targets/emulator/fence.py writes it). The host changes it
+// only while the guest waits for a command, so nothing is locked.
 //
 // SPDX-License-Identifier: Apache-2.0
 
