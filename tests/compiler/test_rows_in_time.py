@@ -16,6 +16,9 @@ from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.compiler.compiled.model import CompiledModel, PushedStrip
+from utvm_deploy.compiler.row_state import with_row_state
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.input_rows import with_input_rows
 
 BOARD = "mps2_an500"
 
@@ -61,6 +64,13 @@ def test_the_row_count_is_part_of_the_arena_and_of_a_budget(
     assert again.arena_bytes <= least
     with pytest.raises(CompileError, match="RAM budget is 200 bytes"):
         utvm_deploy.compile(model, BOARD, ram_budget=200, input_rows=True)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 4), (32, 36), (33, 40), (35, 40)])
+def test_the_row_count_begins_at_a_word(model: Path, before: int, after: int) -> None:
+    graph = load_model(model)
+    assert with_row_state(graph, before) == before
+    assert with_row_state(with_input_rows(graph), before) == after
 
 
 def test_the_header_documents_the_call_and_has_no_run(compiled: CompiledModel) -> None:
