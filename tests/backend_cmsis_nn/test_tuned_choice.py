@@ -13,7 +13,7 @@ from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.compiler.options import CompileOptions
+from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.project import find_cmsis_nn
 from utvm_deploy.records import Measurement, Record, Records, read_records
@@ -41,13 +41,12 @@ def test_its_call_is_measured_compared_and_chosen(
     assert errors == {"CONV_2D": "wrong output", "FULLY_CONNECTED": ""}
     assert {record.code for record in theirs} == {code_of_backend(cmsis_nn_backend(library))}
 
-    def compiled(records: list[Record] | None, **options: str) -> CompiledModel:
+    def compiled(
+        records: list[Record] | None, objective: Objective = Objective.TIME
+    ) -> CompiledModel:
         given = None if records is None else Records(records)
-        return compile_model(
-            small_model,
-            HOST,
-            CompileOptions(kernels="cmsis-nn", cmsis_nn=library, records=given, **options),
-        )
+        options = CompileOptions(objective, kernels="cmsis-nn", cmsis_nn=library, records=given)
+        return compile_model(small_model, HOST, options)
 
     def with_ticks(ours: int, theirs: int) -> list[Record]:
         return [
@@ -71,7 +70,7 @@ def test_its_call_is_measured_compared_and_chosen(
     assert engines(faster) == ["theirs", "theirs", "ours", "theirs"]
     assert faster.layers[3].origin == "record"
     # Records of another level, or of another library, say nothing.
-    assert engines(compiled(found, level="size")) == ["theirs", "theirs", "ours", "theirs"]
+    assert engines(compiled(found, Objective.SIZE)) == ["theirs", "theirs", "ours", "theirs"]
     library = replace(library, digest="f" * 64)
     assert engines(compiled(found)) == ["theirs", "theirs", "ours", "theirs"]
     # Nor do they say anything where no library is asked for.
