@@ -126,7 +126,7 @@ def test_a_damaged_entry_is_made_again(
 def test_two_writers_leave_one_entry(model: Path, own_cache: Path) -> None:
     key = "a" * 64
     code = (
-        "import sys; from utvm_deploy.frontend import kept_conversions as kept\n"
+        "import sys; from utvm_deploy.frontend.files import kept_conversions as kept\n"
         f"for _ in range(20): kept.keep_conversion('{key}', sys.argv[1].encode() * 9999)\n"
         f"print(set(kept.kept_conversion('{key}')))"
     )
