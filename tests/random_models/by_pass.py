@@ -20,7 +20,7 @@ from random_models.joined import grow_joined
 from random_models.recipe import write
 from random_models.runner import Outcome, Rig, samples_for
 from utvm_deploy.base.errors import CompileError, ModelError
-from utvm_deploy.compiler.stages import pipeline
+from utvm_deploy.compiler.stages import network
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import PASSES
 
@@ -81,7 +81,7 @@ def _outcomes(rig: Rig, seed: int) -> Iterator[tuple[str, Outcome]]:
         for one in PASSES:
             if one[1](graph) is graph:
                 continue
-            with mock.patch.object(pipeline, "PASSES", (one,)):
+            with mock.patch.object(network, "PASSES", (one,)):
                 yield one[0], rig.check_file(path, samples_for(model))
     finally:
         path.unlink()
