@@ -65,7 +65,7 @@ DOORS = {
         "oracle.relax_reference",
     },
     "tflite": {
-        "frontend.tflite",
+        "frontend.tflite_tables",
         "frontend.files.tflite_choice",
         "frontend.tflite_flat",
         "frontend.qdq.tflite_write",
