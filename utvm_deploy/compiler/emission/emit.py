@@ -24,20 +24,17 @@ from utvm_deploy.compiler.c_text import (
     placed,
 )
 from utvm_deploy.compiler.compiled.model import (
-    Buffer,
     CompiledModel,
     InputRows,
-    Layer,
     MemoryPool,
-    Span,
     first_bytes,
 )
+from utvm_deploy.compiler.emission.facts import buffer_of, layer_facts
 from utvm_deploy.compiler.emission.header import emit_header
 from utvm_deploy.compiler.emission.library import (
     STACK_WORD,
     arena_bytes_with_state,
     library_parts,
-    state_of,
     state_text,
 )
 from utvm_deploy.compiler.emission.pools import (
@@ -51,12 +48,9 @@ from utvm_deploy.compiler.emission.rows import input_rows_of, push_text
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
-from utvm_deploy.graph.liveness import joined_parts
-from utvm_deploy.graph.model import Operator, Tensor
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
-from utvm_deploy.records import DEFAULT
 
 _STRING_HEADER = "\n#include <string.h>\n"
 
@@ -92,8 +86,8 @@ def emit(program: Program) -> CompiledModel:
         arguments, members = _arguments(program, index, layer, tables, copies)
         calls.append(_layer_function(program, index, layer, arguments, status, pools))
         constants = tuple(tables.span(member) for member in sorted(members))
-        layers.append(_layer_facts(program, index, layer, constants))
-    rows = input_rows_of(program, _buffer)
+        layers.append(layer_facts(program, index, layer, constants))
+    rows = input_rows_of(program)
     resets = _resets(program, tables, rows)
     compiled = CompiledModel(
         name=name,
@@ -101,8 +95,8 @@ def emit(program: Program) -> CompiledModel:
         core=program.core,
         sources={},
         layers=tuple(layers),
-        inputs=tuple(_buffer(program, i) for i in program.graph.inputs if not rows),
-        outputs=tuple(_buffer(program, tensor) for tensor in program.graph.outputs),
+        inputs=tuple(buffer_of(program, i) for i in program.graph.inputs if not rows),
+        outputs=tuple(buffer_of(program, tensor) for tensor in program.graph.outputs),
         arena_bytes=arena_bytes_with_state(program),
         arena_alignment=ARENA_ALIGNMENT,
         weights_bytes=tables.total_bytes,
@@ -112,7 +106,7 @@ def emit(program: Program) -> CompiledModel:
         seconds={},
         external=program.library,
         status_offset=status,
-        states=tuple(_buffer(program, found) for found, _ in program.graph.states),
+        states=tuple(buffer_of(program, found) for found, _ in program.graph.states),
         memory=memory_map(program.plan),
         stack_bytes=max(
             (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0
@@ -128,113 +122,6 @@ def emit(program: Program) -> CompiledModel:
         f"{name}_private.h": _private_header(program, tables),
     }
     return replace(compiled, sources=sources)
-
-
-def _buffer(program: Program, number: int) -> Buffer:
-    tensor = program.graph.tensors[number]
-    quantization = tensor.quantization if tensor.dtype != "float32" else None
-    return Buffer(
-        name=tensor.name,
-        dtype=tensor.dtype,
-        shape=tensor.shape,
-        scale=quantization.scale if quantization else None,
-        zero_point=quantization.zero_point if quantization else None,
-        offset=0 if tensor.is_outside else program.plan.tensors[number],
-        size_bytes=tensor.size_bytes,
-        source=tensor.source,
-        first=_first(tensor),
-        channels=tensor.channels,
-        rows=tensor.rows,
-        pool=program.near_pool if number in program.plan.in_pool else "",
-    )
-
-
-def _first(tensor: Tensor) -> str:
-    """The bytes of ``Tensor.first``, hexadecimal, if its zero point does not say the same."""
-    if tensor.first is None:
-        return ""
-    value = tensor.quantization.zero_point if tensor.dtype == "int8" and tensor.quantization else 0
-    return "" if (tensor.first == value).all() else tensor.first.tobytes().hex()
-
-
-def _layer_facts(
-    program: Program, index: int, layer: ScheduledStep, constants: tuple[Span, ...]
-) -> Layer:
-    operator = layer.step.operator
-    outputs = tuple(_buffer(program, tensor) for tensor in _made(program, operator))
-    return Layer(
-        index=index,
-        kind=operator.kind,
-        name=outputs[0].name,
-        kernel=layer.kernel.function.name,
-        why=_why(layer),
-        operators=operator.sources,
-        outputs=outputs,
-        macs=layer.step.call.macs,
-        scratch_bytes=layer.kernel.function.scratch_bytes,
-        weights_bytes=sum(span.size_bytes for span in constants),
-        engine=_engine(program, layer),
-        origin=layer.step.call.origin,
-        is_external=layer.kernel.calls is not None,
-        arena=_arena_spans(program, index, layer),
-        pool=_pool_spans(program, index, layer),
-        constants=constants,
-        products=layer.step.call.products,
-    )
-
-
-def _made(program: Program, operator: Operator) -> tuple[int, ...]:
-    """The outputs of a layer; of one that a pass joined, the tensors of the file in its output.
-
-    A part that another call copies is the output of that call.
-    """
-    if program.graph.tensors[operator.outputs[0]].source is not None:
-        return operator.outputs
-    parts = joined_parts(program.graph).get(operator.outputs[0], ())
-    copied = {number for layer in program.layers for number in layer.step.operator.outputs}
-    return operator.outputs if not parts or copied.intersection(parts) else parts
-
-
-def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
-    """Inputs, outputs and scratch of a layer, as far as they are in the arena."""
-    tensors, plan = program.graph.tensors, program.plan
-    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
-    spans = [
-        Span(plan.tensors[number], tensors[number].size_bytes)
-        for number in sorted(used)
-        if tensors[number].data is None and number not in plan.in_pool
-    ]
-    if plan.scratch[index]:
-        pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
-        spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
-    state = state_of(program)
-    if layer.kernel.has_state and state is not None:
-        spans.append(state)
-    return tuple(spans)
-
-
-def _pool_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Span, ...]:
-    """Activations and scratch of a layer, as far as they are in the pool."""
-    plan = program.plan
-    used = {a.tensor for a in layer.step.call.arguments if isinstance(a, TensorArgument)}
-    sizes = {number: program.graph.tensors[number].size_bytes for number in used & plan.in_pool}
-    spans = [Span(plan.tensors[number], sizes[number]) for number in sorted(sizes)]
-    offsets = scratch_offsets(program, index, layer) or ()
-    pieces = zip(offsets, layer.kernel.function.scratch, strict=bool(offsets))
-    return (*spans, *(Span(offset, piece.size_bytes) for offset, piece in pieces))
-
-
-def _engine(program: Program, layer: ScheduledStep) -> str:
-    if layer.kernel.calls is None:
-        return layer.step.call.family
-    assert program.library is not None
-    return program.library.name
-
-
-def _why(layer: ScheduledStep) -> str:
-    call = layer.step.call
-    by_record = f"by a {call.origin}" if call.origin != DEFAULT else ""
-    return "; ".join(filter(None, (layer.kernel.why, call.why_not, by_record)))
 
 
 def _arguments(
@@ -362,7 +249,7 @@ def _resets(program: Program, tables: ConstantTables, rows: InputRows | None) ->
     if rows is not None:
         calls.append(f"fill(arena + {rows.state_offset}, {ROW_STATE_BYTES}, 0);")
     for index, (found, _) in enumerate(program.graph.states):
-        state = _buffer(program, found)
+        state = buffer_of(program, found)
         first, place = first_bytes(state), f"arena + {state.offset}, {state.size_bytes}"
         if first == first[:1] * len(first):
             calls.append(f"fill({place}, {first[0]});")

@@ -5,23 +5,19 @@ The number of pushed rows is at the end of the arena. So a model has no other st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.compiled.model import Buffer, InputRows, MemoryPool, PushedStrip
+from utvm_deploy.compiler.compiled.model import InputRows, MemoryPool, PushedStrip
+from utvm_deploy.compiler.emission.facts import buffer_of
 from utvm_deploy.compiler.emission.pools import pool_arguments, pool_parameters
 from utvm_deploy.compiler.lowering.program import Program
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.graph.attributes import InputRows as Arrival
 
 
-def input_rows_of(
-    program: Program, buffer_of: Callable[[Program, int], Buffer]
-) -> InputRows | None:
-    """The rows of a program's input; None if the arena has its inputs.
-
-    ``buffer_of`` gives the facts of a tensor.
-    """
+def input_rows_of(program: Program) -> InputRows | None:
+    """The rows of a program's input; None if the arena has its inputs."""
     strips, end, row_bytes = list[PushedStrip](), 0, 0
     for index, layer in enumerate(program.layers):
         if isinstance(layer.step.operator.attributes, Arrival):
