@@ -277,9 +277,9 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_three_subgraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from utvm_deploy.frontend import tflite as frontend
+    import tflite
 
-    monkeypatch.setattr(frontend.tflite.Model, "SubgraphsLength", lambda _: 3)
+    monkeypatch.setattr(tflite.Model, "SubgraphsLength", lambda _: 3)
     assert "the model has 3 subgraphs" in str(_refusal(build_model("add"), tmp_path))
 
 
