@@ -109,7 +109,7 @@ def tune(
     *,
     trials: int | None = None,
     minutes: float | None = None,
-    optimize: str = Objective.TIME,
+    optimize: str = "time",
     sketches: bool = False,
     seed: int = 0,
     cmsis_nn: str | Path | CmsisNn | None = None,

@@ -71,7 +71,7 @@ def within_limits(
     else:
         found = fastest
     most: float | None = limits.cycles
-    if limits.loss is not None and not (limits.ram or limits.cycles):
+    if limits.loss is not None:
         most = fastest.cycles * (1 + limits.loss)
     if most is not None:
         if found.cycles > most:

@@ -32,7 +32,7 @@ from utvm_deploy.compiler.planning.pools import (
     with_arena_limit,
 )
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.records.candidate import GENERIC
+from utvm_deploy.records.candidate import CMSIS_NN, GENERIC
 
 #: ``dump(stage, text)`` is called with what each stage made.
 Dump = Callable[[str, str], None]
@@ -88,7 +88,7 @@ class Request:
     @cached_property
     def library(self) -> Backend | None:
         """Somebody else's kernels."""
-        if self.options.cmsis_nn is not None:
+        if self.options.kernels == CMSIS_NN and self.options.cmsis_nn is not None:
             return cmsis_nn_backend(self.options.cmsis_nn)
         return self.options.backend
 
