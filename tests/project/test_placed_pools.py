@@ -17,7 +17,8 @@ from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS
 from utvm_deploy.project import build_image
-from utvm_deploy.project.pools import placed_pools, without_pools
+from utvm_deploy.project.generated import without_window
+from utvm_deploy.project.pools import PlacedPool, placed_pools, without_pools
 from utvm_deploy.project.tree import project_files
 from utvm_deploy.project.zephyr import app_config
 
@@ -107,3 +108,11 @@ def test_a_task_may_write_the_pool_and_nothing_below_it(compiled: CompiledModel)
         with pytest.raises(StoppedTask):
             module["touch"](pool.address - 1)
             device.sync()
+
+
+def test_a_workspace_in_a_region_of_its_own_takes_one_window_of_an_mpu() -> None:
+    board = load_board(BOARD)
+    assert board.data_ram != board.main_ram
+    pools = [PlacedPool(f"pool{at}", 32 * at, 32 * at + 32) for at in range(6)]
+    # One flash, the workspace and the stack leave five.
+    assert without_window(board, None, pools, None) == ["pool pool5"]

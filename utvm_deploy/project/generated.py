@@ -172,9 +172,11 @@ def without_window(
     weights: Region | None,
 ) -> list[str]:
     """What an MPU of ``MPU_WINDOWS`` keeps from tasks, because others come first in mpu.c."""
-    flashes = sum("WRITE" not in region for region in _regions(board, weights))
-    # The workspace, what is below it in its region, and the stack.
-    room = MPU_WINDOWS - flashes - 3
+    flashes = sum(_READ_EXECUTE in region for region in _regions(board, weights))
+    # The workspace and the stack. Before v8-M, one hides what is below the workspace in its region,
+    # where the linker script has the runtime's data.
+    has_below = board.data_ram == board.main_ram and not board.cpu.facts.is_armv8m
+    room = MPU_WINDOWS - flashes - 2 - has_below
     wanted = [f"registers at 0x{at:08x}" for at, _ in (external.registers if external else ())]
     return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
 

@@ -48,6 +48,11 @@ class Core:
         return self.is_arm and bool(self.fpus)
 
     @property
+    def is_armv8m(self) -> bool:
+        """Whether it has Arm's eighth architecture, whose MPU has windows of any size."""
+        return self.architecture.startswith("armv8")
+
+    @property
     def is_armv6m(self) -> bool:
         """Whether it lacks Thumb-2, and loads and stores words at multiples of four only."""
         return self.architecture == "armv6-m"
