@@ -288,7 +288,7 @@ def test_flash_figures_say_what_the_c_library_adds(tmp_path: Path) -> None:
     compiler = made.board.cpu.facts.compiler
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
-    code = model_code(made.compiled, made.board)
+    code = model_code(made.compiled, made.board, with_library=True)
     assert "memcpy" in code.library and "__aeabi_idiv" in code.library
     assert "net_weights" not in code.library
     bundle = write(made, tmp_path / "bundle", code=code)

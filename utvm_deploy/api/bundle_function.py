@@ -188,7 +188,7 @@ def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any]
 def _code(made: Making) -> ModelCode | None:
     """What the model takes of flash and stack, if there is the board's compiler."""
     try:
-        return model_code(made.compiled, made.board)
+        return model_code(made.compiled, made.board, with_library=True)
     except MissingTool as error:
         made.notes.append(f"stack and code are not known: {error}")
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -28,10 +28,10 @@ class ModelCode:
     code_bytes: int  # instructions of kernels and entry points
     table_bytes: int  # constants other than the weights
     stack: StackUse
-    # What it calls of the C library and of the compiler's, and what they take of flash. Firmware
-    # may have them anyway.
-    library: tuple[str, ...]
-    library_bytes: int
+    # What it calls of the C library and of the compiler's, and what they take of flash, if that was
+    # asked for. Firmware may have them anyway.
+    library: tuple[str, ...] = ()
+    library_bytes: int = 0
 
 
 def flash_bytes(compiled: CompiledModel, code: ModelCode | None) -> int | None:
@@ -39,7 +39,7 @@ def flash_bytes(compiled: CompiledModel, code: ModelCode | None) -> int | None:
     return None if code is None else code.code_bytes + code.table_bytes + compiled.weights_bytes
 
 
-def model_code(compiled: CompiledModel, board: Board) -> ModelCode:
+def model_code(compiled: CompiledModel, board: Board, *, with_library: bool = False) -> ModelCode:
     """Compile the model's C as a bundle does, but not its weights.
 
     Raises MissingTool without the board's compiler, and BuildError if that refuses the C.
@@ -55,10 +55,14 @@ def model_code(compiled: CompiledModel, board: Board) -> ModelCode:
         objects = sorted(folder.glob("*.o"))
         code, tables = _sizes(objects)
         # Elsewhere the naked functions' C is compiled, and libraries are not linked into images.
-        assembly = compiled.sources.values() if board.cpu.facts.is_arm else ()
-        library, library_bytes = _library(board, objects) if board.cpu.facts.is_arm else ((), 0)
+        is_arm = board.cpu.facts.is_arm
+        assembly = compiled.sources.values() if is_arm else ()
         stack = stack_use(folder, assembly, compiled.name)
-        return ModelCode(code, tables, stack, library, library_bytes)
+        found = ModelCode(code, tables, stack)
+        if not (is_arm and with_library):
+            return found
+        library, library_bytes = _library(board, objects)
+        return replace(found, library=library, library_bytes=library_bytes)
 
 
 def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) -> None:
