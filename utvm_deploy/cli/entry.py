@@ -21,6 +21,7 @@ EXIT_SIGNALLED = 128
 EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
 #: A process that cannot get as much has met the end of its memory: TVM's library takes 250 MiB.
 _SPARE_BYTES = 384 << 20
+_RAISED_BY_LOADING = (ImportError, AttributeError, OSError, RuntimeError)
 _OUT_OF_MEMORY = (
     "error: the system refused more memory (%s); end other programs, or raise the limit (ulimit -v)"
 )
@@ -66,9 +67,11 @@ def as_process(work: Callable[[], int]) -> int:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory is what is missing: modules that get none end by all kinds of exceptions."""
+    """Whether memory is what is missing; what fails to load for want of it raises others, too."""
     if isinstance(error, MemoryError):
         return True
+    if not isinstance(error, _RAISED_BY_LOADING):
+        return False
     try:
         import mmap
 

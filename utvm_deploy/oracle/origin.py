@@ -210,11 +210,9 @@ def _in_float32(path: Path) -> bytes:
 def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     import torch
 
-    from utvm_deploy.frontend.torch.export import register_quantizers
+    from utvm_deploy.frontend.torch.export import loaded_program
 
-    register_quantizers()
-    with Path(model).open("rb") as file:
-        program = torch.export.load(file)
+    program = loaded_program(Path(model))
     # A program with a dynamic batch may have a guard against a batch of 1.
     module = program.module(check_guards=False)
 
