@@ -25,7 +25,7 @@ def test_what_is_unlike_everything_scores_between() -> None:
     """A sketch that nobody measured is neither the best nor the worst."""
     known = {_key(tile): ticks for tile, ticks in TICKS.items()}
     worst, other, best = scores(
-        known, [_key(8), _key(10**6, sketch=0), _key(256)], np.random.default_rng(0)
+        known, [_key(8), _key(10**6, sketch=1), _key(256)], np.random.default_rng(0)
     )
     assert worst < other < best
 
