@@ -74,6 +74,7 @@ def test_every_board_can_be_a_start(name: str) -> None:
         ([*F746, "--core", "riscv32", "--clock", "216M"], 1, "RISC-V is not supported"),
         (["--new", "mine", "--device", "X", "--core", "i386"], 1, "--core i386 is not one of"),
         (["--new", "mine", *FROM, "--clock", "0"], 2, "'0' is not a clock"),
+        (["--new", "mine", *FROM, "--clock", "168"], 2, "give a unit, such as 168M"),
         (["--new", "mine", *FROM, "--ram", "1K@x"], 2, "'x' is not an address"),
         (["--new", "mine", *FROM, "--ram", "1K@0x0"], 1, "leave the address out"),
         (["--flash", "1K"], 2, "--flash goes with --new"),

@@ -208,6 +208,22 @@ def test_a_stdout_that_takes_nothing_is_one_sentence(
     assert "Traceback" not in "".join(prose)
 
 
+@pytest.mark.parametrize("verb", [["boards"], ["docs", "--help"]])
+def test_a_stderr_that_takes_nothing_does_not_end_the_work(verb: list[str]) -> None:
+    done = [
+        subprocess.run(
+            [sys.executable, "-m", "utvm_deploy", *verb],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=os.open(place, os.O_WRONLY),
+            timeout=PATIENCE_S,
+        )
+        for place in ("/dev/full", os.devnull)
+    ]
+    assert [one.returncode for one in done] == [0, 0]
+    assert done[0].stdout == done[1].stdout != b""
+
+
 @pytest.mark.tools
 def test_a_reader_that_went_away_is_no_error_to_tell() -> None:
     with running(environment(), "-m", "utvm_deploy", "boards") as command:

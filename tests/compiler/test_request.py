@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import utvm_deploy
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.budgets import Budget, Goal
 from utvm_deploy.compiler.options import ARENA, STACK, CompileOptions, Objective
@@ -55,3 +59,19 @@ def test_kernels_say_whether_a_library_is_used(kernels: str, is_taken: int) -> N
 def test_what_counts_scratch_in_the_arena_refuses_the_stack_before_the_model_is_read() -> None:
     with pytest.raises(CompileError, match="leave --scratch stack out"):
         Request("no such file", CACHED, CompileOptions(Objective.RAM, scratch=STACK))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ram_budget": "64K"}, "the RAM budget is '64K'; give a whole number above 0"),
+        ({"cycle_budget": 1.5}, "the cycle budget is 1.5; give a whole number above 0"),
+        ({"flash_budget": "abc"}, "the flash budget is 'abc'; give a whole number above 0"),
+        ({"pools": {"dtcm": "4K"}}, "the pool dtcm is '4K'; give a whole number above 0"),
+        ({"pools": "dtcm=4K"}, "the pools are 'dtcm=4K'; map each region's name to bytes"),
+    ],
+)
+def test_sizes_of_python_are_numbers(options: dict[str, Any], words: str) -> None:
+    digits = data_dir("models") / "digits.tflite"
+    with pytest.raises(CompileError, match=words):
+        utvm_deploy.compile(digits, CACHED, **options)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.budgets import check_size
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.project.model_code import model_code
@@ -18,6 +19,7 @@ def within_flash(
 
     Raises CompileError with the least bytes that are possible, and MissingTool without a compiler.
     """
+    check_size("the flash budget", budget)
     taken = {}
     order = (Objective.TIME, Objective.BALANCED, Objective.SIZE)
     rest = order[order.index(level) + 1 :] if level in order else (Objective.SIZE,)

@@ -204,9 +204,12 @@ def _measured(
     if report is not None and "tick_unit" in report:
         unit, told = report["tick_unit"], f"{report['ticks']:,}"
         if report["seconds"] is not None:
-            clock = report["ticks_per_second"] / 1e6
-            told = f"{1e3 * report['seconds']:.3f} ms at {clock:g} MHz: {told}"
-        told += f" modelled {unit}, never measured on silicon" if report["is_modelled"] else unit
+            # Nanoseconds are counted by a clock on the wall, not by the core's.
+            hertz = report["ticks_per_second"]
+            clock = "" if unit == "nanoseconds" else f" at {hertz / 1e6:g} MHz"
+            told = f"{1e3 * report['seconds']:.3f} ms{clock}: {told}"
+        unit = f"modelled {unit}, never measured on silicon" if report["is_modelled"] else unit
+        told = f"{told} {unit}"
         sizes = f"{report['ram_bytes']:,} bytes of RAM, {report['flash_bytes']:,} of flash"
         values["LATENCY_ROWS"] = (
             f"| Time of one run on {compiled.board} | {told} |\n"

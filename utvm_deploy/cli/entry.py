@@ -40,16 +40,17 @@ def as_process(work: Callable[[], int]) -> int:
         # `nohup` has SIGHUP ignored: leave it so.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
-    # Closed by the caller: what is sent to stdout fails, as on a full disk, and the rest is lost.
+    # Closed by the caller: what is sent to stdout fails, as on a full disk. What is sent to stderr
+    # is lost, and the work goes on.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     # Characters that the user's locale cannot show are shown as escapes.
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="backslashreplace")
+        sys.stderr = _Stream(sys.stderr, is_result=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = _Stdout(sys.stdout)
+        sys.stdout = _Stream(sys.stdout, is_result=True)
     try:
         code = work()
     except KeyboardInterrupt:
@@ -103,27 +104,29 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-class _Stdout(io.TextIOWrapper):
+class _Stream(io.TextIOWrapper):
     """Remembers why it could not be written, even if the error is caught, and discards the rest."""
 
-    def __init__(self, stdout: io.TextIOWrapper) -> None:
+    def __init__(self, stream: io.TextIOWrapper, *, is_result: bool) -> None:
         encoding, is_terminal, writes_through = (
-            stdout.encoding,
-            stdout.line_buffering,
-            stdout.write_through,
+            stream.encoding,
+            stream.line_buffering,
+            stream.write_through,
         )
         super().__init__(
-            stdout.detach(),
+            stream.detach(),
             encoding,
             "backslashreplace",
             line_buffering=is_terminal,
             write_through=writes_through,
         )
         self.lost: OSError | None = None
+        self._is_result = is_result
 
     def write(self, text: str) -> int:
         with self._remembered():
-            return super().write(text)
+            super().write(text)
+        return len(text)
 
     def flush(self) -> None:
         with self._remembered():
@@ -139,14 +142,15 @@ class _Stdout(io.TextIOWrapper):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self.fileno())
                 os.close(nowhere)
-            raise
+            if self._is_result:
+                raise
 
 
 def lost_stdout() -> OSError | None:
     """Why something that was sent to stdout was not written: it is closed, or its disk is full."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    return sys.stdout.lost if isinstance(sys.stdout, _Stdout) else None
+    return sys.stdout.lost if isinstance(sys.stdout, _Stream) else None
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from operator import index
+from typing import SupportsIndex
 
 from utvm_deploy.base.errors import CompileError
+
+
+def check_size(what: str, value: object) -> None:
+    """Raise CompileError unless a size that a user gave is a whole number above 0."""
+    if not isinstance(value, SupportsIndex) or index(value) <= 0:
+        raise CompileError(f"{what} is {value!r}; give a whole number above 0")
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         for what, value in (("RAM budget", self.ram), ("cycle budget", self.cycles)):
-            if value is not None and value <= 0:
-                raise CompileError(f"the {what} is {value}; give a number above 0")
+            if value is not None:
+                check_size(f"the {what}", value)
 
     @property
     def is_set(self) -> bool:

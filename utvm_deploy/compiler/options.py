@@ -136,6 +136,10 @@ class CompileOptions:
         check_option("kernels", self.kernels, KERNELS)
         check_option("scratch place", self.scratch, SCRATCH_PLACES)
         check_option("float math", self.float_math, FLOAT_MATHS)
+        if not isinstance(self.pools, Mapping):
+            raise CompileError(
+                f"the pools are {self.pools!r}; map each region's name to bytes: {{'dtcm': 49152}}"
+            )
         if self.kernels != CMSIS_NN:
             return
         if self.backend is not None:

@@ -51,11 +51,19 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         )
 
 
+#: A watch crystal's is the slowest clock that cores run at.
+_LEAST_HZ = 32_000
+
+
 def _clock(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KM]?)(?:Hz)?", text, re.IGNORECASE | re.ASCII)
     hertz = round(float(match[1]) * {"": 1, "K": 1e3, "M": 1e6}[match[2].upper()]) if match else 0
     if not 0 < hertz <= MAX_INTEGER:
         raise argparse.ArgumentTypeError(f"{text!r} is not a clock, such as 64M or 216000000")
+    if hertz < _LEAST_HZ:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is {hertz} Hz, too slow for a core; give a unit, such as {hertz}M"
+        )
     return hertz
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board, Region
-from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.budgets import Budget, check_size
 from utvm_deploy.compiler.compiled.model import MemoryPool, Resident, Span
 from utvm_deploy.compiler.options import (
     ARENA,
@@ -89,8 +89,7 @@ def pool_limits(board: Board, pools: Mapping[str, int]) -> tuple[PoolLimit, ...]
     limits = []
     for name, size in pools.items():
         region = _region(board, name)
-        if size <= 0:
-            raise CompileError(f"the pool {name} has {size} bytes; give a number above 0")
+        check_size(f"the pool {name}", size)
         if size > region.size:
             raise CompileError(
                 f"the pool {name} has {size:,} bytes, and {board.name}'s region {name} has "
