@@ -171,7 +171,7 @@ def test_a_budget_does_not_go_with_scratch_on_the_stack(model: Path, budget: Bud
 
 @pytest.mark.parametrize("value", [0, -5])
 def test_python_refuses_budgets_of_nothing(value: int) -> None:
-    with pytest.raises(CompileError, match="give a whole number above 0"):
+    with pytest.raises(CompileError, match="give an integer above 0"):
         Budget(ram=value)
 
 

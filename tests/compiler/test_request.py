@@ -64,10 +64,10 @@ def test_what_counts_scratch_in_the_arena_refuses_the_stack_before_the_model_is_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ram_budget": "64K"}, "the RAM budget is '64K'; give a whole number above 0"),
-        ({"cycle_budget": 1.5}, "the cycle budget is 1.5; give a whole number above 0"),
-        ({"flash_budget": "abc"}, "the flash budget is 'abc'; give a whole number above 0"),
-        ({"pools": {"dtcm": "4K"}}, "the pool dtcm is '4K'; give a whole number above 0"),
+        ({"ram_budget": "64K"}, "the RAM budget is '64K'; give an integer above 0"),
+        ({"cycle_budget": 1.5}, "the cycle budget is 1.5; give an integer above 0"),
+        ({"flash_budget": "abc"}, "the flash budget is 'abc'; give an integer above 0"),
+        ({"pools": {"dtcm": "4K"}}, "the pool dtcm is '4K'; give an integer above 0"),
         ({"pools": "dtcm=4K"}, "the pools are 'dtcm=4K'; map each region's name to bytes"),
     ],
 )

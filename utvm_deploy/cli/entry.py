@@ -41,7 +41,7 @@ def as_process(work: Callable[[], int]) -> int:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
     # Closed by the caller: what is sent to stdout fails, as on a full disk. What is sent to stderr
-    # is lost, and the work goes on.
+    # is lost, and the work continues.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:

@@ -11,9 +11,9 @@ from utvm_deploy.base.errors import CompileError
 
 
 def check_size(what: str, value: object) -> None:
-    """Raise CompileError unless a size that a user gave is a whole number above 0."""
+    """Raise CompileError unless a size that a user gave is an integer above 0."""
     if not isinstance(value, SupportsIndex) or index(value) <= 0:
-        raise CompileError(f"{what} is {value!r}; give a whole number above 0")
+        raise CompileError(f"{what} is {value!r}; give an integer above 0")
 
 
 @dataclass(frozen=True)
