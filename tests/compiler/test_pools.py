@@ -82,7 +82,7 @@ def test_what_a_board_does_not_have_is_named() -> None:
     with pytest.raises(CompileError, match=r"dtcm has 65,537 bytes, and .* has 65,536"):
         pool_limits(board, {"dtcm": 65537})
     for size in (0, -1):
-        with pytest.raises(CompileError, match=f"the pool dtcm has {size} bytes"):
+        with pytest.raises(CompileError, match=f"the pool dtcm is {size}; give an integer above 0"):
             pool_limits(board, {"dtcm": size})
 
 
