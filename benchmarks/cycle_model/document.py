@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from utvm_deploy.targets.cores.timing import Need, Result, Row, Slot, Timing
-from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
-from utvm_deploy.targets.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
+from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.contract.timing import Need, Result, Row, Slot, Timing
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cycle-model.md"
 BEGIN = "<!-- generated: python benchmarks/cycle_model/document.py -->\n"

@@ -32,7 +32,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 from utvm_deploy.tuning.measuring.build import kernel_text
 
 RUN_TIMEOUT_S = 60.0

@@ -9,8 +9,8 @@ import pytest
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.board import board_names, board_of_device, load_board
 from utvm_deploy.cli.doc_pages import pages, search
-from utvm_deploy.targets.cores.core import CORES
-from utvm_deploy.targets.cores.unsupported import PAGE, UNSUPPORTED, unsupported
+from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.unsupported import PAGE, UNSUPPORTED, unsupported
 
 TEXT = pages()[PAGE].text
 

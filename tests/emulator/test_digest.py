@@ -10,9 +10,9 @@ import pytest
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.targets.cores.timing import Timing
-from utvm_deploy.targets.cores.timings import TIMINGS
+from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.emulator import cycle_model_digest, digest
+from utvm_deploy.targets.table import TIMINGS
 
 BOARD = load_board("mps2_an500")
 M7 = TIMINGS["cortex-m7"]

@@ -13,13 +13,13 @@ from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
 from utvm_deploy.kernels.isa.mnemonics import Operand, at
 from utvm_deploy.kernels.isa.mnemonics import instruction as one
-from utvm_deploy.targets.cores.timing import ASSUMED, Kind, Need, Result, Timing, VectorKind
-from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
-from utvm_deploy.targets.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
-from utvm_deploy.targets.cores.timings import TIMINGS
+from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
+from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.contract.timing import ASSUMED, Kind, Need, Result, Timing, VectorKind
 from utvm_deploy.targets.emulator.counters import FIRST_MIX, MIX_GROUPS, NAMES
+from utvm_deploy.targets.table import TIMINGS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

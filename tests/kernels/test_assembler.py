@@ -9,8 +9,8 @@ import pytest
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post, pre
 from utvm_deploy.kernels.isa.naked_function import LONGEST_STRING, naked_function
-from utvm_deploy.targets.cores.timing import Kind
-from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.contract.timing import Kind
 
 PARAMETERS = (
     *("const int8_t *x", "const int8_t *w", "int8_t *y", "int32_t count"),

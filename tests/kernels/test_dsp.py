@@ -22,8 +22,8 @@ from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
 from utvm_deploy.kernels.native.dsp.assembly import patches_code, tile
 from utvm_deploy.kernels.native.scaling import short_scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST, Candidate
-from utvm_deploy.targets.cores.timing_m4 import CORTEX_M4
-from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
 
 
 @pytest.mark.tools

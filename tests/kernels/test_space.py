@@ -14,7 +14,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 
 def small_graph(tmp_path: Path) -> Graph:

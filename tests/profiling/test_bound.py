@@ -14,8 +14,8 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.results.profiling.bound import Bound, bound, layer_bounds
-from utvm_deploy.targets.cores.timings import TIMINGS
 from utvm_deploy.targets.emulator import CycleModel
+from utvm_deploy.targets.table import TIMINGS
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from snippets import ROOT, Snippet, expressions, snippets, wrong_names
 
 import utvm_deploy
 from utvm_deploy import models
-from utvm_deploy.targets.cores import core
+from utvm_deploy.targets.arm_m import cores
 
 TESTS = ROOT / "tests"
 PYTHON, C = snippets("python"), snippets("c")
@@ -94,7 +94,7 @@ def folder_of_tests(folder: Path) -> dict[str, Any]:
 
 def core_names(folder: Path) -> dict[str, Any]:
     """The row is one of a table in this module."""
-    return vars(core).copy()
+    return vars(cores).copy()
 
 
 def pytest_name(folder: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ LAYERS = (
     ("graph",),
     ("records",),
     ("boards", "models"),
-    ("targets.cores",),
+    ("targets",),
     ("results.pages",),
     ("base",),
 )

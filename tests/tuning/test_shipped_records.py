@@ -13,7 +13,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.records import NEAREST, RECORD, Record
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 from utvm_deploy.tuning.measuring.workload import workload
 from utvm_deploy.tuning.shipping import worth_shipping
 

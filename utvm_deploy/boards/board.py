@@ -43,9 +43,8 @@ from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
 from utvm_deploy.boards.probe_table import read_probe
 from utvm_deploy.boards.regions import read_places, read_regions
 from utvm_deploy.boards.trust import check_harmless
-from utvm_deploy.targets.cores.core import CORES
-from utvm_deploy.targets.cores.timings import TIMINGS
-from utvm_deploy.targets.cores.unsupported import unsupported
+from utvm_deploy.targets.table import CORES, TIMINGS
+from utvm_deploy.targets.unsupported import unsupported
 
 __all__ = [
     "CHILD_PROBE",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.probe_programs import ProbeCommands
 from utvm_deploy.results.pages.notebook import Shown
-from utvm_deploy.targets.cores.core import CORES, Core
+from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.table import CORES
 
 # Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"
@@ -34,7 +35,7 @@ LINK_KINDS = (MONITOR_LINK, DEBUG_LINK)
 class Cpu:
     """The processor as this board has it."""
 
-    core: str  # a key of cores.core.CORES
+    core: str  # a key of targets.table.CORES
     clock_hz: int
     fpu: str  # "none", "single" or "double" precision
     dsp: bool  # SMLAD and similar

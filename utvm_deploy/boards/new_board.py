@@ -19,8 +19,9 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.toml_table import shown
 from utvm_deploy.boards.board import Board, board_of_device, check_name, known_devices, load_board
-from utvm_deploy.targets.cores.core import CORES, Core
-from utvm_deploy.targets.cores.unsupported import PAGE, unsupported
+from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.unsupported import PAGE, unsupported
 
 _PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from utvm_deploy.base.toml_table import Table, shown
 from utvm_deploy.boards.facts import Board, Region
-from utvm_deploy.targets.cores.core import Core
+from utvm_deploy.targets.contract.core import Core
 
 REGION_KINDS = ("flash", "ram", "tcm")
 #: Where Arm's memory map for microcontrollers has external memory, and devices behind it.

@@ -20,7 +20,7 @@ from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, InputRows
 from utvm_deploy.compiler.compiled.record import from_json
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 MANIFEST = "manifest.json"
 #: Of the manifest's own form; raised when a reader of the old one could misread it.

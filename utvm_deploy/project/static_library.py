@@ -54,7 +54,7 @@ class LibraryFacts:
 
 
 def rank_of(architecture: str) -> int:
-    """The rank of an architecture, named as in ``targets.cores``, in the order."""
+    """The rank of an architecture, named as in ``targets``, in the order."""
     return next(rank for rank, name in _ARCHITECTURES.values() if name == architecture)
 
 

@@ -1,1 +1,1 @@
-"""What differs between architectures: cores, timing tables, the emulator."""
+"""What differs between architectures: a folder for each, and the emulator."""

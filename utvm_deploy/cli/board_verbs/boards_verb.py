@@ -17,7 +17,7 @@ from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.budget_arguments import positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device.probe import connected_boards
-from utvm_deploy.targets.cores.unsupported import PAGE
+from utvm_deploy.targets.unsupported import PAGE
 
 
 def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from utvm_deploy.compiler.compiled.model import (
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, ExternalLibrary, is_window
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 #: Addresses of every board have 32 bits.
 MAX_BYTES = 0xFFFFFFFF

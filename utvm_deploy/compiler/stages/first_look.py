@@ -11,7 +11,7 @@ from utvm_deploy.compiler.stages.network import checked_passes
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.kernels.choose.lowering import families_for, lower
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 
 def least_activation_bytes(graph: Graph) -> int:

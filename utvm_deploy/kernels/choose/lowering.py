@@ -28,7 +28,8 @@ from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.targets.cores.core import CORES, Core
+from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.table import CORES
 
 
 def _rows(table: str) -> dict[str, Lowering]:

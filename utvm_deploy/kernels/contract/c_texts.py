@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 _KERNELS = "utvm_deploy.kernels"
 

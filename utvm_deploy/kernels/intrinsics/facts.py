@@ -226,7 +226,7 @@ def family_of(core: str) -> str:
 
     For others than Arm's with DSP or Helium, such as "host": "dsp", whose C runs everywhere.
     """
-    from utvm_deploy.targets.cores.core import CORES
+    from utvm_deploy.targets.table import CORES
 
     return MVE if core in CORES and CORES[core].mve else DSP
 
@@ -236,7 +236,7 @@ def fitting_family(core: str) -> str:
 
     For cores that are not Arm's: the one of ``family_of``, whose C runs everywhere.
     """
-    from utvm_deploy.targets.cores.core import CORES
+    from utvm_deploy.targets.table import CORES
 
     facts = CORES.get(core)
     has_none = facts is not None and facts.is_arm and not (facts.dsp or facts.mve)

@@ -36,7 +36,7 @@ from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
 from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
 from utvm_deploy.kernels.isa.naked_function import naked_function
-from utvm_deploy.targets.cores.timing import Kind, Timing
+from utvm_deploy.targets.contract.timing import Kind, Timing
 
 _WORD = 4
 _HALF = 0xFFFF

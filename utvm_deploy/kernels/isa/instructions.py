@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from utvm_deploy.targets.cores.timing import AnyKind
+from utvm_deploy.targets.contract.timing import AnyKind
 
 FLAGS = "flags"
 #: Memory that the code writes, as far as its order matters.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.instructions import Instruction
-from utvm_deploy.targets.cores.timing import AnyKind, Kind, Need, Result, Slot, Timing, Unit
-from utvm_deploy.targets.cores.timing_m7 import CORTEX_M7
-from utvm_deploy.targets.cores.timings import ORDERING, TIMINGS
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.contract.timing import AnyKind, Kind, Need, Result, Slot, Timing, Unit
+from utvm_deploy.targets.table import ORDERING, TIMINGS
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
 #: Cores whose timing is not known -> the one most like each; the Cortex-M7 for all others.

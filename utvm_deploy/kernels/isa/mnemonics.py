@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from utvm_deploy.kernels.isa.instructions import FLAGS, STACK, Instruction
-from utvm_deploy.targets.cores.timing import AnyKind, Kind, VectorKind
+from utvm_deploy.targets.contract.timing import AnyKind, Kind, VectorKind
 
 #: The GE flags of parallel addition and subtraction, which SEL reads.
 GE = "ge"

@@ -1,6 +1,6 @@
 """The least that a layer can cost on a core: what SMLAD and loads allow.
 
-With the numbers of the timing table (targets/cores/timing*.py) and of the board file:
+With the numbers of the timing table (targets/*/timing*.py) and of the board file:
 
     multiply = MACs / MACs an instruction does * cycles of MLA / multiplications a cycle
     load     = ceil((input bytes + weight bytes) / 4) / loads a cycle
@@ -25,9 +25,9 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.targets.cores.timing import Kind, Timing, Unit
-from utvm_deploy.targets.cores.timings import TIMINGS
+from utvm_deploy.targets.contract.timing import Kind, Timing, Unit
 from utvm_deploy.targets.emulator import CycleModel
+from utvm_deploy.targets.table import TIMINGS
 
 WORD_BYTES = 4
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ProbeError
-from utvm_deploy.targets.cores.timing import Kind
+from utvm_deploy.targets.contract.timing import Kind
 
 #: The groups of the instruction mix, and the classes in each.
 MIX_GROUPS: dict[str, tuple[Kind, ...]] = {

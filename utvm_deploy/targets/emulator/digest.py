@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 
 from utvm_deploy.boards.board import Board
-from utvm_deploy.targets.cores.timings import TIMINGS
 from utvm_deploy.targets.emulator.model import CycleModel
 from utvm_deploy.targets.emulator.plugin import SOURCES
 from utvm_deploy.targets.emulator.table import timing_text
+from utvm_deploy.targets.table import TIMINGS
 
 DIGITS = 12
 #: QEMU's interface, declared for each of its versions.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.targets.cores.timings import TIMINGS
 from utvm_deploy.targets.emulator.plugin import plugin_argument
+from utvm_deploy.targets.table import TIMINGS
 
 #: Configuration ``ref``: what a data cache miss costs, from flash or RAM. A fit to published
 #: figures of the STM32F746 (docs/reference/cycle-model.md), not a data sheet's number.

@@ -1,4 +1,4 @@
-"""C tables for the plugin, from ``targets/cores/timing*.py`` and ``counters.py``: one truth.
+"""C tables for the plugin, from ``targets/*/timing*.py`` and ``counters.py``: one truth.
 
 The headers are written into the cache when the plugin is built; nothing of them is checked in.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from utvm_deploy.targets.cores.timing import Kind, Need, Result, Row, Slot, Timing, Unit
-from utvm_deploy.targets.cores.timings import TIMINGS
+from utvm_deploy.targets.contract.timing import Kind, Need, Result, Row, Slot, Timing, Unit
 from utvm_deploy.targets.emulator import counters
+from utvm_deploy.targets.table import TIMINGS
 
 #: Name of the generated header -> its text is made by ``header_texts``.
 TIMING_HEADER = "timing_table.h"

@@ -30,7 +30,7 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     has_extremes,
     run,
 )
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 PARAMETERS = """
 const float *pixels, const float *panels, const float *limits, float *output, int32_t count,

@@ -32,7 +32,7 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     has_extremes,
     run,
 )
-from utvm_deploy.targets.cores.timing import Kind
+from utvm_deploy.targets.contract.timing import Kind
 
 PARAMETERS = """
 const float *image, const float *panels, const float *limits, float *output, int32_t rows,

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, pack
 from utvm_deploy.kernels.native.fpu.row_tile import RowTile, rows_text, step_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 _MOST_PIXELS, _MOST_CHANNELS = 12, 6
 #: Tiles that tuning tries, pixels by channels.

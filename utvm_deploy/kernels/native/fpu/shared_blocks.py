@@ -12,8 +12,8 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
-from utvm_deploy.targets.cores.core import CORES
-from utvm_deploy.targets.cores.timing import Kind
+from utvm_deploy.targets.contract.timing import Kind
+from utvm_deploy.targets.table import CORES
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FP) && (__ARM_FP & 4) && defined(__thumb2__) && defined(__GNUC__)"

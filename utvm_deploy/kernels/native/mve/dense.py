@@ -23,7 +23,7 @@ from utvm_deploy.kernels.native.dense import DenseRoutine
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, multiply_four_channels
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 _SUMS = ("r0", "r2", "r4", "r6")
 

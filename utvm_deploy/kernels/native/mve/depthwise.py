@@ -35,7 +35,7 @@ from utvm_deploy.kernels.native.mve.shared_blocks import (
     scaling_rows,
 )
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 #: Channels of a group: the lanes of 16 bits.
 GROUP = 8

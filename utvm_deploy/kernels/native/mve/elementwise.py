@@ -31,7 +31,7 @@ from utvm_deploy.kernels.native.elementwise import (
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.portable.integers.elementwise import BroadcastAdd, BroadcastMultiply
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 _ADD, _MULTIPLY = "add", "multiply"
 #: Operation -> the registers of its numbers, in their order. A vector register has the number in

@@ -39,7 +39,7 @@ from utvm_deploy.kernels.native.mve.shared_blocks import (
     requantize_once,
     scaling_rows,
 )
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 #: Channels that are requantized together.
 CHANNELS = 4

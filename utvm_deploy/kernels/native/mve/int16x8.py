@@ -30,7 +30,7 @@ from utvm_deploy.kernels.native.routines.int16x8 import (
     is_short,
 )
 from utvm_deploy.kernels.native.window_rewrites import simplified
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 _FOUR = "utvm_mve_wide_four"
 _LONG = "utvm_mve_wide_long"

@@ -25,7 +25,7 @@ from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, requantize_once
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 _NAME = "utvm_mve_wide_depthwise"
 _LANES = GROUP

@@ -17,7 +17,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, instruction
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
-from utvm_deploy.targets.cores.timing_m55 import CORTEX_M55
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 
 class _Vector(NamedTuple):

@@ -21,7 +21,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.thumb.shared_blocks import CONDITION, clamp, scale, store_limits
-from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
+from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
 
 #: Pixels of a tile at most.
 PIXELS = 4

@@ -37,7 +37,7 @@ from utvm_deploy.kernels.native.thumb.shared_blocks import (
     scale_wide,
     store_limits,
 )
-from utvm_deploy.targets.cores.timing_m3 import CORTEX_M3
+from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
 
 #: How sums become outputs: two roundings in 32 bits, or one in 64 with one scale, or many.
 SHORT, WIDE, WIDE_EACH = "", "_wide", "_wide_each"

@@ -33,7 +33,7 @@ from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 from utvm_deploy.kernels.portable.integers.fully_connected import Dense
-from utvm_deploy.targets.cores.core import CORES
+from utvm_deploy.targets.table import CORES
 
 #: Pixels whose windows are gathered at a time: whole tiles of every kind.
 _PIXELS = (6, 12, 24)

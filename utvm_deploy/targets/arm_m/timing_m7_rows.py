@@ -7,7 +7,7 @@ engineers gave to LLVM. TRM: Arm DDI 0489. A row without a published number says
 
 from __future__ import annotations
 
-from utvm_deploy.targets.cores.timing import (
+from utvm_deploy.targets.contract.timing import (
     ASSUMED,
     Kind,
     Need,

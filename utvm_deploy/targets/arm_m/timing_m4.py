@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from utvm_deploy.targets.cores.timing import ASSUMED, Kind, Row, Slot, Timing
+from utvm_deploy.targets.contract.timing import ASSUMED, Kind, Row, Slot, Timing
 
 ARM = "Arm DDI 0439, instruction set summary"
 JNK = "jnk0le cortex_m3m4.md"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from utvm_deploy.targets.cores.timing import (
+from utvm_deploy.targets.contract.timing import (
     ASSUMED,
     Kind,
     Latency,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from utvm_deploy.targets.cores.timing import (
+from utvm_deploy.targets.arm_m.timing_m7_rows import JNK, LLVM, QUIN, ROWS, TRM
+from utvm_deploy.targets.contract.timing import (
     ASSUMED,
     Exclusion,
     Kind,
@@ -18,7 +19,6 @@ from utvm_deploy.targets.cores.timing import (
     Timing,
     Unit,
 )
-from utvm_deploy.targets.cores.timing_m7_rows import JNK, LLVM, QUIN, ROWS, TRM
 
 _INLINE = (Kind.SHIFTED_OPERAND, Kind.SHIFTED_CONSTANT)
 _MACS = (Kind.MULTIPLY, Kind.MULTIPLY_ADD, Kind.MULTIPLY_LONG, Kind.MULTIPLY_ADD_LONG)

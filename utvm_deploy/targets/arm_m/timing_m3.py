@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from utvm_deploy.targets.cores.timing import ASSUMED, AnyKind, Kind, Row
-from utvm_deploy.targets.cores.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
+from utvm_deploy.targets.contract.timing import ASSUMED, AnyKind, Kind, Row
 
 ARM = "Arm DDI 0337, instruction timings"
 

@@ -1,0 +1,1 @@
+"""Arm's M profile: cores, toolchain, timing tables."""

@@ -1,0 +1,1 @@
+"""What each target says of itself: the forms of its facts."""

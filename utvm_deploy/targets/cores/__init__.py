@@ -1,1 +1,0 @@
-"""Facts about processor cores as data; nothing here depends on a board."""

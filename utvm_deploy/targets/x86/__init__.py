@@ -1,0 +1,1 @@
+"""x86 with 32 bits as a target."""
