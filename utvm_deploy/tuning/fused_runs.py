@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.backends.chain_choice import fused_and_apart
-from utvm_deploy.backends.chains import is_fused, with_chains
 from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.fused import fused_and_apart, is_fused, with_fused
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.compiler.compiled.model import CompiledModel
@@ -55,7 +54,7 @@ def measure_fused(
     tell: Tell = lambda text: None,
 ) -> None:
     """Write down what the fused operators of a model take, as far as the records do not know it."""
-    merged = with_chains(graph, backend, device.board.cpu.kernel_core)
+    merged = with_fused(graph, backend, device.board.cpu.kernel_core)
     known = {
         (one.kernel.key, one.candidate)
         for one in file.records

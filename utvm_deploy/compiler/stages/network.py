@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utvm_deploy.backends.chain_choice import ChainRecords
-from utvm_deploy.backends.chains import with_chains
 from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.backends.fused import FusionRecords, with_fused
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS
 from utvm_deploy.compiler.stages.dump import graph_text
@@ -55,7 +54,7 @@ def imported(request: Request) -> Network:
 
 
 def simplified(network: Network) -> Network:
-    """The graph that is compiled: all passes are done, and chains of a backend are one operator."""
+    """The graph that is compiled: all passes are done, and a backend fuses its operators."""
     request, library = network.request, network.request.library
     options = request.options
     passes = UNJOINED if library is not None or options.whole_layers else PASSES
@@ -64,8 +63,8 @@ def simplified(network: Network) -> Network:
     graph = checked_passes(network.graph, passes)
     if library is not None:
         flag = OPTIMIZATION_FLAGS[options.objective]
-        chains = ChainRecords(library, request.core, request.known.own, flag)
-        graph = with_chains(graph, library, request.core, chains)
+        known = FusionRecords(library, request.core, request.known.own, flag)
+        graph = with_fused(graph, library, request.core, known)
         check_graph(graph)
     if options.input_rows:
         graph = with_input_rows(graph)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from utvm_deploy.backends.chains import with_chains
+from utvm_deploy.backends.fused import with_fused
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.boards.board import Board
@@ -147,7 +147,7 @@ class _ModelRunner:
         self._defaults = default_candidates(graph, core)
         if library is not None:
             # A backend's fused operators have other kernels.
-            self._defaults |= default_candidates(with_chains(graph, library, core), core)
+            self._defaults |= default_candidates(with_fused(graph, library, core), core)
         # Records of whole models hold neither the layers of a library nor code size.
         self._is_recorded = library is None and level != Objective.SIZE
         self._known = self._recorded() if self._is_recorded else {}

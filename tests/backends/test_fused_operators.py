@@ -126,7 +126,7 @@ def test_what_others_read_is_not_merged(plugin: Path, tmp_path: Path) -> None:
     assert found == ["MAXIMUM", "MINIMUM", "MAXIMUM", "MAXIMUM", "MINIMUM"]
 
 
-def test_a_chain_that_is_refused_falls_back_operator_by_operator(
+def test_fused_operators_that_are_refused_fall_back_operator_by_operator(
     plugin: Path, tmp_path: Path
 ) -> None:
     def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
@@ -177,7 +177,7 @@ def test_records_choose_between_its_call_and_ours(plugin: Path, tmp_path: Path) 
 
 
 @pytest.mark.tools
-def test_records_choose_between_a_chain_and_its_operators(plugin: Path, tmp_path: Path) -> None:
+def test_records_choose_between_fused_and_separate_operators(plugin: Path, tmp_path: Path) -> None:
     def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
         x, low, high = inputs(m, 3)
         m.output(extremum("MINIMUM", extremum("MAXIMUM", x, low), high))
@@ -216,7 +216,9 @@ def test_records_choose_between_a_chain_and_its_operators(plugin: Path, tmp_path
 
 
 @pytest.mark.tools
-def test_a_chain_that_computes_other_bytes_is_not_taken(plugin: Path, tmp_path: Path) -> None:
+def test_fused_operators_that_compute_other_bytes_are_not_taken(
+    plugin: Path, tmp_path: Path
+) -> None:
     def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
         x, low, high = inputs(m, 3)
         m.output(extremum("MINIMUM", extremum("MAXIMUM", x, low), high))
@@ -255,7 +257,7 @@ def test_the_gain_of_leaving_the_backend_is_measured(plugin: Path, tmp_path: Pat
     assert found.before is not None and found.after is not None
 
 
-def test_equal_chains_share_a_function_and_bytes(plugin: Path, tmp_path: Path) -> None:
+def test_equal_fused_operators_share_a_function_and_bytes(plugin: Path, tmp_path: Path) -> None:
     def build(m: ModelWriter, extremum: Callable[[str, int, int], int]) -> None:
         x, low, high = inputs(m, 3)
         m.output(extremum("MINIMUM", extremum("MAXIMUM", x, low), high))
