@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +12,15 @@ import pytest
 import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.base.errors import MissingTool
+from utvm_deploy.base.results import Tabled, plain_object
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.results.pages.bars_picture import MOST_BARS, bars_svg
 from utvm_deploy.results.pages.notebook import (
     MOST_LETTERS,
     MOST_ROWS,
-    Tabled,
+    html_of,
     notebook_html,
-    plain_object,
+    register,
 )
 
 DIGITS = models.path("digits")
@@ -42,7 +44,7 @@ def test_a_model_a_graph_a_board_and_a_device_are_one_line_each() -> None:
 
 def one_line_and_a_page(shown: Tabled, *told: str) -> None:
     """A short line with these words, equal rows, and a page that says both."""
-    text, page, rows = repr(shown), shown._repr_html_(), shown.table
+    text, page, rows = repr(shown), html_of(shown), shown.table
     assert "\n" not in text and len(text) < 300
     assert all(one in text for one in told), text
     assert rows and all(row.keys() == rows[0].keys() for row in rows)
@@ -86,10 +88,25 @@ class _Small(Tabled):
 
 
 def test_a_notebook_shows_an_escaped_table_without_scripts_or_addresses() -> None:
-    page = _Small()._repr_html_()
+    page = html_of(_Small())
     assert "a &lt;b&gt; &amp; c" in page and "&lt;i&gt;" in page and "<i>" not in page
     assert "1,234,567" in page and ">some bytes<" in page and ">yes<" in page
     assert "<script" not in page and not re.search(r"https?://", page)
+
+
+def test_a_notebook_that_runs_is_told_how_results_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reason = "notebooks need nbclient, nbformat and ipykernel: pip install '.[notebook]'"
+    formatters = pytest.importorskip("IPython.core.formatters", reason=reason)
+    shell = SimpleNamespace(display_formatter=formatters.DisplayFormatter())
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    register()
+    shown, _ = shell.display_formatter.format(_Small())
+    assert shown == {"text/plain": "<_Small a <b> & c>", "text/html": html_of(_Small())}
+    # Without a shell, there is nobody to tell.
+    monkeypatch.setattr("IPython.get_ipython", lambda: None)
+    register()
 
 
 def test_a_notebook_shows_the_first_rows_and_says_how_many_more_there_are() -> None:

@@ -12,8 +12,9 @@ import pytest
 import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.base.errors import BenchError, BundleError, CompileError, ModelError, UsageError
+from utvm_deploy.base.results import Result, Tabled
 from utvm_deploy.cli.main import main
-from utvm_deploy.results.pages.notebook import Result, Tabled
+from utvm_deploy.results.pages.notebook import html_of
 
 DIGITS = models.path("digits")
 
@@ -27,7 +28,7 @@ def said(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
 
 def shown(result: Tabled, *told: str) -> None:
     """One line, a table of equal rows, and a page without scripts."""
-    text, page = repr(result), result._repr_html_()
+    text, page = repr(result), html_of(result)
     assert "\n" not in text and len(text) < 300
     assert all(one in text for one in told), text
     assert result.table and all(row.keys() == result.table[0].keys() for row in result.table)

@@ -13,10 +13,10 @@ from small_models import build_model
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.readable import MOST_OF_NAMES
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.results.pages.render import MOST_OF_NAMES
 
 LONG = "scope/" * 333 + "end"
 

@@ -29,6 +29,7 @@ LAYERS = (
         "bundling",
         "quality.evaluating",
     ),
+    ("results.pages",),
     ("device", "device.doctor"),
     ("quality.quantizing",),
     ("service.client",),
@@ -45,7 +46,6 @@ LAYERS = (
     ("records",),
     ("boards", "models"),
     ("targets",),
-    ("results.pages",),
     ("base",),
 )
 #: The most packages of ``utvm_deploy``, and the most modules of a folder.
@@ -96,7 +96,7 @@ DOORS = {
     "ai_edge_quantizer": {"quality.quantizing.tflite.aeq"},
     "serial": {"device.link.stream"},
     "elftools": {"project"},
-    "pandas": {"results.pages.notebook"},
+    "pandas": {"base.results"},
     "rich": {"cli.output"},
     "sqlite3": {"base.database", "results.runs", "service.server"},
     "jinja2": {"results.pages"},

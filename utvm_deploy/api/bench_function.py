@@ -15,6 +15,7 @@ from utvm_deploy.api.steps import board_of, model_file, with_shapes
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base.errors import BenchError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.device import CYCLES, Device
@@ -23,7 +24,6 @@ from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared
 from utvm_deploy.results.comparing.recorded import check_recorded_core
 from utvm_deploy.results.comparing.summary import bench_summary
 from utvm_deploy.results.pages.bars_picture import bars_svg
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 SCHEMA = "utvm.bench/1"
 #: The engine that is compared with.

@@ -21,17 +21,16 @@ from utvm_deploy.api.steps import (
 from utvm_deploy.base.errors import CompileError, MissingTool
 from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling import check_destination, write_bundle
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.compiler.compiled.pool_facts import pools_summary
 from utvm_deploy.device import CYCLES, DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import ModelCode, flash_bytes, model_code
-from utvm_deploy.results.pages.notebook import Result, plain_object
 from utvm_deploy.results.profiling.layer_costs import profile
 from utvm_deploy.results.profiling.summary import profile_summary
 from utvm_deploy.results.verifying.bounds import bounds_of, whole_bound
@@ -78,7 +77,7 @@ class BundleResult(Result):
                 "samples": self.samples,
                 "arena_bytes": self.compiled.arena_bytes,
                 "weights_bytes": self.compiled.weights_bytes,
-                "pools": pools_summary(self.compiled),
+                "pools": [pool.to_dict() for pool in self.compiled.pools],
                 "flash_bytes": flash_bytes(self.compiled, self.code),
                 "library_bytes": None if self.code is None else self.code.library_bytes,
                 "stack_bytes": None if self.code is None else self.code.stack.total_bytes,

@@ -12,13 +12,13 @@ from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.frontend.formats import quantized_tflite
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.signed import check_same_values
 from utvm_deploy.results.inspecting.facts import graph_svg
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 SCHEMA = "utvm.convert/1"
 _ENDING = ".tflite"

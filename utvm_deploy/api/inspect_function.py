@@ -13,6 +13,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
@@ -26,7 +27,6 @@ from utvm_deploy.results.inspecting.facts import (
 )
 from utvm_deploy.results.inspecting.pass_effects import PassEffects, pass_effects
 from utvm_deploy.results.inspecting.quantizable import Quantizable, quantizable
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 SCHEMA = "utvm.inspect/1"
 

@@ -16,13 +16,13 @@ from utvm_deploy.api.steps import (
 )
 from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import ARENA, STACK
 from utvm_deploy.device import Device
 from utvm_deploy.project import build_image, check_fits_alone
 from utvm_deploy.project.model_code import model_code
-from utvm_deploy.results.pages.notebook import Result, plain_object
 from utvm_deploy.results.profiling.memory_page import memory_svg
 from utvm_deploy.results.profiling.memory_report import (
     MemoryReport,

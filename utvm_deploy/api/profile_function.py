@@ -16,13 +16,13 @@ from utvm_deploy.api.steps import (
 )
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.results.pages.bars_picture import bars_svg, layer_name
-from utvm_deploy.results.pages.notebook import Result, plain_object
 from utvm_deploy.results.profiling import layer_costs
 from utvm_deploy.results.profiling.bound import layer_bounds
 from utvm_deploy.results.profiling.hotspots import Hotspot, hotspots_of

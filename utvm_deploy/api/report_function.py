@@ -21,13 +21,13 @@ from utvm_deploy.api.verify_function import verify
 from utvm_deploy.base.errors import MissingTool, UtvmError
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
-from utvm_deploy.results.pages.notebook import Result, plain_object
 from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.results.reporting.page import report_html
 from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA

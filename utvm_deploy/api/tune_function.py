@@ -17,6 +17,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.compiler.stages.floats import refuse_float
@@ -25,7 +26,6 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
 from utvm_deploy.project import find_cmsis_nn
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.

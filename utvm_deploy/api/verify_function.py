@@ -15,13 +15,13 @@ from utvm_deploy.api.steps import (
     with_shapes,
 )
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.origin import Difference, difference
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
-from utvm_deploy.results.pages.notebook import Result, plain_object
 from utvm_deploy.results.verifying import on_board
 from utvm_deploy.results.verifying.on_board import Verification
 from utvm_deploy.results.verifying.summary import verification_summary

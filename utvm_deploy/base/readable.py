@@ -13,6 +13,9 @@ _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"
 #: Python keeps a byte of a file name that is not UTF-8 as this plus the byte.
 _BYTE = 0xDC00
+#: Letters of a tensor's or an operator's name that people are shown; a file may hold longer ones.
+MOST_OF_NAMES = 60
+_DOTS = "..."
 
 
 def readable(text: str, *, kept: str = "\n\t") -> str:
@@ -33,6 +36,14 @@ def utf8(text: str) -> bytes:
     except UnicodeEncodeError:
         halves = {c for c in text if unicodedata.category(c) == "Cs"}
         return text.translate({ord(c): _escaped(c) for c in halves}).encode()
+
+
+def short(text: str, most: int = MOST_OF_NAMES) -> str:
+    """The text; "..." is in the middle instead of what makes it longer than ``most`` letters."""
+    if len(text) <= most:
+        return text
+    kept = most - len(_DOTS)
+    return text[: kept - kept // 2] + _DOTS + text[-(kept // 2) :]
 
 
 def _escaped(character: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.probe_programs import ProbeCommands
-from utvm_deploy.results.pages.notebook import Shown
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.table import CORES
 
@@ -242,7 +242,7 @@ class Emulator:
 
 
 @dataclass(frozen=True, repr=False)
-class Board(Shown):
+class Board:
     """One board file, checked."""
 
     name: str
@@ -260,6 +260,8 @@ class Board(Shown):
     devices: tuple[str, ...] = ()
     # What its user must know of the chip before the first run, a sentence each.
     cautions: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.compiler.compiled.pool_facts import pool_lines
 
 
 def memory_line(compiled: CompiledModel) -> str:
@@ -17,7 +16,7 @@ def memory_line(compiled: CompiledModel) -> str:
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
         f"arena {compiled.arena_bytes:,} bytes of RAM"
         + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
-        + "".join(f"\n{line}" for line in pool_lines(compiled))
+        + "".join(f"\n{pool.text}" for pool in compiled.pools)
         + (f"\n{compiled.tradeoff.text}" if compiled.tradeoff else "")
         + (f"\n{compiled.hint}" if compiled.hint else "")
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from utvm_deploy.base.errors import DeviceReset, LinkError, ProbeError, UtvmError
+from utvm_deploy.base.results import Tabled
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.device.counts import Figures, named_figures
@@ -20,7 +21,6 @@ from utvm_deploy.device.probe import Launcher, StartedBoard
 from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.project import Image, build_image
-from utvm_deploy.results.pages.notebook import Tabled
 
 log = logging.getLogger("utvm_deploy.device")
 

@@ -1,4 +1,4 @@
-"""What the layers of a model left behind on a device, as lines, tables and bars."""
+"""What the layers of a model left behind on a device, as lines and tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.base.results import Tabled, one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer
 from utvm_deploy.compiler.compiled.model import Buffer, Layer
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import shape_text
-from utvm_deploy.results.pages.bars_picture import bars_svg
-from utvm_deploy.results.pages.notebook import Tabled
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,13 +75,7 @@ class LayerRuns(list[LayerRun], Tabled):
             for one in self
         ]
 
-    @property
-    def svg(self) -> str | None:
-        """Bars of the ticks of each layer."""
-        rows = [(f"{one.layer.index} {one.layer.kind}", [float(one.ticks)]) for one in self]
-        return bars_svg("ticks of each layer", rows, ["ticks"])
-
-    __repr__ = Tabled.__repr__
+    __repr__ = one_line
 
 
 def runs_of_file(layers: Sequence[FileLayer], calls: Sequence[LayerRun]) -> LayerRuns:

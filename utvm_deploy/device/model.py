@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.results import Tabled
 from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
@@ -22,7 +23,6 @@ from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import in_shape, shapes_text
-from utvm_deploy.results.pages.notebook import Tabled
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.names import shape_text
-from utvm_deploy.results.pages.notebook import Shown
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -88,7 +88,7 @@ class Operator:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph(Shown):
+class Graph:
     """A model: tensors, operators in execution order, and which tensors go in and out."""
 
     name: str
@@ -100,6 +100,8 @@ class Graph(Shown):
     digest: str
     # States, kept between runs: the tensor that a run reads, and the one that it writes there.
     states: tuple[tuple[int, int], ...] = ()
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

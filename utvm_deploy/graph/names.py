@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from utvm_deploy.results.pages.render import MOST_OF_NAMES, short
+from utvm_deploy.base.readable import MOST_OF_NAMES, short
 
 
 def short_name(name: str) -> str:

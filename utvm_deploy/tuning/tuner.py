@@ -16,13 +16,13 @@ from typing import Any
 
 from utvm_deploy.backends.choice import code_of_backend
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.results import Tabled
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.compiler.planning.decision import models_of_today, shipped_records
 from utvm_deploy.device import Device
 from utvm_deploy.records import Record, Records, Setting
 from utvm_deploy.records.candidate import Candidate, is_of_backend
 from utvm_deploy.results.pages.bars_picture import bars_svg
-from utvm_deploy.results.pages.notebook import Tabled
 from utvm_deploy.tuning.measuring.current import current
 from utvm_deploy.tuning.measuring.interrupts import Interrupts
 from utvm_deploy.tuning.measuring.model_runs import first_candidates

@@ -23,7 +23,6 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
-from utvm_deploy.compiler.compiled.summary import compiled_summary
 from utvm_deploy.compiler.options import STAGES
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     seconds = ", ".join(f"{stage} {time:.2f}" for stage, time in compiled.seconds.items())
     out.line(f"{sum(compiled.seconds.values()):.2f} s: {seconds}")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
-    out.result("utvm.compile/1", {**compiled_summary(compiled), "output": args.output})
+    out.found({**compiled.to_dict(), "output": args.output})
     return 0
 
 

@@ -19,7 +19,6 @@ from utvm_deploy.cli.arguments import (
 from utvm_deploy.cli.compile_options import add_compile_options, compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step
-from utvm_deploy.compiler.compiled.pool_facts import pool_lines
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import ModelCode
@@ -136,8 +135,9 @@ def _report_totals(found: MemoryReport, out: Output) -> None:
     stack = compiled.stack_bytes
     scratch = f", and {stack:,} of stack for scratch" if stack else ""
     out.line(f"a bundle needs: arena {compiled.arena_bytes:,} bytes of RAM{scratch}")
-    for pool, line in zip(compiled.pools, pool_lines(compiled), strict=True):
-        out.line(f"{line} ({found.board.name} has {found.board.region(pool.name).size:,} there)")
+    for pool in compiled.pools:
+        there = found.board.region(pool.name).size
+        out.line(f"{pool.text} ({found.board.name} has {there:,} there)")
         if pool.uses:
             out.table(
                 [">layer", "name", ">offset", ">bytes", ">last"],

@@ -32,7 +32,6 @@ from utvm_deploy.quality.quantizing.facts import (
     SCHEMES,
     QuantizedModel,
 )
-from utvm_deploy.quality.quantizing.summary import quantized_summary
 
 #: Operators are counted by their kind; this many kinds are named.
 _MOST_NAMED = 8
@@ -123,8 +122,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if not is_ok:
         out.line("--no-float: operators that compute in float32 remain, so the exit status is 1")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
-    result = {**quantized_summary(made), **more, "ok": is_ok, "output": args.output}
-    out.result("utvm.quantize/1", result)
+    out.found({**made.to_dict(), **more, "ok": is_ok, "output": args.output})
     return 0 if is_ok else 1
 
 

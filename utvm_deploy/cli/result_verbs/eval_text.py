@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 
 from utvm_deploy.cli.output import Output
-from utvm_deploy.quality.evaluating.facts import CLASSIFICATION, Change, Evaluation, Judged, Problem
+from utvm_deploy.quality.evaluating.facts import (
+    CLASSIFICATION,
+    Change,
+    Evaluation,
+    Judged,
+    Problem,
+    confused,
+)
 from utvm_deploy.quality.evaluating.page import metric_text
-from utvm_deploy.quality.evaluating.summary import confused
 
 #: More classes do not fit a terminal as a matrix.
 _MOST_COLUMNS = 16

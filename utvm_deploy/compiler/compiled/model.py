@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
-from utvm_deploy.results.pages.memory_picture import arena_svg
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,18 @@ class Buffer:
     rows: tuple[int, int] | None = None
     # The pool from whose start ``offset`` counts; "": the arena.
     pool: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """An input or output for ``--json``."""
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "scale": self.scale,
+            "zero_point": self.zero_point,
+            "offset": self.offset,
+            "bytes": self.size_bytes,
+        }
 
     def of_file(self, array: Array) -> Array:
         """The part of the file's tensor that is here: some of its rows, if it is computed in
@@ -98,6 +109,17 @@ class ArenaUse:
     first: int
     last: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The use for ``--json``."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "offset": self.offset,
+            "bytes": self.size_bytes,
+            "first": self.first,
+            "last": self.last,
+        }
+
 
 @dataclass(frozen=True)
 class Resident:
@@ -130,6 +152,45 @@ class MemoryPool:
     def parameter(self) -> str:
         """What the C calls its pointer."""
         return f"pool_{self.name}"
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes that activations take, at different times."""
+        end = max((use.offset + use.size_bytes for use in self.uses), default=0)
+        return end - min((use.offset for use in self.uses), default=0)
+
+    @property
+    def text(self) -> str:
+        """What it holds, in one line."""
+        copies = sum(one.constant.size_bytes for one in self.residents)
+        layers = sorted({layer for one in self.residents for layer in one.layers})
+        of = f" of layers {', '.join(map(str, layers))}" if layers else ""
+        return (
+            f"pool {self.name}: {self.size_bytes:,} of {self.limit_bytes:,} bytes: scratch "
+            f"{self.scratch_bytes:,}, activations {self.activation_bytes:,}, copies of weights "
+            f"{copies:,}{of}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pool for ``--json``."""
+        uses = [use.to_dict() for use in self.uses]
+        return {
+            "name": self.name,
+            "limit_bytes": self.limit_bytes,
+            "bytes": self.size_bytes,
+            "scratch_bytes": self.scratch_bytes,
+            "activation_bytes": self.activation_bytes,
+            "activations": [{k: v for k, v in use.items() if k != "kind"} for use in uses],
+            "weights": [
+                {
+                    "table": one.table,
+                    "offset": one.offset,
+                    "bytes": one.constant.size_bytes,
+                    "layers": list(one.layers),
+                }
+                for one in self.residents
+            ],
+        }
 
 
 @dataclass(frozen=True)
@@ -235,30 +296,46 @@ class CompiledModel(Result):
             for layer in self.layers
         ]
 
-    @property
-    def svg(self) -> str | None:
-        """The arena over time; None for a model that was read from an archive."""
-        if not self.memory:
-            return None
-        uses = [
-            {
-                "name": use.name,
-                "kind": use.kind,
-                "offset": use.offset,
-                "bytes": use.size_bytes,
-                "first": use.first,
-                "last": use.last,
-            }
-            for use in self.memory
-        ]
-        operators = [layer.kind for layer in self.layers]
-        return arena_svg(self.name, self.board, uses, self.arena_bytes, operators)
-
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm compile --json``, without an output."""
-        from utvm_deploy.compiler.compiled.summary import compiled_summary  # it needs these classes
-
-        return plain_object("utvm.compile/1", {**compiled_summary(self), "output": None})
+        rows = self.input_rows
+        facts = {
+            "name": self.name,
+            "board": self.board,
+            "core": self.core,
+            "model_sha256": self.model_digest,
+            "macs": self.macs,
+            "weights_bytes": self.weights_bytes,
+            "arena_bytes": self.arena_bytes,
+            "stack_bytes": self.stack_bytes,
+            "optimize": self.optimize,
+            "float_math": self.float_math,
+            "input_rows": None if rows is None else {"count": rows.count, "bytes": rows.row_bytes},
+            "pools": [pool.to_dict() for pool in self.pools],
+            "inputs": [buffer.to_dict() for buffer in self.taken],
+            "outputs": [buffer.to_dict() for buffer in self.outputs],
+            "layers": [
+                {
+                    "index": layer.index,
+                    "operator": layer.kind,
+                    "name": layer.name,
+                    "kernel": layer.kernel,
+                    "engine": layer.engine,
+                    "why": layer.why,
+                    "origin": layer.origin,
+                    "macs": layer.macs,
+                    "weights_bytes": layer.weights_bytes,
+                    "scratch_bytes": layer.scratch_bytes,
+                }
+                for layer in self.layers
+            ],
+            "memory": [use.to_dict() for use in self.memory],
+            "hint": self.hint,
+            "tradeoff": None if self.tradeoff is None else asdict(self.tradeoff),
+            "seconds": dict(self.seconds),
+            "output": None,
+        }
+        return plain_object("utvm.compile/1", facts)
 
     @property
     def taken(self) -> tuple[Buffer, ...]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.results.pages.notebook import Result, Shown, plain_object
+from utvm_deploy.base.results import Result, one_line, plain_object
 
 CLASSIFICATION, ANOMALY, REGRESSION = "classification", "anomaly", "regression"
 TASKS = (CLASSIFICATION, ANOMALY, REGRESSION)
 
 #: Who computed the outputs: the float model, the reference kernels, the board.
 FLOAT, REFERENCE, DEVICE = "float", "reference", "device"
+
+#: Larger matrices are left out; the classes that were confused are listed anyway.
+_MOST_CLASSES = 100
+_MOST_CONFUSED = 20
 
 #: What a plain table of values is, one row for each item.
 Values = NDArray[np.float64]
@@ -68,7 +73,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run(Shown):
+class Run:
     """The values of one engine for all items."""
 
     # REFERENCE, DEVICE, or what the model to compare with is: FLOAT, or its quantized types.
@@ -78,6 +83,8 @@ class Run(Shown):
     values: Values
     samples: int
     seconds: float
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:
@@ -203,9 +210,78 @@ class Evaluation(Result):
         return plain_object("utvm.eval/1", self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``utvm eval --json`` prints."""
-        from utvm_deploy.quality.evaluating.summary import (
-            summary,  # it needs the classes of this module
-        )
+        """The same without its schema; numbers that JSON does not have are null."""
+        problem = self.problem
+        return {
+            "model": self.model,
+            "board": self.board,
+            "data": self.data,
+            "task": problem.task,
+            "items": problem.items,
+            "items_are": problem.word,
+            "samples": len(problem.item),
+            "classes": problem.classes,
+            "class_names": [problem.class_name(number) for number in range(problem.classes)]
+            if problem.class_names is not None
+            else None,
+            "inputs": self.inputs,
+            "clipped": self.clipped,
+            "metrics": _finite(self.metrics),
+            "runs": [_run(one, problem) for one in self.judged],
+            "changes": [_change(change) for change in self.changes],
+            "notes": list(self.notes),
+        }
 
-        return summary(self)
+
+def _run(one: Judged, problem: Problem) -> dict[str, Any]:
+    is_small = one.confusion is not None and len(one.confusion) <= _MOST_CLASSES
+    return {
+        "engine": one.run.engine,
+        "runtime": one.run.runtime,
+        "model": one.run.model,
+        "seconds": one.run.seconds,
+        "samples_per_second": _number(one.run.samples_per_second),
+        "metrics": _finite(one.metrics),
+        "per_class": [asdict(figures) for figures in one.per_class],
+        "confusion": one.confusion.tolist() if one.confusion is not None and is_small else None,
+        "confused": confused(one, problem),
+        "roc": [list(point) for point in one.roc],
+    }
+
+
+def confused(one: Judged, problem: Problem) -> list[dict[str, Any]]:
+    """The pairs of classes that were confused most often."""
+    if one.confusion is None:
+        return []
+    wrong = one.confusion.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSED]
+    pairs = [divmod(int(place), len(wrong)) for place in order]
+    return [
+        {
+            "label": problem.class_name(label),
+            "prediction": problem.class_name(prediction),
+            "items": int(wrong[label, prediction]),
+        }
+        for label, prediction in pairs
+        if wrong[label, prediction]
+    ]
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "before": change.before,
+        "after": change.after,
+        "changed": change.changed,
+        "largest_difference": _number(change.largest_difference),
+        "sqnr_db": _number(change.sqnr_db),
+        "items": [_finite(asdict(item)) for item in change.items],
+    }
+
+
+def _finite(values: Any) -> dict[str, Any]:
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

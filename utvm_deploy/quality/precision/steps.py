@@ -10,6 +10,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.frontend.tflite import load_bytes
@@ -40,7 +41,6 @@ from utvm_deploy.quality.quantizing.model_steps import (
     quantize_with_recipe,
 )
 from utvm_deploy.quality.quantizing.samples import dataset_for
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256

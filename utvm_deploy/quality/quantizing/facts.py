@@ -10,9 +10,9 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
@@ -161,12 +161,23 @@ class QuantizedModel(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm quantize --json``, without an output."""
-        from utvm_deploy.quality.quantizing.summary import (
-            quantized_summary,  # it needs these classes
-        )
-
-        more = {"ok": True, "output": None}
-        return plain_object("utvm.quantize/1", {**quantized_summary(self), **more})
+        facts = {
+            "scheme": self.scheme,
+            "samples": self.calibration.samples,
+            "compared_samples": self.compared_samples,
+            "bytes": len(self.data),
+            "float_bytes": self.float_bytes,
+            "float_operators": [asdict(one) for one in self.float_operators],
+            "rewritten": list(self.rewritten),
+            "outputs": [asdict(one) for one in self.outputs],
+            "warnings": list(self.warnings),
+            "equalizing": self.equalizing,
+            "clipping": self.clipping,
+            "clippings": dict(self.clippings),
+            "ok": True,
+            "output": None,
+        }
+        return plain_object("utvm.quantize/1", facts)
 
     def save(self, path: str | Path) -> None:
         """Write the .tflite file. Raises UtvmError if it cannot be written."""

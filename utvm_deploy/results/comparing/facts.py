@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from utvm_deploy.results.pages.notebook import Shown
+from utvm_deploy.base.results import one_line
 from utvm_deploy.results.profiling.placement import Placement
 
 Figures = Mapping[str, int]
@@ -80,7 +80,7 @@ class OtherPlacement:
 
 
 @dataclass(frozen=True, repr=False)
-class ModelComparison(Shown):
+class ModelComparison:
     """One model on both engines."""
 
     name: str
@@ -106,6 +106,8 @@ class ModelComparison(Shown):
     # The other engine's fastest build on the model as it is in the file, where ours dropped
     # channels: its whole run. None if both engines computed the same channels anyway.
     in_file: BuildRun | None = None
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.attribute_values import NO_CLAMP
 from utvm_deploy.graph.liveness import live_bytes
@@ -19,7 +20,6 @@ from utvm_deploy.results.inspecting.islands import (
     island_numbers,
 )
 from utvm_deploy.results.inspecting.quantizable import Quantizable
-from utvm_deploy.results.pages.notebook import Shown
 
 __all__ = [
     "Inspection",
@@ -76,7 +76,7 @@ class OperatorFacts:
 
 
 @dataclass(frozen=True, repr=False)
-class Inspection(Shown):
+class Inspection:
     """A model: what goes in and out, its operators in order, and its totals."""
 
     name: str
@@ -93,6 +93,8 @@ class Inspection(Shown):
     problems: tuple[str, ...] = ()  # of the model as a whole
     float_islands: tuple[FloatIsland, ...] = ()
     quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

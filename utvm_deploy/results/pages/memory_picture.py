@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from utvm_deploy.base.readable import short
 from utvm_deploy.results.pages.chart import MAP_HEIGHT, MAP_WIDTH, Block, block
-from utvm_deploy.results.pages.render import render, short
 
 #: Kind of use -> the class of its colour.
 _COLOURS = {
@@ -147,18 +147,3 @@ def _legend(kinds: Set[str]) -> list[tuple[str, str]]:
         if kind in kinds:
             named.setdefault(colour, []).append(kind)
     return [(colour, " and ".join(them)) for colour, them in named.items()]
-
-
-def arena_svg(
-    model: str,
-    board: str,
-    uses: Sequence[Mapping[str, Any]],
-    arena_bytes: int,
-    operators: Sequence[str],
-) -> str:
-    """The map as an SVG file that needs no style from outside."""
-    return render(
-        "memory_picture.svg",
-        found={"model": model, "board": board},
-        map=memory_values(uses, arena_bytes, operators),
-    )

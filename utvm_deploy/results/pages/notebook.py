@@ -1,88 +1,38 @@
-"""How results look in Python: one line as ``repr``, a table and a picture in a notebook."""
+"""How results look in a notebook: a line, a picture and a table."""
 
 from __future__ import annotations
 
 import base64
-import json
-from abc import ABC, abstractmethod
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from utvm_deploy.base.errors import MissingTool
-from utvm_deploy.results.pages.render import render, short
+from utvm_deploy.base.readable import short
+from utvm_deploy.base.results import Tabled
+from utvm_deploy.results.pages.render import render
 
 #: Rows of a table that a notebook shows; ``table`` and ``to_pandas`` have all of them.
 MOST_ROWS = 40
 #: Longer texts of a cell are cut in the middle: the figures next to long names stay in sight.
 MOST_LETTERS = 40
 
-Row = Mapping[str, Any]
+
+def register() -> None:
+    """Let the notebook that this process runs, if any, show results as pages.
+
+    A notebook runs IPython before it imports anything, so nobody has to import IPython for it.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        shell.display_formatter.formatters["text/html"].for_type(Tabled, html_of)
 
 
-class Shown:
-    """A thing that may be large, and whose ``repr`` is one line all the same."""
-
-    @property
-    def headline(self) -> str:
-        """What matters about it, in one line."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.headline}>"
+def html_of(thing: Tabled) -> str:
+    """The part of a notebook's page that shows a result."""
+    return notebook_html(thing.headline, thing.table, thing.svg)
 
 
-class Tabled(Shown):
-    """A thing with a table, which a notebook shows below the line."""
-
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """The rows, each a value by the name of its column; all rows have the same columns."""
-        raise NotImplementedError
-
-    @property
-    def svg(self) -> str | None:
-        """A picture as the text of an SVG file; None for a result that has none."""
-        return None
-
-    def to_pandas(self) -> Any:
-        """``table`` as a ``pandas.DataFrame``. Raises MissingTool if pandas is not installed."""
-        return data_frame(self.table)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self.headline, self.table, self.svg)
-
-
-class Result(Tabled, ABC):
-    """What a function of ``utvm_deploy`` returns: a line, a table, and the verb's JSON object."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The object that the verb prints with ``--json``, of plain Python types."""
-
-
-def data_frame(rows: Sequence[Row]) -> Any:
-    """Rows as a ``pandas.DataFrame``. Raises MissingTool if pandas is not installed."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingTool("pandas", "make a DataFrame", "pip install pandas") from error
-    return pandas.DataFrame(list(rows))
-
-
-def plain_object(schema: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """A verb's JSON object as a reader of JSON gets it: lists, texts and numbers."""
-    found: dict[str, Any] = json.loads(json.dumps({"schema": schema, **data}, default=plain_value))
-    return found
-
-
-def plain_value(value: Any) -> Any:
-    """Types that JSON does not know: numpy scalars and tuples of paths, for example."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return str(value)
-
-
-def notebook_html(headline: str, rows: Sequence[Row], svg: str | None = None) -> str:
+def notebook_html(headline: str, rows: Sequence[Mapping[str, Any]], svg: str | None = None) -> str:
     """A part of a notebook's page: a line, a picture and a table. It has no script.
 
     The table has the first rows, and no column that is empty in them. Where a text is cut, the

@@ -12,15 +12,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy import __version__
-from utvm_deploy.base.readable import readable
+from utvm_deploy.base.readable import readable, short
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-#: Letters of a tensor's or an operator's name that people are shown; a file may hold longer ones.
-MOST_OF_NAMES = 60
-_DOTS = "..."
 _JOINTS = re.compile(r"[_/]+(?=[^\W_])")
 
 
@@ -89,14 +86,6 @@ def breakable(text: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(_JOINTS.sub(r"\g<0><wbr>", str(escape(readable(text)))))
-
-
-def short(text: str, most: int = MOST_OF_NAMES) -> str:
-    """The text; "..." is in the middle instead of what makes it longer than ``most`` letters."""
-    if len(text) <= most:
-        return text
-    kept = most - len(_DOTS)
-    return text[: kept - kept // 2] + _DOTS + text[-(kept // 2) :]
 
 
 def size(value: int | None) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.compiled.model import Layer
 from utvm_deploy.compiler.planning.decision import model_of
 from utvm_deploy.device import DeviceModel, Figures
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.results.pages.notebook import Shown
 from utvm_deploy.results.profiling.placement import Placement, placement_of
 
 #: Runs where the timer is a clock, which jitters; what an emulator counts needs one.
@@ -39,7 +39,7 @@ class LayerProfile:
 
 
 @dataclass(frozen=True, repr=False)
-class Profile(Shown):
+class Profile:
     """A model's cost on a board."""
 
     board: str
@@ -69,6 +69,8 @@ class Profile(Shown):
         """The calls in their order: layers, and of layers in strips, each strip."""
         found = (call for one in self.layers for call in one.calls or (one,))
         return tuple(sorted(found, key=lambda call: call.layer.index))
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

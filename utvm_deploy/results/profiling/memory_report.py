@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import ArenaUse, CompiledModel
-from utvm_deploy.compiler.compiled.pool_facts import pools_summary
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
 from utvm_deploy.project.stack_use import plain_name
 from utvm_deploy.results.pages.memory_picture import live_bytes
-from utvm_deploy.results.pages.notebook import Shown
 
 SCRATCH = "scratch"
 
@@ -55,7 +54,7 @@ class ImageMemory:
 
 
 @dataclass(frozen=True, repr=False)
-class MemoryReport(Shown):
+class MemoryReport:
     """Everything that ``utvm memory`` shows. ``code`` and ``image`` are None without a compiler."""
 
     compiled: CompiledModel
@@ -65,6 +64,8 @@ class MemoryReport(Shown):
     code: ModelCode | None
     image: ImageMemory | None
     notes: tuple[str, ...]
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:
@@ -164,7 +165,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
         "arena_bytes": compiled.arena_bytes,
         "stack_scratch_bytes": compiled.stack_bytes,
         "weights_bytes": compiled.weights_bytes,
-        "pools": pools_summary(compiled),
+        "pools": [pool.to_dict() for pool in compiled.pools],
         "uses": [_use_json(use, found) for use in compiled.memory],
         "layers": [asdict(layer) for layer in found.layers],
         "peak": {
@@ -212,13 +213,8 @@ def flash_parts(found: MemoryReport) -> dict[str, int | None]:
 
 def _use_json(use: ArenaUse, found: MemoryReport) -> dict[str, Any]:
     return {
-        "name": use.name,
-        "kind": use.kind,
+        **use.to_dict(),
         "layer": use.first,
         "operator": found.compiled.layers[use.first].kind,
-        "offset": use.offset,
-        "bytes": use.size_bytes,
-        "first": use.first,
-        "last": use.last,
         "is_at_peak": use in found.peak.uses,
     }

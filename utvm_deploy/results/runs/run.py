@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from utvm_deploy.results.pages.notebook import Shown
+from utvm_deploy.base.results import one_line
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ModelFigures:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Shown):
+class Run:
     """One execution of a verb. ``result`` is what the verb prints with ``--json``."""
 
     key: str  # 12 hexadecimal digits
@@ -36,6 +36,8 @@ class Run(Shown):
     options: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.results import one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.device import DeviceModel
@@ -20,7 +21,6 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.oracle.shadow import Shadow
-from utvm_deploy.results.pages.notebook import Shown
 from utvm_deploy.results.verifying.bounds import (
     Tensors,
     bounds_of,
@@ -61,7 +61,7 @@ class LayerCheck:
 
 
 @dataclass(frozen=True, repr=False)
-class Verification(Shown):
+class Verification:
     """What ``verify`` found; it stops at the first sample that differs."""
 
     board: str
@@ -77,6 +77,8 @@ class Verification(Shown):
     bound: Bound = EXACT  # of the model's float32 outputs
     shadow: Shadow | None = None
     allows_float_gap: bool = False
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

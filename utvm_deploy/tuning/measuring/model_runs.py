@@ -15,6 +15,7 @@ from typing import Protocol
 from utvm_deploy.backends.fused import with_fused
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import SystemRefused, UtvmError
+from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import AUTO, CompileOptions, Objective, scratch_place
@@ -35,7 +36,6 @@ from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.results.pages.notebook import Shown
 from utvm_deploy.results.profiling.layer_costs import profile
 from utvm_deploy.tuning.measuring.workload import Work
 
@@ -60,7 +60,7 @@ class KeptRecords(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class ModelRun(Shown):
+class ModelRun:
     """A model before and after."""
 
     name: str
@@ -74,6 +74,8 @@ class ModelRun(Shown):
     slower: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Why it was not measured.
     note: str = ""
+
+    __repr__ = one_line
 
     @property
     def headline(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
@@ -37,7 +38,6 @@ from utvm_deploy.quality.quantizing.sqnr import output_errors
 from utvm_deploy.quality.quantizing.torch.calibration import example_of, samples
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 from utvm_deploy.quality.quantizing.torch.quantizer import pt2e_quantizer
-from utvm_deploy.results.pages.notebook import Result, plain_object
 
 
 @dataclass(frozen=True, eq=False, repr=False)
