@@ -50,6 +50,8 @@ LAYERS = (
 )
 #: The most packages of ``utvm_deploy``, and the most modules of a folder.
 MOST_PACKAGES, MOST_MODULES = 24, 20
+#: Of a function of the compiler.
+MOST_LINES, MOST_PARAMETERS = 60, 8
 #: Dependency -> the only units (or modules) that may import it.
 DOORS = {
     "tomlkit": {"boards.new_board"},
@@ -256,6 +258,19 @@ def test_rooms_have_few_doors() -> None:
         folder = PACKAGE.joinpath(*package.split("."))
         modules = [one for one in folder.glob("*.py") if one.name != "__init__.py"]
         assert len(modules) <= MOST_MODULES, f"{package} has {len(modules)} modules"
+
+
+def test_functions_of_the_compiler_are_short() -> None:
+    for path in sorted((PACKAGE / "compiler").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                lines = node.end_lineno - node.lineno + 1
+                given = node.args
+                names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                count = len([one for one in names if one not in ("self", "cls")])
+                assert lines <= MOST_LINES, f"{place(path, node.lineno)}: {lines} lines"
+                assert count <= MOST_PARAMETERS, f"{place(path, node.lineno)}: {count} parameters"
 
 
 def circles() -> Iterator[str]:

@@ -25,11 +25,34 @@ def emit_header(model: CompiledModel) -> str:
 
 
 def _parts(model: CompiledModel) -> Iterator[str]:
-    name, upper = model.name, model.name.upper()
-    rows, taken = model.input_rows, pool_parameters(model.pools)
-    buffers = [("input", i, b) for i, b in enumerate(model.taken)]
-    buffers += [("output", i, b) for i, b in enumerate(model.outputs)]
+    inputs = [("input", i, b) for i, b in enumerate(model.taken)]
+    outputs = [("output", i, b) for i, b in enumerate(model.outputs)]
     yield from _manual(model)
+    yield from _macros(model)
+    for direction, index, buffer in inputs + outputs:
+        yield "\n"
+        has_place = model.input_rows is None or direction == "output"
+        macro = f"{model.name.upper()}_{direction.upper()}_{index}"
+        yield from _buffer_macros(macro, buffer, has_place=has_place)
+    yield from _run_functions(model)
+    yield load_header(model.name, model.pools)
+    yield _reset_function(model)
+    yield from _library_functions(model)
+    for direction, index, buffer in (inputs if model.input_rows is None else []) + outputs:
+        yield "\n"
+        yield from _accessor(model.name, direction, index, buffer)
+    yield """
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+
+
+def _macros(model: CompiledModel) -> Iterator[str]:
+    """The guard of the header, and sizes of the whole model."""
+    upper = model.name.upper()
     yield f"""
 #ifndef {upper}_H
 #define {upper}_H
@@ -53,18 +76,19 @@ extern "C" {{
 #define {upper}_INPUT_COUNT {len(model.taken)}
 #define {upper}_OUTPUT_COUNT {len(model.outputs)}
 """
-    yield from pool_macros(name, model.pools)
-    for direction, index, buffer in buffers:
-        yield "\n"
-        is_outside = rows is not None and direction == "input"
-        macro = f"{upper}_{direction.upper()}_{index}"
-        yield from _buffer_macros(macro, buffer, has_place=not is_outside)
+    yield from pool_macros(model.name, model.pools)
+
+
+def _run_functions(model: CompiledModel) -> Iterator[str]:
+    """What runs the model: all of it or a layer, or what takes rows of its input."""
+    name, upper, rows = model.name, model.name.upper(), model.input_rows
     if rows is not None:
         yield f"#define {upper}_INPUT_ROWS {rows.count}\n"
         yield f"#define {upper}_INPUT_ROW_BYTES {rows.row_bytes}\n"
         yield push_header(name, rows, model.pools)
-    else:
-        yield f"""
+        return
+    taken = pool_parameters(model.pools)
+    yield f"""
 // Run the whole model.
 void {name}_run(uint8_t *arena{taken});
 
@@ -72,44 +96,43 @@ void {name}_run(uint8_t *arena{taken});
 // order. Other indices do nothing.
 void {name}_run_layer(uint32_t index, uint8_t *arena{taken});
 """
-    yield load_header(name, model.pools)
-    if rows is not None:
+
+
+def _reset_function(model: CompiledModel) -> str:
+    """What forgets earlier runs; nothing for a model that keeps nothing."""
+    if model.input_rows is not None:
         also = ", and what earlier inputs\n// left" if model.states else ""
-        yield f"""
-// Forget the rows that were pushed{also}: call it once before the first row.
-void {name}_reset(uint8_t *arena);
-"""
+        told = f"the rows that were pushed{also}: call it once before the first row."
     elif model.states:
-        yield f"""
-// Forget what earlier runs left: call it once before the first run, and where a
-// new sequence begins.
-void {name}_reset(uint8_t *arena);
-"""
-    if model.external is not None:
-        yield f"""
-// Ask {model.external.name} whether it is content with the scratch memory that was planned for
+        told = (
+            "what earlier runs left: call it once before the first run, and where a\n"
+            "// new sequence begins."
+        )
+    else:
+        return ""
+    return f"\n// Forget {told}\nvoid {model.name}_reset(uint8_t *arena);\n"
+
+
+def _library_functions(model: CompiledModel) -> Iterator[str]:
+    """What asks and prepares the library of a backend."""
+    library, name = model.external, model.name
+    if library is None:
+        return
+    upper = name.upper()
+    yield f"""
+// Ask {library.name} whether it is content with the scratch memory that was planned for
 // it. Writes -1, or the first layer that wants more: then do not run the model.
 void {name}_check_library(int32_t *layer);
 
-// Layer i that calls {model.external.name} leaves its status in arena[{upper}_STATUS_OFFSET + i]:
+// Layer i that calls {library.name} leaves its status in arena[{upper}_STATUS_OFFSET + i]:
 // 0 for success.
 #define {upper}_STATUS_OFFSET {model.status_offset}
 """
-    if model.external is not None and model.external.initialize:
+    if library.initialize:
         yield f"""
-// Prepare the device and the arena for {model.external.name}: call it once after each reset, before
+// Prepare the device and the arena for {library.name}: call it once after each reset, before
 // the first run. Writes 0 for success; with another value, do not run the model.
 void {name}_initialize(uint8_t *arena, int32_t *status);
-"""
-    for direction, index, buffer in buffers if rows is None else buffers[1:]:
-        yield "\n"
-        yield from _accessor(name, direction, index, buffer)
-    yield """
-#ifdef __cplusplus
-}
-#endif
-
-#endif
 """
 
 
