@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.backends.interface import MOST_BYTES, Match
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import (
@@ -21,9 +22,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 
-_C_TYPES = {"float32": "float", "bool": "uint8_t"} | {
-    f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
+_C_TYPES = {one.name: one.c_type for one in ELEMENT_TYPES.values() if one.c_type}
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}", re.ASCII)
 # What the body knows besides its tables and numbers, and the keywords of C99.
 _TAKEN = re.compile(

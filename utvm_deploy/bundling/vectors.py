@@ -9,6 +9,7 @@ import numpy as np
 from utvm_deploy.base.errors import BundleError
 from utvm_deploy.compiler.c_text import float_literal
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 
 _BYTES_PER_LINE = 24
@@ -53,7 +54,7 @@ def _parts(
         if direction == "output" or compiled.input_rows is None:  # else it has no place
             yield f"\nstatic const struct tensor {direction}_tensors[{count}] = {{\n"
             for buffer in buffers:
-                item = np.dtype(buffer.dtype).itemsize
+                item = element_type(buffer.dtype).unit_bytes
                 yield f"    {{{buffer.offset}u, {buffer.size_bytes}u, {item}u}},\n"
             yield "};\n"
         rows = []

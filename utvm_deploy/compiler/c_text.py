@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.graph.element_type import ELEMENT_TYPES
 
 #: Nobody reads lines with longer names. C99 compilers must distinguish 31 characters; all ours
 #: distinguish far more.
@@ -23,9 +24,6 @@ _STATIC_FUNCTION = re.compile(
     re.MULTILINE,
 )
 
-_C_NAMES = {"float32": "float", "bool": "uint8_t"} | {
-    f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
 # A prefix must not be a word of C or C++, nor the beginning of our runtime's symbols.
 # fmt: off
 _RESERVED = frozenset((
@@ -66,13 +64,14 @@ def prefix_from_path(path: Path | str) -> str:
 
 
 def c_type(dtype: str) -> str:
-    """The C name of a numpy element type."""
-    if dtype not in _C_NAMES:
+    """The C name of an element type, or of its storage unit."""
+    one = ELEMENT_TYPES.get(dtype)
+    if one is None or not one.c_type:
+        known = ", ".join(name for name, one in ELEMENT_TYPES.items() if one.c_type)
         raise CompileError(
-            f"element type {dtype} has no place in the generated C; use one of "
-            f"{', '.join(_C_NAMES)}"
+            f"element type {dtype} has no place in the generated C; use one of {known}"
         )
-    return _C_NAMES[dtype]
+    return one.c_type
 
 
 def placed(code: str) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
+from utvm_deploy.graph.element_type import ElementType, element_type
 from utvm_deploy.graph.names import shape_text
 
 Array: TypeAlias = NDArray[np.generic]
@@ -50,9 +51,9 @@ class Tensor:
 
     name: str
     shape: tuple[int, ...]
-    dtype: str  # numpy's name: int8, int32, float32
+    dtype: str  # a name of ELEMENT_TYPES: int8, int4, float32
     quantization: Quantization | None = None
-    data: Array | None = None
+    data: Array | None = None  # unpacked
     # Position in the file's subgraph, which the oracle is asked for; None if a pass made it.
     source: int | None = None
     # What a state holds before the first run; None: its zero point.
@@ -70,9 +71,14 @@ class Tensor:
         return self.data is None and not self.is_outside
 
     @property
+    def element(self) -> ElementType:
+        """What an element is in memory; ModelError for a type without a size."""
+        return element_type(self.dtype)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the tensor's elements."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return self.element.size_bytes(math.prod(self.shape))
 
 
 @dataclass(frozen=True)

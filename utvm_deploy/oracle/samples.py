@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +40,7 @@ def random_samples(graph: Graph, count: int) -> Samples:
     """
     rng = np.random.default_rng(RANDOM_SEED)
     tensors = [graph.tensors[i] for i in graph.inputs]
-    sample_bytes = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in tensors)
+    sample_bytes = sum(tensor.size_bytes for tensor in tensors)
     most = min(MOST_SAMPLES, MOST_SAMPLE_BYTES // max(sample_bytes, 1))
     if count > most:
         raise ModelError(
@@ -110,8 +109,7 @@ def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
         return rng.normal(0.0, 1.0, tensor.shape).astype(np.float32)
     if tensor.dtype == "bool":
         return rng.integers(0, 2, tensor.shape).astype(bool)
-    info = np.iinfo(tensor.dtype)
-    return rng.integers(info.min, info.max, tensor.shape, tensor.dtype, endpoint=True)
+    return rng.integers(*tensor.element.limits, tensor.shape, tensor.dtype, endpoint=True)
 
 
 def _load_npz(path: Path) -> dict[str, Array]:

@@ -10,6 +10,7 @@ import numpy as np
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.c_text import WEIGHTS_SECTION, c_type, float_literal
 from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 
 #: Every table begins at a multiple of this, so that kernels may load words.
@@ -79,7 +80,7 @@ class ConstantTables:
 
 
 def _alignment(array: Array) -> int:
-    return max(TABLE_ALIGNMENT, array.itemsize)
+    return max(TABLE_ALIGNMENT, element_type(array.dtype.name).unit_bytes)
 
 
 def _aligned(offset: int, alignment: int) -> int:

@@ -123,7 +123,7 @@ def _slice(graph: Graph, operator: Operator) -> View | None:
     start, loops = loops_of(a)
     if len(loops) != 1 or (np.diff(loops[0][1]) != 1).any():
         return None
-    offset = start * np.dtype(graph.tensors[source].dtype).itemsize
+    offset = graph.tensors[source].element.size_bytes(start)
     return View(operator, source, output, offset) if offset % BUFFER_ALIGNMENT == 0 else None
 
 

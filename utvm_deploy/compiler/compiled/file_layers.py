@@ -6,13 +6,13 @@ are read again, SLICE for rows that one reader takes. Every other layer is one c
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from utvm_deploy.compiler.compiled.model import Buffer, Layer
+from utvm_deploy.graph.element_type import element_type
 
 _MOVE, _SLICE = "MOVE", "SLICE"
 #: The operator in the file of an average whose input comes in strips.
@@ -147,5 +147,5 @@ def _whole(strip: Buffer, height: int) -> Buffer:
     """The buffer of a whole tensor of which a strip has some rows."""
     batch, _, *rest = strip.shape
     shape = (batch, height, *rest)
-    size = int(np.prod(shape)) * np.dtype(strip.dtype).itemsize
+    size = element_type(strip.dtype).size_bytes(math.prod(shape))
     return replace(strip, name=_whole_name(strip), shape=shape, size_bytes=size, rows=None)

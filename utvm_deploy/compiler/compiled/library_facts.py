@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.compiled.model import (
     Buffer,
@@ -24,6 +22,7 @@ from utvm_deploy.compiler.compiled.model import (
 )
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, ExternalLibrary, is_window
 from utvm_deploy.targets.table import CORES
 
@@ -126,11 +125,11 @@ def _check_buffer(what: str, buffer: Buffer, arena_bytes: int) -> None:
         raise ValueError(f"{what} has {len(buffer.shape)} dimensions")
     for extent in buffer.shape:
         _within(f"an extent of the {what}'s shape", extent, MAX_BYTES, least=1)
-    item = np.dtype(buffer.dtype).itemsize
-    if buffer.size_bytes != math.prod(buffer.shape) * item:
+    element = element_type(buffer.dtype)
+    if buffer.size_bytes != element.size_bytes(math.prod(buffer.shape)):
         raise ValueError(f"{what} has {buffer.size_bytes} bytes, which its shape does not")
     _inside(what, Span(buffer.offset, buffer.size_bytes), arena_bytes)
-    if buffer.offset % item:
+    if buffer.offset % element.unit_bytes:
         raise ValueError(f"{what} has the offset {buffer.offset}, where no {buffer.dtype} can be")
     _one_line(what, buffer.name)
     if buffer.scale is not None and not (math.isfinite(buffer.scale) and buffer.scale >= 0):

@@ -12,6 +12,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.limits import MAX_NAME_BYTES, Budget
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array, Quantization
 
 
@@ -82,9 +83,9 @@ def quantization_of(
                     "convert the model again"
                 )
     if dtype in ("int8", "uint8", "int16"):
-        limits = np.iinfo(dtype)
+        low, high = element_type(dtype).limits
         for zero_point in zero_points:
-            if not limits.min <= zero_point <= limits.max:
+            if not low <= zero_point <= high:
                 raise ModelError(
                     f"tensor '{name}' has the zero point {zero_point}, which is not a {dtype}; "
                     "convert the model again"

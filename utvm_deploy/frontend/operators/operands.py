@@ -9,11 +9,10 @@ import numpy as np
 from utvm_deploy.frontend.files.source import SourceOperator
 from utvm_deploy.graph.attribute_values import Clamp, Padding
 from utvm_deploy.graph.attributes import Attributes
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Operator, Tensor
 from utvm_deploy.graph.quantize_hint import quantize_command
 
-#: Ends of the types that are computed on.
-LIMITS: Mapping[str, Clamp] = {"int8": (-128, 127), "int16": (-32768, 32767)}
 #: Element types of activations that operators may compute on.
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
@@ -265,7 +264,7 @@ def quantized_range(
             )
         return zero_point_of(out) + int(rounded)
 
-    least, most = LIMITS.get(out.dtype, LIMITS["int8"])
+    least, most = element_type(out.dtype if out.dtype in COMPUTED else "int8").limits
     low = least if lower is None else max(least, steps(lower))
     high = most if upper is None else min(most, steps(upper))
     if low > high:

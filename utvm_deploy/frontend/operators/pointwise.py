@@ -21,7 +21,6 @@ from utvm_deploy.frontend.operators.integers import (
     import_plain_function,
 )
 from utvm_deploy.frontend.operators.operands import (
-    LIMITS,
     alike,
     clamp_of,
     made,
@@ -161,7 +160,7 @@ def import_gelu(op: SourceOperator) -> Operator:
 def import_exponential(op: SourceOperator) -> Operator:
     """EXP, as far as what it makes is a number of steps that an int32 holds."""
     x, out = _alike(op)
-    exponent = scale_of(x) * (LIMITS[x.dtype][1] - zero_point_of(x))
+    exponent = scale_of(x) * (x.element.limits[1] - zero_point_of(x))
     _check_steps(op, out, math.exp(min(exponent, _MOST_EXPONENT)))
     return made(op, op.inputs[:1], OfOne())
 
@@ -176,7 +175,7 @@ def import_elu(op: SourceOperator) -> Operator:
 def import_root(op: SourceOperator) -> Operator:
     """SQRT and RSQRT, which the reference gives up on where its input is negative."""
     x, out = _one_input(op)
-    least, _ = LIMITS[x.dtype]
+    least, _ = x.element.limits
     if zero_point_of(x) != least:
         raise op.unsupported(
             f"its input '{x.name}' has the zero point {zero_point_of(x)} and may be negative, "
@@ -251,7 +250,7 @@ def _one_input(op: SourceOperator) -> tuple[Tensor, Tensor]:
 
 def _largest(x: Tensor) -> float:
     """The largest magnitude that a tensor can hold."""
-    (least, most), zero_point = LIMITS[x.dtype], zero_point_of(x)
+    (least, most), zero_point = x.element.limits, zero_point_of(x)
     return scale_of(x) * max(most - zero_point, zero_point - least)
 
 

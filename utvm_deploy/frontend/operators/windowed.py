@@ -17,7 +17,6 @@ from utvm_deploy.frontend.operators.geometry import (
     transposed_of,
 )
 from utvm_deploy.frontend.operators.operands import (
-    LIMITS,
     alike,
     bias_of,
     clamp_of,
@@ -171,7 +170,7 @@ def _check_reach(
 ) -> None:
     """The reference rounds sums times their scale, a double, to int32: undefined beyond that."""
     assert weights.data is not None and weights.quantization is not None
-    low, high = (limit - zero_point_of(x) for limit in LIMITS[x.dtype])
+    low, high = (limit - zero_point_of(x) for limit in x.element.limits)
     up = np.maximum(weights.data, 0).sum(axis=1, dtype=np.int64)
     down = np.minimum(weights.data, 0).sum(axis=1, dtype=np.int64)
     added = None if bias is None else op.tensors[bias].data

@@ -25,6 +25,7 @@ from utvm_deploy.graph.attributes import (
     Relu,
 )
 from utvm_deploy.graph.constant_folding import fill_of
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rounding import (
     HEADROOM_BITS,
@@ -37,7 +38,7 @@ from utvm_deploy.graph.rounding import (
 
 _INT32 = np.iinfo(np.int32)
 #: Types of activations that have intervals, and the ends of their values.
-ENDS = {"int8": (-128, 127), "int16": (-32768, 32767)}
+ENDS = {name: element_type(name).limits for name in ("int8", "int16")}
 #: The reference multiplies no larger sums of int16 than these.
 _MOST_OF_SUM = 1 << 47
 

@@ -307,14 +307,14 @@ def _both_limits(first: Limits, second: Limits) -> Limits:
 
 def _survives_float(tensor: Tensor) -> bool:
     """Whether DEQUANTIZE and then QUANTIZE give every value back; all values are tried."""
-    quantization, limits = tensor.quantization, np.iinfo(tensor.dtype)
+    quantization, (low, high) = tensor.quantization, tensor.element.limits
     assert quantization is not None, "check_graph demands it"
-    values = np.arange(limits.min, limits.max + 1)
+    values = np.arange(low, high + 1)
     with np.errstate(over="ignore", invalid="ignore"):
         reals = (quantization.scale * (values - quantization.zero_point)).astype(np.float32)
         steps = reals / np.float32(quantization.scale)
         rounded = np.trunc(steps + np.copysign(np.float32(0.5), steps))
-    back = np.clip(rounded + quantization.zero_point, limits.min, limits.max)
+    back = np.clip(rounded + quantization.zero_point, low, high)
     return bool(np.array_equal(back, values))
 
 

@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TypeAlias
 
-import numpy as np
+from utvm_deploy.graph.element_type import element_type
 
 #: Emitted C is broken into lines of at most this length.
 LINE_LENGTH = 100
 #: Scratch of up to this size is an array on the C stack; larger scratch is in the arena.
 _STACK_LIMIT_BYTES = 256
-_CTYPES = {"bool": "bool", "float32": "float"}
 
 
 class _Pointer:
@@ -41,7 +40,8 @@ class _Pointer:
     @property
     def ctype(self) -> str:
         """The element's type in C."""
-        return _CTYPES.get(self.dtype, f"{self.dtype}_t")
+        # TVM's code has bool, which elsewhere is a byte.
+        return "bool" if self.dtype == "bool" else element_type(self.dtype).c_type
 
     def at(self) -> Address:
         """The address of the first element."""
@@ -50,7 +50,7 @@ class _Pointer:
 
 @dataclass(frozen=True)
 class Buffer(_Pointer):
-    """A buffer that is passed on as it is: its name in C, its element type as numpy names it."""
+    """A buffer that is passed on as it is: its name in C, the name of its element type."""
 
     name: str
     dtype: str
@@ -63,7 +63,7 @@ def buffers(**dtypes: str) -> tuple[Buffer, ...]:
 
 @dataclass(frozen=True)
 class Operand(_Pointer):
-    """A buffer with a shape: its name in C, its shape, its element type as numpy names it."""
+    """A buffer with a shape: its name in C, its shape, the name of its element type."""
 
     name: str
     shape: tuple[int, ...]
@@ -77,7 +77,7 @@ class Operand(_Pointer):
     @property
     def size_bytes(self) -> int:
         """The size of all elements."""
-        return self.elements * np.dtype(self.dtype).itemsize
+        return element_type(self.dtype).size_bytes(self.elements)
 
     @property
     def is_on_stack(self) -> bool:

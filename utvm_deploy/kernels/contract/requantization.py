@@ -128,12 +128,6 @@ def divide_rounded(value: Any, divisor: Any) -> Any:
     return tirx.call_pure_extern("int32", "utvm_divide", value, divisor)
 
 
-def limits_of_type(dtype: str) -> tuple[int, int]:
-    """The least and the largest value of an integer type."""
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
-
-
 def clamped(value: Any, low: Any, high: Any, dtype: str = "int8") -> Any:
     """TIR: ``value`` limited to [low, high], as ``dtype``, which holds both limits."""
     if isinstance(value, int):

@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.driver import Driver, Index, Number, Operand
@@ -216,7 +217,7 @@ class ColumnConv2D:
     @property
     def lag(self) -> Lag | None:
         pixels = self.pixels if self.is_one_row else self.rows * self.window.output_width
-        size = self.groups * np.dtype(self.dtype).itemsize
+        size = self.groups * element_type(self.dtype).unit_bytes
         sizes = size * self.input_channels, size * self.output_channels, pixels
         # Each phase, and each group, of a block reads the image after others wrote outputs.
         mixed = self.phases > 0 or self.groups > 1

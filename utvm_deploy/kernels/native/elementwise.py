@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
@@ -126,7 +127,7 @@ class ElementwiseKernel:
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.loop_texts(core)
         if self.is_broadcast:
-            names = ("int8_t", f"{self.dtype}_t", 5), ("LOOP", self.loop.function, 2)
+            names = ("int8_t", element_type(self.dtype).c_type, 5), ("LOOP", self.loop.function, 2)
             texts += (replaced(self.runs_text, *names),)
         return texts
 
@@ -148,8 +149,9 @@ class ElementwiseKernel:
 
 def loop_parameters(dtype: str) -> tuple[str, ...]:
     """The C parameters of ``LOOP``."""
-    sides = f"const {dtype}_t *left", f"const {dtype}_t *right"
-    return *sides, "const int32_t *numbers", f"{dtype}_t *output", "int32_t count"
+    c_type = element_type(dtype).c_type
+    sides = f"const {c_type} *left", f"const {c_type} *right"
+    return *sides, "const int32_t *numbers", f"{c_type} *output", "int32_t count"
 
 
 def sides_of_sum(call: KernelCall) -> tuple[Side, Side] | str:

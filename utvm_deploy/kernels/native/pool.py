@@ -12,13 +12,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
-from utvm_deploy.kernels.contract.requantization import limits_of_type
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.portable.integers.pool import Pool2D
@@ -77,7 +77,7 @@ class NativePool:
 
     @property
     def lag(self) -> Lag | None:
-        element_bytes = np.dtype(self.dtype).itemsize
+        element_bytes = element_type(self.dtype).unit_bytes
         pixel_bytes = self.channels * element_bytes
         lag = lag_by_pixels(self.window, pixel_bytes, pixel_bytes, 1, mixed=True)
         return lag and replace(lag, unit_bytes=element_bytes)
@@ -92,10 +92,10 @@ class NativePool:
         return ()
 
     def texts(self, core: str) -> tuple[str, ...]:
-        pixel, ctype = f"{self._prefix}_{self._kind}_pixel", f"{self.dtype}_t"
+        pixel, ctype = f"{self._prefix}_{self._kind}_pixel", element_type(self.dtype).c_type
         portable = replaced(shared_text(f"utvm_{self._kind}_pixel"), ("int8_t", ctype, 1))
         if not self.is_average:
-            portable = replaced(portable, ("LOWEST", str(limits_of_type(self.dtype)[0]), 1))
+            portable = replaced(portable, ("LOWEST", str(element_type(self.dtype).limits[0]), 1))
         names = ("UTVM_PIXEL", pixel, 1), ("UTVM_POOL", self._function, 1)
         return (
             self.pixel(core).c_function(pixel, portable, self.condition),

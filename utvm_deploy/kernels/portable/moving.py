@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from utvm_deploy.graph.attributes import Move
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
@@ -56,18 +55,20 @@ class Moved:
 
     @property
     def _source(self) -> Operand:
-        return Operand("input", (self.size // np.dtype(self.dtype).itemsize,), self.dtype)
+        return Operand("input", (self._elements(self.size),), self.dtype)
 
     @property
     def _output(self) -> Operand:
-        return Operand("output", (self.count // np.dtype(self.dtype).itemsize,), self.dtype)
+        return Operand("output", (self._elements(self.count),), self.dtype)
+
+    def _elements(self, size: int) -> int:
+        return 8 * size // element_type(self.dtype).bits
 
 
 def lower_move(op: Operation) -> KernelCall:
     """MOVE of any type."""
     source, result = op.source, op.result
-    width = np.dtype(source.dtype).itemsize
-    start = op.attributes(Move).start * width
+    start = source.element.size_bytes(op.attributes(Move).start)
     kernel = Moved(source.size_bytes, start, result.size_bytes, source.dtype)
     return op.call(kernel)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import DataError
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets.arrays import load_sample, unreadable
 from utvm_deploy.quality.datasets.facts import ModelInput
@@ -90,8 +91,9 @@ def _raw(file: SampleFile, one: ModelInput, raw_type: str | None) -> Array:
             "whether they are signed; give --raw-type int8, or --raw-type uint8 for pixels from 0 "
             "to 255"
         )
-    if kind is None or len(data) != elements * np.dtype(kind).itemsize:
-        wanted = f"{elements * np.dtype(kind or one.dtype).itemsize:,} bytes of {kind or one.dtype}"
+    if kind is None or len(data) != element_type(kind).size_bytes(elements):
+        wanted_type = element_type(kind or one.dtype)
+        wanted = f"{wanted_type.size_bytes(elements):,} bytes of {wanted_type.name}"
         raise DataError(
             f"{file.path} gives {len(data):,} bytes for a sample, and input {one.name!r} of shape "
             f"{one.shape} takes {wanted}; choose the type with --raw-type, or other files"
@@ -104,6 +106,6 @@ def _raw(file: SampleFile, one: ModelInput, raw_type: str | None) -> Array:
 
 def _type_by_size(size: int, elements: int, one: ModelInput) -> str | None:
     for kind in (one.dtype, "float32"):
-        if size == elements * np.dtype(kind).itemsize:
+        if size == element_type(kind).size_bytes(elements):
             return kind
     return None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import DataError
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array, Quantization
 from utvm_deploy.quality.datasets import ModelInput
 
@@ -26,13 +27,13 @@ def to_input(samples: Array, one: ModelInput) -> tuple[Array, int]:
             f"the data are {samples.dtype}, and input {one.name!r} takes {one.dtype} without a "
             f"scale; give samples of {one.dtype}"
         )
-    info = np.iinfo(one.dtype)
+    low, high = element_type(one.dtype).limits
     steps = samples.astype(np.float32) / np.float32(quantization.scale)
     # Halves away from zero; in double precision, where adding a half to a float32 is exact.
     wide = steps.astype(np.float64)
     rounded = np.trunc(wide + np.copysign(0.5, wide)) + quantization.zero_point
-    clipped = int(np.count_nonzero((rounded < info.min) | (rounded > info.max)))
-    return np.clip(rounded, info.min, info.max).astype(one.dtype), clipped
+    clipped = int(np.count_nonzero((rounded < low) | (rounded > high)))
+    return np.clip(rounded, low, high).astype(one.dtype), clipped
 
 
 def to_real(values: Array, quantization: Quantization | None) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from utvm_deploy.frontend.files.given_shapes import (
 )
 from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.oracle.origin import RUNTIMES, run_origin
@@ -134,7 +135,7 @@ def _on_host(
     if engine != REFERENCE:
         inputs = _inputs_of_float(plan, graph)
     runner = _Collector(plan, None if graph is None else _output(graph, plan.output))
-    size = sum(math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in inputs)
+    size = sum(element_type(one.dtype).size_bytes(math.prod(one.shape)) for one in inputs)
     most = max(1, min(_MOST_SAMPLES, _BATCH_BYTES // max(size, 1)))
     macs = total_macs(plan.graph if graph is None else graph)
     start, at_once, runtime = 0, min(most, 1 + int(_BATCH_S * _MACS_PER_S / max(macs, 1))), ""

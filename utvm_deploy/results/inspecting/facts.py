@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.attribute_values import NO_CLAMP
+from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Graph, Operator, Tensor
@@ -30,12 +31,6 @@ __all__ = [
     "inspect_refused",
     "with_problems",
 ]
-
-# Element types whose size in memory is known.
-_SIZED = (
-    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-)
 
 
 @dataclass(frozen=True)
@@ -214,7 +209,7 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
         name=tensor.name,
         shape=tensor.shape,
         dtype=tensor.dtype,
-        bytes=tensor.size_bytes if tensor.dtype in _SIZED else None,
+        bytes=tensor.size_bytes if tensor.dtype in ELEMENT_TYPES else None,
         is_constant=tensor.data is not None,
         scale=min(q.scales) if q else None,
         scale_max=max(q.scales) if q else None,

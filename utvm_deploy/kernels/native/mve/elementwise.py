@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -56,7 +55,7 @@ class MveElementwise(ElementwiseKernel):
 
     def loop_texts(self, core: str) -> tuple[str, ...]:
         portable = family_text("mve", f"utvm_mve_{self.operation}")
-        portable = replaced(portable, ("int8_t", f"{self.dtype}_t", 1))
+        portable = replaced(portable, ("int8_t", element_type(self.dtype).c_type, 1))
         routine = _routine(self.operation, self.dtype)
         return (routine.c_function(self.loop.function, portable, CONDITION),)
 
@@ -105,7 +104,7 @@ def _output(numbers: Mapping[str, int]) -> tuple[int, int, int]:
 @lru_cache(maxsize=4)
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
-    step = 4 * np.dtype(dtype).itemsize
+    step = 4 * element_type(dtype).unit_bytes
     a = Assembler(CORTEX_M55, loop_parameters(dtype))
     a.enter(vectors=("d8-d13",))
     a.ldr("r12", a.stack_argument("count"))

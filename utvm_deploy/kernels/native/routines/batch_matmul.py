@@ -15,7 +15,6 @@ from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
-    limits_of_type,
     quantize_multiplier,
     short_multiplier,
 )
@@ -116,7 +115,7 @@ def lower_batch_matmul(op: Operation) -> KernelCall:
     else:
         kernel = MatrixProducts(*shape, a.left_turned, a.right_turned)
     zero_points = [quantization_of(tensor).zero_point for tensor in (left, right, result)]
-    numbers = (*zero_points[:2], multiplier, shift, zero_points[2], *limits_of_type(left.dtype))
+    numbers = (*zero_points[:2], multiplier, shift, zero_points[2], *left.element.limits)
     scalars = dict(zip(SCALARS, numbers, strict=True))
     macs = math.prod(result.shape) * depth
     return op.call(kernel, scalars, inputs=(0, 1), macs=macs)

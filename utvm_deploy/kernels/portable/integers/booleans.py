@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from utvm_deploy.graph.attributes import EQUALITIES
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.shapes import select_sides
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import flags_label, label
@@ -120,12 +119,12 @@ def _cast(value: Any, source: str, result: str) -> Any:
     """CAST; what C leaves undefined, the nearest number of the type, and 0 for NaN."""
     if source != "float32" or result == "float32":
         return value.astype(result)
-    limits = np.iinfo(result)
+    lowest, highest = element_type(result).limits
     # Both are powers of two, so float32 has them: a number below the first one fits.
-    beyond, least = float(limits.max + 1), float(limits.min)
+    beyond, least = float(highest + 1), float(lowest)
     fits = tirx.all(value > tirx.const(least - (least > -(2.0**24)), source), value < beyond)
     inside = tirx.if_then_else(fits, value, tirx.const(0, source)).astype(result)
-    most, low = (tirx.const(int(one), result) for one in (limits.max, limits.min))
+    most, low = (tirx.const(one, result) for one in (highest, lowest))
     outside = tirx.Select(value >= beyond, most, tirx.Select(value <= least, low, inside))
     return outside
 

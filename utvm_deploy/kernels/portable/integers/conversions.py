@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from utvm_deploy.graph.attributes import Relu
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Tensor
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
@@ -18,7 +19,6 @@ from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
-    limits_of_type,
     quantize_multiplier,
     requantize,
 )
@@ -47,7 +47,9 @@ class QuantizeFloat(_OfFloat):
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
         rounded = tirx.call_pure_extern("int32", "utvm_quantize", value / given["scale"][0])
-        return clamped(rounded + given["zero_point"], *limits_of_type(self.result), self.result)
+        return clamped(
+            rounded + given["zero_point"], *element_type(self.result).limits, self.result
+        )
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,10 @@ def lower_quantize(op: Operation) -> KernelCall:
     if source.dtype == "float32":
         kernel = QuantizeFloat(element_count(result), source.dtype, result.dtype)
         return op.call(kernel, _scale_of(result))
-    if np.dtype(source.dtype).itemsize == np.dtype(result.dtype).itemsize == 1:
+    if source.element.bits == result.element.bits == 8:
         return lower_lookup(op)
     start, end = op.ends
-    return _requantize_call(op, start.scale / end.scale, limits_of_type(result.dtype))
+    return _requantize_call(op, start.scale / end.scale, result.element.limits)
 
 
 def lower_relu_int16(op: Operation) -> KernelCall:

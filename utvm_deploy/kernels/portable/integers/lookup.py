@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from utvm_deploy.graph.attributes import IntegerFunction, LeakyRelu, Relu
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
@@ -53,9 +54,9 @@ def table_call(op: Operation, index: int, function: Function) -> KernelCall:
 
 def lookup_table(function: Function, source: str = "int8", result: str = "int8") -> Array:
     """The saturated values of ``function`` for all 256 bytes, in the order of unsigned bytes."""
-    limits = np.iinfo(result)
+    low, high = element_type(result).limits
     values = [function(int(q)) for q in np.arange(256).astype(np.uint8).view(source)]
-    return np.array([min(max(v, limits.min), limits.max) for v in values], dtype=result)
+    return np.array([min(max(v, low), high) for v in values], dtype=result)
 
 
 def _relu(op: Operation) -> Function:

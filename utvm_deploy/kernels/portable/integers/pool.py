@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.graph.attributes import Pool
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation
-from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded, limits_of_type
+from utvm_deploy.kernels.contract.requantization import clamped, divide_rounded
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.schedules.tiling import (
     RegisterTile,
@@ -43,7 +44,7 @@ class Pool2D:
         w = self.window
         image = te.placeholder(w.input_shape(self.channels), self.dtype, "input")
         low, high = te.var("low", "int32"), te.var("high", "int32")
-        border = 0 if self.is_average else limits_of_type(self.dtype)[0]
+        border = 0 if self.is_average else element_type(self.dtype).limits[0]
         padded = w.pad(image, tirx.const(border, self.dtype))
         ky, kx = w.taps()
         reduce = te.sum if self.is_average else te.max

@@ -70,7 +70,7 @@ def _logistic(op: Operation) -> Callable[[Any], Any]:
 def _log(op: Operation) -> Callable[[Any], Any]:
     """A value of at most 0 becomes the least output."""
     _, result = op.ends
-    lowest = np.iinfo(op.result.dtype).min
+    lowest = op.result.element.limits[0]
     least = np.float32(lowest - result.zero_point) * np.float32(result.scale)
     return lambda x: single("log")(x) if x > 0 else least
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce, Sum
 from utvm_deploy.graph.attributes import Mean as MeanAttributes
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
@@ -26,7 +27,6 @@ from utvm_deploy.kernels.contract.requantization import (
     INT8_MIN,
     add_wrapping,
     clamped,
-    limits_of_type,
     mean_multiplier,
     requantize,
     wrap_int32,
@@ -65,7 +65,7 @@ class Mean(Reduction):
 
         def element(*i: Any) -> Any:
             scaled = requantize(add_wrapping(sums[i], offset), multiplier, shift)
-            return clamped(scaled + zero_point, *limits_of_type(self.dtype), self.dtype)
+            return clamped(scaled + zero_point, *element_type(self.dtype).limits, self.dtype)
 
         output = te.compute(self.kept, element, name="requantize")
         return te.create_prim_func([source, *scalars.values(), output])
@@ -103,7 +103,7 @@ class SumOfBytes(Mean):
         def element(*i: Any) -> Any:
             scaled = sums[i].astype("float32") * ratio[0] + offset[0]
             rounded = tirx.call_pure_extern("int32", "utvm_quantize", scaled)
-            return clamped(rounded + zero_point, *limits_of_type(self.dtype), self.dtype)
+            return clamped(rounded + zero_point, *element_type(self.dtype).limits, self.dtype)
 
         output = te.compute(self.kept, element, name="requantize")
         return te.create_prim_func([source, ratio, offset, zero_point, output])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operation import Operation
@@ -31,7 +30,7 @@ class BroadcastRightShift(Broadcast):
     what: ClassVar[str] = "right_shift"
 
     def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
-        most = 8 * np.dtype(self.dtype).itemsize - 1
+        most = element_type(self.dtype).bits - 1
         if isinstance(left, int):
             return left >> max(0, min(right, most))
         bits = tirx.max(tirx.min(right, most), 0)

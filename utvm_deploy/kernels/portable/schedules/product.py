@@ -10,7 +10,6 @@ from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
-    limits_of_type,
     quantize_multiplier,
     short_multiplier,
 )
@@ -22,7 +21,7 @@ _PLACEHOLDERS = 4
 
 def lower_product(op: Operation) -> KernelCall:
     """The product, by one factor after the other."""
-    dtype, (start, end) = op.source.dtype, op.ends
+    element, (start, end) = op.source.element, op.ends
     extents = merged_product(op.source.shape, op.attributes(Reduce).axes)
     assert extents is not None, "the importer demands it"
     factor = factor_of_product(start.scale, end.scale, extents[1])
@@ -33,12 +32,12 @@ def lower_product(op: Operation) -> KernelCall:
         "shift": shift,
         "output_zero_point": end.zero_point,
     }
-    text = replaced(shared_text("utvm_product"), ("ELEMENT", f"{dtype}_t", _PLACEHOLDERS))
+    text = replaced(shared_text("utvm_product"), ("ELEMENT", element.c_type, _PLACEHOLDERS))
     kernel = CRoutine(
-        f"utvm_product_{dtype}_t",
-        (*buffers(input=dtype), *scalars, *buffers(output=dtype)),
-        (*extents, *limits_of_type(dtype)),
-        name=f"product_{label(extents)}_{dtype}",
+        f"utvm_product_{element.c_type}",
+        (*buffers(input=element.name), *scalars, *buffers(output=element.name)),
+        (*extents, *element.limits),
+        name=f"product_{label(extents)}_{element.name}",
         why="generic C, one element at a time",
         c_texts=(text,),
     )

@@ -23,7 +23,7 @@ def lower_top(op: Operation) -> KernelCall:
     source, count = op.source, op.attributes(TopPositions).count
     rows, length = math.prod(source.shape[:-1]), source.shape[-1]
     is_float = source.dtype == "float32"
-    element = "float" if is_float else f"{source.dtype}_t"
+    element = source.element.c_type
     text = replaced(
         shared_text("utvm_top"),
         (_COMPARISON, _FLOAT_COMPARISON if is_float else _COMPARISON, 1),
