@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,21 @@ def test_round_trip(archive: Path) -> None:
     assert read == COMPILED
     assert list(read.sources) == list(COMPILED.sources)
     assert read.seconds == {}
+
+
+def test_a_packed_tensor_comes_back(tmp_path: Path) -> None:
+    path, packed = (
+        tmp_path / "packed.tar",
+        replace(OUTPUT, dtype="int4", size_bytes=2, shape=(1, 3), channels=None),
+    )
+    layer = replace(LAYER, outputs=(packed,))
+    compiled = replace(COMPILED, outputs=(packed,), layers=(layer,))
+    write_library(compiled, path)
+    assert read_library(path) == compiled
+    unpacked = replace(packed, size_bytes=3)
+    write_library(replace(compiled, outputs=(unpacked,)), path)
+    with pytest.raises(ModelError, match="has 3 bytes, which its shape does not"):
+        read_library(path)
 
 
 def test_archive_is_reproducible_and_owned_by_root(archive: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def _i32(*values: int) -> bytes:
 UNSUPPORTED: list[tuple[str, Change, str]] = [
     ("conv_same", _operator(kind="COS", inputs=[0]), "operator 0 (COS), which makes 'tensor_3'"),
     ("conv_same", _operator(kind="MyOp"), "operator 0 (CUSTOM 'MyOp'), which makes 'tensor_3'"),
-    ("conv_same", _tensor(1, dtype="int4"), "weights 'tensor_1' are int4; only int8"),
+    ("conv_same", _tensor(1, dtype="uint8"), "weights 'tensor_1' are uint8; only int8"),
     ("conv_same", _tensor(1, data=None), "weights 'tensor_1' are computed; only constant"),
     ("conv_same", _tensor(1, zero_points=(1, 0, 0, 0)), "have a zero point other than 0"),
     ("conv_per_tensor", _tensor(1, scales=(0.1, 0.2), zero_points=(0, 0), axis=3), "dimension 3"),

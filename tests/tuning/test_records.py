@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import signal
@@ -15,8 +16,12 @@ from pathlib import Path
 import pytest
 
 from utvm_deploy.base.errors import RecordsError
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.planning.decision import known_records
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.records import (
     DEFAULT,
     NEAREST,
@@ -62,6 +67,35 @@ def test_a_record_survives_its_line() -> None:
         one = record(0, measurement=measurement, is_default=True)
         assert Record.from_line(one.to_line()) == one
         assert "\n" not in one.to_line()
+
+
+def test_the_type_of_unusual_weights_is_part_of_the_identity() -> None:
+    usual = identity(32)
+    packed = replace(usual, weights="int4")
+    assert (usual.key, packed.key) == ("conv_2d_32_16:int8", "conv_2d_32_16:int8:int4")
+    assert usual.distance(packed) == math.inf and packed.distance(packed) == 0
+    one = record(5, kernel=packed)
+    assert Record.from_line(one.to_line()) == one != record(5)
+    # Versions that do not know the field skip the line: they take schema 1, and 2 of whole models.
+    assert json.loads(one.to_line())["schema"] == 3
+    with pytest.raises(ValueError, match="schema 2 is not known"):
+        Record.from_line(one.to_line().replace('"schema":3', '"schema":2'))
+
+
+def test_records_of_0_3_0_are_read_and_written_as_they_are() -> None:
+    """They do not name the type of their weights."""
+    path = Path(__file__).with_name("records_of_0_3_0.jsonl")
+    records = list(read_records(path))
+    assert all(record.kernel.weights == "" for record in records)
+    lines = path.read_text().splitlines()
+    assert [json.loads(one.to_line()) for one in records] == list(map(json.loads, lines))
+    assert [one.kernel.key for one in records] == [
+        f"{json.loads(line)['kernel']}:{json.loads(line)['dtype']}" for line in lines
+    ]
+    # They choose for the layers that they were measured for.
+    graph = simplify(load_model(data_dir("models") / "digits.tflite"))
+    found = [identity_of(graph, operator).key for operator in graph.operators]
+    assert {one.kernel.key for one in records} <= set(found)
 
 
 def test_fields_of_later_versions_are_ignored() -> None:

@@ -107,7 +107,7 @@ class _Front(Serializer):
         number = 0
         if tensor.data is not None:
             number = len(self.buffers)
-            stored = tensor.data.tobytes()
+            stored = tensor.element.packed(tensor.data)
             self.buffers.append(self._table("Buffer", {"Data": self._raw(stored)}))
         kept = {} if old is None else self._fields(old, _OF_TENSOR)
         return self._table(

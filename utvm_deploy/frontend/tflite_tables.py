@@ -35,6 +35,7 @@ from utvm_deploy.frontend.files.prepared import OPERANDS, check_variables, check
 from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.files.variables import called_once
 from utvm_deploy.frontend.operators.importers import IMPORTED
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array, Tensor
 from utvm_deploy.graph.names import short_name
 
@@ -65,8 +66,10 @@ def _names(enumeration: type) -> Mapping[int, str]:
 _OPERATOR_NAMES = _names(tflite.BuiltinOperator)
 _OPTIONS_NAMES = _names(tflite.BuiltinOptions)
 _TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType).items()}
-# Element types whose constants can be read; others may appear but no importer takes them.
-_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "bool")
+# Element types of variables, and of constants that can be read. Others may appear, but no importer
+# takes them.
+_VARIABLES = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "bool")
+_CONSTANTS = (*_VARIABLES, "int4")
 
 
 def read_file(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
@@ -274,7 +277,7 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             f"tensor '{shown}' is a variable and has data, which LiteRT does not take; convert the "
             "model again"
         )
-    if tensor.IsVariable() and dtype not in _DTYPES:
+    if tensor.IsVariable() and dtype not in _VARIABLES:
         raise ModelError(
             f"tensor '{shown}' is a variable of {dtype}, which LiteRT does not take; convert the "
             "model again"
@@ -282,15 +285,18 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
     data = None
     if raw is not None and min(shape, default=1) < 0:
         raise _dynamic_or_empty(name, shape)
-    if raw is not None and dtype in _DTYPES:
-        expected = math.prod(shape) * np.dtype(dtype).itemsize
+    if raw is not None and dtype in _CONSTANTS:
+        element = element_type(dtype)
+        expected = element.size_bytes(math.prod(shape))
         if raw.size != expected:
             raise ModelError(
                 f"tensor '{shown}' of shape {shape} and type {dtype} needs {expected} bytes, but "
                 f"its buffer has {raw.size}; copy or convert the model again"
             )
-        # A view, not a copy: many tensors may name one buffer, and buffers may overlap.
-        data = raw.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
+        # A view where it can be: many tensors may name one buffer, and buffers may overlap.
+        if dtype in ("bool", "int4"):
+            budget.copy(math.prod(shape), f"tensor '{shown}'")
+        data = element.unpacked(raw, shape)
         if dtype == "bool":
             data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
     elif raw is not None:

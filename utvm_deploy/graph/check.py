@@ -223,7 +223,7 @@ def _dtype(graph: Graph, number: int | None) -> str:
 
 
 def _check_weights(tensor: Tensor, position: int, where: str, wide: Sequence[str]) -> None:
-    expected, what = (("int8",), "weights") if position == 1 else (("int32", *wide), "bias")
+    expected, what = (("int8", "int4"), "weights") if position == 1 else (("int32", *wide), "bias")
     if tensor.dtype not in expected or tensor.data is None:
         needed = " or ".join(expected)
         raise ModelError(f"{where} needs constant {what} of {needed}, but '{tensor.name}' is not")

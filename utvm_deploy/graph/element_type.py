@@ -58,7 +58,7 @@ class ElementType:
         return -most - 1 if self.is_signed else 0, most
 
     def size_bytes(self, count: int) -> int:
-        """Bytes of so many elements; the last storage unit may be partly filled."""
+        """The size of ``count`` elements; the last storage unit may be partly filled."""
         return -(-count // self.in_unit) * self.unit_bytes
 
     def packed(self, values: NDArray[np.generic]) -> bytes:
@@ -77,13 +77,15 @@ class ElementType:
 
     def unpacked(self, data: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[np.generic]:
         """The values of a tensor; a view of ``data`` where they are not packed."""
+        values: NDArray[np.generic]
         if self.in_unit == 1:
-            return data.view(np.dtype(self.numpy).newbyteorder("<")).reshape(shape)
+            values = data.view(np.dtype(self.numpy).newbyteorder("<"))
+            return values.reshape(shape)
         # To the upper end of a byte and down again, which repeats the sign.
         up = (8 - self.bits * np.arange(1, self.in_unit + 1)).astype(np.uint8)
         raised = (data[:, None] << up).view(self.numpy)
-        values: NDArray[np.generic] = (raised >> (8 - self.bits)).reshape(-1)
-        return values[: math.prod(shape)].reshape(shape)
+        values = raised.reshape(-1)[: math.prod(shape)] >> (8 - self.bits)
+        return values.reshape(shape)
 
 
 def _numbers() -> Sequence[ElementType]:

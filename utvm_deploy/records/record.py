@@ -21,8 +21,14 @@ from utvm_deploy.records.fields import (
     truth,
 )
 
-#: Of a line; a reader skips lines of a later one.
+#: Of a line; a reader skips lines of other ones.
 SCHEMA = 1
+#: Of a line that names the type of the weights. Versions before 0.4.0 skip it.
+WEIGHTS_SCHEMA = 3
+
+#: Types of weights that no line names: int8 in kernels of integers, float32 in those of float32.
+#: Records of version 0.3.0 are of these.
+USUAL_WEIGHTS = ("int8", "float32")
 
 #: Why a candidate has no ticks.
 ERRORS = ("wrong output", "hung", "crash", "compile error", "no room")
@@ -50,18 +56,23 @@ class KernelIdentity:
     # Its extents and properties by name, for finding similar ones.
     shape: tuple[tuple[str, int], ...]
     macs: int = field(default=0, compare=False)
+    weights: str = ""  # their element type, unless it is one of USUAL_WEIGHTS
 
     @property
     def key(self) -> str:
         """What equal kernels share."""
-        return f"{self.name}:{self.dtype}"
+        return ":".join((self.name, self.dtype, *filter(None, [self.weights])))
 
     def distance(self, other: KernelIdentity) -> float:
         """How different two shapes are: 0 for equal ones, infinite for different operators.
 
         Kernels without a shape, such as a PrimFunc of TVM's, are like no other.
         """
-        if (self.operator, self.dtype) != (other.operator, other.dtype):
+        if (self.operator, self.dtype, self.weights) != (
+            other.operator,
+            other.dtype,
+            other.weights,
+        ):
             return math.inf
         mine, theirs = dict(self.shape), dict(other.shape)
         if not mine and self.name != other.name:
@@ -175,9 +186,10 @@ class Record:
         """One JSON object, without line break."""
         return line_of(
             {
-                "schema": SCHEMA,
+                "schema": WEIGHTS_SCHEMA if self.kernel.weights else SCHEMA,
                 "kernel": self.kernel.name,
                 "dtype": self.kernel.dtype,
+                **({"weights": self.kernel.weights} if self.kernel.weights else {}),
                 "operator": self.kernel.operator,
                 "shape": dict(self.kernel.shape),
                 "macs": self.kernel.macs,
@@ -201,7 +213,7 @@ class Record:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Record:
         """The record from a line's object."""
-        if schema_of(value) > SCHEMA:
+        if schema_of(value) not in (SCHEMA, WEIGHTS_SCHEMA):
             raise ValueError(f"schema {value['schema']} is not known here")
         shape = object_of(value.get("shape"), "shape")
         if not all(is_integer(extent) and name.isprintable() for name, extent in shape.items()):
@@ -212,6 +224,7 @@ class Record:
             text(value, "operator"),
             shape=tuple(sorted(shape.items())),
             macs=count(value, "macs", 0),
+            weights=text(value, "weights", ""),
         )
         return cls(
             kernel,

@@ -21,7 +21,9 @@ from utvm_deploy.graph.attributes import (
     TransposeConvolution,
     Variable,
 )
+from utvm_deploy.graph.element_type import ElementType
 from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.shapes import input_tensor
 from utvm_deploy.kernels.contract.call import ConstantArgument, TensorArgument
 
 # Operators that some plans do without code: slices, what is joined, variables.
@@ -100,24 +102,24 @@ def _least_weights(graph: Graph) -> int:
     """
     found: dict[tuple[int, bytes], int] = {}
     for operator in graph.operators:
-        for weights in _weights(graph, operator):
+        for element, weights in _weights(graph, operator):
             values, counts = np.unique(weights[weights != 0], return_counts=True)
             key = (weights.size, values.tobytes() + counts.tobytes())
-            found[key] = int(counts.sum()) * weights.itemsize
+            found[key] = element.size_bytes(int(counts.sum()))
     return sum(found.values())
 
 
-def _weights(graph: Graph, operator: Operator) -> Iterator[Array]:
+def _weights(graph: Graph, operator: Operator) -> Iterator[tuple[ElementType, Array]]:
     attributes = operator.attributes
     if not isinstance(attributes, Convolution | FullyConnected | TransposeConvolution):
         return
-    number = operator.inputs[1]
-    data = None if number is None else graph.tensors[number].data
-    if data is None:
+    weights = input_tensor(graph, operator, 1)
+    if weights.data is None:
         return
+    data = weights.data
     if isinstance(attributes, Convolution):
         data = _seen(graph, operator, attributes, data)
-    yield data
+    yield weights.element, data
 
 
 def _seen(graph: Graph, operator: Operator, attributes: Convolution, weights: Array) -> Array:

@@ -82,7 +82,7 @@ def quantization_of(
                     f"tensor '{name}' has the scale {scale}, which must be positive and finite; "
                     "convert the model again"
                 )
-    if dtype in ("int8", "uint8", "int16"):
+    if dtype in ("int4", "int8", "uint8", "int16"):
         low, high = element_type(dtype).limits
         for zero_point in zero_points:
             if not low <= zero_point <= high:

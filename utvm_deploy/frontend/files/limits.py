@@ -24,6 +24,8 @@ MAX_TENSORS = 16_384
 #: All lists of a file together: shapes, operands, scales, zero points. They may share bytes of the
 #: file, so the file's size does not bound them.
 MAX_NUMBERS = 4 * 1024 * 1024
+#: Elements of all constants of int4 and of booleans, which are copied. They may share bytes, too.
+MAX_COPIED = 64 * 1024 * 1024
 #: Names repeat in every message and report; the converter's longest are a few hundred bytes.
 MAX_NAME_BYTES = 4_096
 #: The largest rank that any TFLite kernel takes.
@@ -45,6 +47,7 @@ LIMITS: tuple[tuple[str, int], ...] = (
     ("bytes of a name", MAX_NAME_BYTES),
     ("dimensions of a tensor", MAX_RANK),
     ("elements of a tensor", MAX_TENSOR_ELEMENTS),
+    ("elements of all constants of int4 and of booleans together", MAX_COPIED),
     ("extents of all operators' inputs and outputs, added up", MAX_EXTENTS),
 )
 
@@ -65,6 +68,7 @@ class Budget:
     """What may still be read; one for each file."""
 
     numbers: int = MAX_NUMBERS
+    copied: int = MAX_COPIED
 
     def take(self, count: int, where: str) -> None:
         """Count the numbers of a list before anything is made of them."""
@@ -73,4 +77,13 @@ class Budget:
             raise ModelError(
                 f"the lists of the file hold more than {MAX_NUMBERS:,} numbers (at {where}); "
                 "choose a model for microcontrollers"
+            )
+
+    def copy(self, count: int, where: str) -> None:
+        """Count the elements of a constant before they are copied."""
+        self.copied -= count
+        if self.copied < 0:
+            raise ModelError(
+                f"the constants of int4 and of booleans have more than {MAX_COPIED:,} elements (at "
+                f"{where}); choose a model for microcontrollers"
             )

@@ -83,10 +83,12 @@ def quantized(
     return tensor
 
 
-def weights_of(op: SourceOperator, axis: int, rank: int = 4) -> Tensor:
-    """Constant int8 weights whose zero points are 0, per tensor or per output channel."""
+def weights_of(
+    op: SourceOperator, axis: int, rank: int = 4, types: Sequence[str] = ("int8",)
+) -> Tensor:
+    """Constant weights whose zero points are 0, per tensor or per output channel."""
     weights = op.input(1)
-    if weights.dtype != "int8":
+    if weights.dtype not in types:
         raise op.unsupported(
             f"weights '{weights.name}' are {weights.dtype}; only int8 is supported"
         )

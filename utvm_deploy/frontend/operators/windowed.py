@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,13 +43,18 @@ _MOST_STEPS = 2**31 - 1
 
 def import_convolution(op: SourceOperator) -> Operator:
     """CONV_2D, grouped where the weights have fewer channels than the image."""
-    x, weights, out = op.input(0), weights_of(op, 0), op.output()
+    x, weights, out = op.input(0), weights_of(op, 0, types=_weights_types(op)), op.output()
     alike(op, x, out, rank=4)
     bias, is_short = _short_or_long_bias(op, x, weights)
     attributes = replace(
         convolution_of(op, x, weights), clamp=clamp_of(op, out), sums_in_32_bits=is_short
     )
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
+
+
+def _weights_types(op: SourceOperator) -> Sequence[str]:
+    """The types of weights that the reference computes with on activations of this type."""
+    return ("int8", "int4") if op.input(0).dtype == "int8" else ("int8",)
 
 
 def _short_or_long_bias(
@@ -75,7 +80,7 @@ def _short_or_long_bias(
 
 def import_depthwise(op: SourceOperator) -> Operator:
     """DEPTHWISE_CONV_2D."""
-    x, weights, out = op.input(0), weights_of(op, 3), op.output()
+    x, weights, out = op.input(0), weights_of(op, 3, types=_weights_types(op)), op.output()
     alike(op, x, out, rank=4)
     multiplier = depth_multiplier_of(op, x, weights)
     bias = bias_of(op, weights.shape[3], dtype=_BIAS_TYPES[x.dtype])
@@ -156,7 +161,8 @@ def import_resize_bilinear(op: SourceOperator) -> Operator:
 
 def import_fully_connected(op: SourceOperator) -> Operator:
     """FULLY_CONNECTED of rows as long as the weights."""
-    x, weights, out = op.input(0), weights_of(op, 0, rank=2), op.output()
+    x, out = op.input(0), op.output()
+    weights = weights_of(op, 0, rank=2, types=_weights_types(op))
     alike(op, x, out)
     if op.integer("WeightsFormat") != 0:
         raise op.unsupported("its weights are shuffled; only the default format is supported")

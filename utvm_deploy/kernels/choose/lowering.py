@@ -15,6 +15,7 @@ from utvm_deploy.base.errors import CompileError, UnsupportedOperator
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.check import place_of, works_in_float
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.graph.rounding import FactorError
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
@@ -142,6 +143,7 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
     if isinstance(operator.attributes, External):
         call: KernelCall = operator.attributes.lower(graph, operator, core)
         return call
+    _refuse_packed(graph, operator)
     if operator.kind in FLOAT_LOWERINGS and works_in_float(graph, operator):
         return FLOAT_LOWERINGS[operator.kind](Operation(graph, operator))
     lowering = LOWERINGS.get(operator.kind)
@@ -155,6 +157,16 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
         return lowering(Operation(graph, operator))
     except FactorError as error:
         raise CompileError(f"{place_of(graph, operator)}: {error}") from None
+
+
+def _refuse_packed(graph: Graph, operator: Operator) -> None:
+    """No kernel computes with elements of less than a byte yet."""
+    for tensor in (graph.tensors[one] for one in operator.inputs if one is not None):
+        if tensor.element.in_unit > 1:
+            raise UnsupportedOperator(
+                f"{place_of(graph, operator)}, has {tensor.dtype} weights '{tensor.name}', with "
+                f"which no kernel computes; quantize the float model to int8: {quantize_command()}"
+            )
 
 
 def _dtype(layer: Layer) -> str:

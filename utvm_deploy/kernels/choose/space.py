@@ -7,13 +7,16 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
+from utvm_deploy.graph.attributes import Convolution, FullyConnected, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.shapes import input_tensor
 from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
 from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.portable.schedules.template_free import sketches
 from utvm_deploy.records import KernelIdentity
 from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.record import USUAL_WEIGHTS
 
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
@@ -53,13 +56,22 @@ def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
     """The portable kernel's name and shape, and the type of the first input."""
     call = lower(graph, operator)
     source = next(position for position in operator.inputs if position is not None)
-    return _identity(call.kernel, graph.tensors[source].dtype, operator.kind, call.macs)
+    types = graph.tensors[source].dtype, weights_type(graph, operator)
+    return _identity(call.kernel, types, operator.kind, call.macs)
+
+
+def weights_type(graph: Graph, operator: Operator) -> str:
+    """What identities say of the weights: the element type, but nothing of the usual ones."""
+    if not isinstance(operator.attributes, Convolution | FullyConnected | TransposeConvolution):
+        return ""
+    dtype = input_tensor(graph, operator, 1).dtype
+    return "" if dtype in USUAL_WEIGHTS else dtype
 
 
 @lru_cache(maxsize=4096)
-def _identity(kernel: AnyKernel, dtype: str, kind: str, macs: int) -> KernelIdentity:
+def _identity(kernel: AnyKernel, types: tuple[str, str], kind: str, macs: int) -> KernelIdentity:
     shape = tuple(sorted(_extents(kernel, "")))
-    return KernelIdentity(kernel.name, dtype, kind, shape, macs)
+    return KernelIdentity(kernel.name, types[0], kind, shape, macs, types[1])
 
 
 def _extents(value: Any, name: str) -> Iterator[tuple[str, int]]:
