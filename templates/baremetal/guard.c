@@ -74,36 +74,40 @@ __attribute__((used)) void note_expired(void) {
     is_expired = true;
 }
 
-// Why the core stopped the task. Armv6-M has no such registers: there it stays zero.
-static void take_fault_status(void) {
-#if HAS_FAULT_STATUS
-    stopped.cfsr = SCB_CFSR;
-    stopped.hfsr = SCB_HFSR;
-    stopped.mmfar = SCB_MMFAR;
-    stopped.bfar = SCB_BFAR;
+void take_fault(struct utvm_fault *fault, uint32_t exception, const uint32_t *frame,
+                uintptr_t stack, uintptr_t stack_end) {
+    uint32_t *words = fault->words;
+    memset(fault, 0, sizeof *fault);
+    fault->architecture = UTVM_ARCHITECTURE_ARM_M;
+    fault->count = UTVM_FAULT_ARM_M_WORDS;
+    words[UTVM_FAULT_ARM_M_EXCEPTION] = exception;
+#if HAS_FAULT_STATUS // Armv6-M has no such registers: there it stays zero
+    words[UTVM_FAULT_ARM_M_CFSR] = SCB_CFSR;
+    words[UTVM_FAULT_ARM_M_HFSR] = SCB_HFSR;
+    words[UTVM_FAULT_ARM_M_MMFAR] = SCB_MMFAR;
+    words[UTVM_FAULT_ARM_M_BFAR] = SCB_BFAR;
     // Cleared for the next fault, with all other exceptions that wait.
-    SCB_CFSR = stopped.cfsr;
-    SCB_HFSR = stopped.hfsr;
+    SCB_CFSR = words[UTVM_FAULT_ARM_M_CFSR];
+    SCB_HFSR = words[UTVM_FAULT_ARM_M_HFSR];
     SCB_SHCSR &= ~PENDED;
 #endif
+    // Stacked: r0-r3, r12, lr, pc, xpsr. What faulted may have lost its stack.
+    const uintptr_t at = (uintptr_t)frame;
+    if (!(words[UTVM_FAULT_ARM_M_CFSR] & STACKING_FAILED) && at % 4u == 0u && at >= stack &&
+        at <= stack_end - 32u) {
+        words[UTVM_FAULT_ARM_M_LR] = frame[5];
+        words[UTVM_FAULT_ARM_M_PC] = frame[6];
+        words[UTVM_FAULT_ARM_M_XPSR] = frame[7];
+    }
 }
 
 // What was stopped, and how.
 __attribute__((used)) uint32_t note_stopped_task(const uint32_t *frame, uint32_t exception,
                                                  uint32_t exception_return) {
-    memset(&stopped, 0, sizeof stopped);
-    stopped.kind = UTVM_FAULT_KIND_EXCEPTION;
-    stopped.exception = exception;
-    take_fault_status();
-    // Stacked: r0-r3, r12, lr, pc, xpsr. A task may have lost its stack.
-    const uintptr_t at = (uintptr_t)frame;
-    if (!(stopped.cfsr & STACKING_FAILED) && at % 4u == 0u && at >= (uintptr_t)utvm_task_stack &&
-        at <= (uintptr_t)utvm_task_stack_end - 32u) {
-        stopped.lr = frame[5];
-        stopped.pc = frame[6];
-        stopped.xpsr = frame[7];
-    }
-    stopped.sp = (uint32_t)at + (exception_return & RETURN_BASIC_FRAME ? 32u : 104u);
+    take_fault(&stopped, exception, frame, (uintptr_t)utvm_task_stack,
+               (uintptr_t)utvm_task_stack_end);
+    stopped.words[UTVM_FAULT_ARM_M_SP] =
+        (uint32_t)(uintptr_t)frame + (exception_return & RETURN_BASIC_FRAME ? 32u : 104u);
     // A deadline that passed in the meantime is of no interest any more.
     SCB_ICSR = ICSR_PENDSV_CLEAR;
     barrier();

@@ -27,6 +27,20 @@ void mpu_start(const struct utvm_region *regions, uint32_t count);
 void service_handler(void);
 void fault_handler(void);
 
+// What a fault handler leaves behind for after the reset; survives it, because
+// start-up does not touch .noinit. The host reads it by its symbol.
+#define FAULT_MAGIC 0x544C4146u // "FALT"
+struct fault_record {
+    uint32_t magic;
+    struct utvm_fault fault;
+};
+extern struct fault_record utvm_fault;
+
+// Why the core stopped what it ran, and where, if the frame that it stacked is
+// within a stack.
+void take_fault(struct utvm_fault *fault, uint32_t exception, const uint32_t *frame,
+                uintptr_t stack, uintptr_t stack_end);
+
 // For a task whose function needs a privilege: see sync_code.c.
 void guard_sync_code(const void *address, uint32_t size);
 void sync_code(const void *address, uint32_t size);

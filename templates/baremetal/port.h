@@ -52,19 +52,4 @@ void dcache_empty(void);
 // host calls it as a task where it wrote past the runtime.
 void utvm_sync_code(const void *address, uint32_t size);
 
-// What a fault handler leaves behind for after the reset; survives it, because
-// start-up does not touch .noinit. The host reads it by its symbol.
-#define FAULT_MAGIC 0x544C4146u // "FALT"
-struct fault_record {
-    uint32_t magic;
-    uint32_t exception; // number of the fault's vector
-    uint32_t pc;
-    uint32_t lr;
-    uint32_t cfsr;
-    uint32_t hfsr;
-    uint32_t mmfar;
-    uint32_t bfar;
-};
-extern struct fault_record utvm_fault;
-
 #endif

@@ -12,6 +12,7 @@ extern uint32_t ld_bss_start[], ld_bss_end[], ld_stack_top[];
 
 int main(void);
 void reset_handler(void);
+void utvm_fault_point(void);
 _Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception);
 
 __attribute__((section(".noinit"))) struct fault_record utvm_fault;
@@ -125,19 +126,16 @@ void reset_handler(void) {
     system_reset();
 }
 
+// A place for a breakpoint: the record is where a debugger reads it.
+__attribute__((noinline)) void utvm_fault_point(void) {
+    __asm volatile("nop" ::: "memory");
+}
+
 // A fault of the runtime itself, or in an interrupt: guard.c has those of tasks.
 _Noreturn void fault_record_and_reset(const uint32_t *frame, uint32_t exception) {
-    const uintptr_t at = (uintptr_t)frame;
-    // Stacked: r0-r3, r12, lr, pc, xpsr. A frame outside RAM holds nothing.
-    const bool is_readable =
-        at >= BOARD_STACK_RAM_START && at <= BOARD_STACK_RAM_END - 32u && at % 4u == 0u;
-    utvm_fault.exception = exception;
-    utvm_fault.pc = is_readable ? frame[6] : 0u;
-    utvm_fault.lr = is_readable ? frame[5] : 0u;
-    utvm_fault.cfsr = HAS_FAULT_STATUS ? SCB_CFSR : 0u;
-    utvm_fault.hfsr = HAS_FAULT_STATUS ? SCB_HFSR : 0u;
-    utvm_fault.mmfar = HAS_FAULT_STATUS ? SCB_MMFAR : 0u;
-    utvm_fault.bfar = HAS_FAULT_STATUS ? SCB_BFAR : 0u;
+    take_fault(&utvm_fault.fault, exception, frame, BOARD_STACK_RAM_START, BOARD_STACK_RAM_END);
     utvm_fault.magic = FAULT_MAGIC;
+    dcache_empty();
+    utvm_fault_point();
     system_reset();
 }

@@ -90,11 +90,12 @@ static void note_place(int number, const siginfo_t *info, const ucontext_t *cont
     (void)context;
 #endif
     memset(&stopped, 0, sizeof stopped);
-    stopped.kind = UTVM_FAULT_KIND_SIGNAL;
-    stopped.exception = (uint32_t)number;
-    stopped.pc = wire_address(pc);
-    stopped.lr = wire_address(lr);
-    stopped.mmfar = wire_address((uintptr_t)info->si_addr);
+    stopped.architecture = UTVM_ARCHITECTURE_HOST;
+    stopped.count = UTVM_FAULT_HOST_WORDS;
+    stopped.words[UTVM_FAULT_HOST_SIGNAL] = (uint32_t)number;
+    stopped.words[UTVM_FAULT_HOST_PC] = wire_address(pc);
+    stopped.words[UTVM_FAULT_HOST_LR] = wire_address(lr);
+    stopped.words[UTVM_FAULT_HOST_ADDRESS] = wire_address((uintptr_t)info->si_addr);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context) {

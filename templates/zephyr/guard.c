@@ -91,6 +91,17 @@ void guard_deadline(void *context, uint32_t us) {
     }
 }
 
+// What stopped is of this core; nothing more is known yet.
+static void begin_fault(void) {
+#if defined(CONFIG_CPU_CORTEX_M)
+    stopped = (struct utvm_fault){UTVM_ARCHITECTURE_ARM_M, UTVM_FAULT_ARM_M_WORDS, {0}};
+#elif defined(CONFIG_X86)
+    stopped = (struct utvm_fault){UTVM_ARCHITECTURE_X86, UTVM_FAULT_X86_WORDS, {0}};
+#else
+    stopped = (struct utvm_fault){0};
+#endif
+}
+
 // Of the running task: note where it was, and let the runtime go on.
 static void stop(enum utvm_status why) {
     running = NULL;
@@ -105,14 +116,14 @@ static void expire(struct k_timer *timer) {
     if (running == NULL) {
         return;
     }
-    stopped = (struct utvm_fault){0};
+    begin_fault();
 #ifdef CONFIG_CPU_CORTEX_M
     // What the core stacked when the interrupt came: r0-r3, r12, lr, pc, xpsr.
     const uint32_t *frame = (const uint32_t *)__get_PSP();
-    stopped.lr = frame[5];
-    stopped.pc = frame[6];
-    stopped.xpsr = frame[7];
-    stopped.sp = (uint32_t)(uintptr_t)frame;
+    stopped.words[UTVM_FAULT_ARM_M_LR] = frame[5];
+    stopped.words[UTVM_FAULT_ARM_M_PC] = frame[6];
+    stopped.words[UTVM_FAULT_ARM_M_XPSR] = frame[7];
+    stopped.words[UTVM_FAULT_ARM_M_SP] = (uint32_t)(uintptr_t)frame;
 #endif
     stop(UTVM_STATUS_TIMEOUT);
     k_thread_abort(&task_thread);
@@ -163,19 +174,19 @@ void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *esf) 
         // Not a task's fault but ours: nothing is left to rely on.
         sys_reboot(SYS_REBOOT_COLD);
     }
-    stopped = (struct utvm_fault){.kind = UTVM_FAULT_KIND_EXCEPTION};
+    begin_fault();
 #if defined(CONFIG_CPU_CORTEX_M)
-    stopped.exception = __get_IPSR();
-    stopped.cfsr = fault_status(reason);
+    stopped.words[UTVM_FAULT_ARM_M_EXCEPTION] = __get_IPSR();
+    stopped.words[UTVM_FAULT_ARM_M_CFSR] = fault_status(reason);
     if (esf != NULL) {
-        stopped.pc = esf->basic.pc;
-        stopped.lr = esf->basic.lr;
-        stopped.xpsr = esf->basic.xpsr;
+        stopped.words[UTVM_FAULT_ARM_M_PC] = esf->basic.pc;
+        stopped.words[UTVM_FAULT_ARM_M_LR] = esf->basic.lr;
+        stopped.words[UTVM_FAULT_ARM_M_XPSR] = esf->basic.xpsr;
     }
 #elif defined(CONFIG_X86) && !defined(CONFIG_X86_64)
     if (esf != NULL) {
-        stopped.pc = esf->eip;
-        stopped.sp = esf->esp;
+        stopped.words[UTVM_FAULT_X86_PC] = esf->eip;
+        stopped.words[UTVM_FAULT_X86_SP] = esf->esp;
     }
 #else
     ARG_UNUSED(esf);

@@ -19,12 +19,10 @@ from tiny_model import tiny_model
 from utvm_deploy.base.errors import DeviceReset, LinkError, LinkTimeout, TaskTimeout
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device.link.base import Link, Task
+from utvm_deploy.device.link.fault import FAULT_BYTES, FAULT_SYMBOL, kept_fault
 from utvm_deploy.device.link.monitor import MonitorLink
 from utvm_deploy.device.probe import (
-    FAULT_BYTES,
-    FAULT_SYMBOL,
     RunningBoard,
-    describe_fault,
     needs_debugger,
     open_link,
     start,
@@ -218,18 +216,18 @@ def test_a_fault_of_the_runtime_is_no_silence(board: Board, image: Image, link: 
         pytest.skip("the runtime is on no stack while a debugger writes; see test_debug_link")
     nonce = link.hello().nonce
     address = image.symbols[FAULT_SYMBOL]
-    assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
+    assert kept_fault(link.read(address, FAULT_BYTES)) is None
     # What tasks cannot do, the host can: spoil the stack that the runtime is on.
     stack, top = image.symbols["utvm_task_stack_end"], image.symbols["ld_stack_top"]
     with pytest.raises((DeviceReset, LinkError)):
         link.write(stack, b"\xf1\xff\xff\xef" * ((top - stack) // 4))
     assert link.hello().nonce != nonce
-    words = describe_fault(link.read(address, FAULT_BYTES), image.symbols)
-    assert words is not None
-    assert re.search(r"fault: ", words), words
+    fault = kept_fault(link.read(address, FAULT_BYTES))
+    assert fault is not None
+    assert re.search(r"fault: ", fault.phrase), fault
     link.reset()
     link.hello()
-    assert describe_fault(link.read(address, FAULT_BYTES), image.symbols) is None
+    assert kept_fault(link.read(address, FAULT_BYTES)) is None
 
 
 @pytest.mark.tools

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import zlib
 from pathlib import Path
 
@@ -36,6 +37,15 @@ COBS_INPUTS = (
 )
 
 
+# Words of a fault record: a process, a Cortex-M, and an architecture to come.
+FAULT_INPUTS: tuple[tuple[int, tuple[int, ...]], ...] = (
+    (0, (11, 0x1234, 0, 0x10)),
+    (1, (5, 0x0800_0100, 0x0800_0201, 0x2000_0800, 1 << 24, 1 << 9 | 1 << 15, 0, 0, 0xF000_0000)),
+    (0xFFFF, tuple(range(1, 17))),
+    (2, ()),
+)
+
+
 def vectors() -> dict[str, object]:
     noise = random.Random(7)
     payloads = [b"", b"\0" * 8, b"utvm", bytes(range(256)), b"\x01" * 242, noise.randbytes(700)]
@@ -57,6 +67,14 @@ def vectors() -> dict[str, object]:
         "cobs": [[data.hex(), cobs_encode(data).hex()] for data in COBS_INPUTS],
         "crc": [[data.hex(), zlib.crc32(data)] for data in (b"", b"123456789", *payloads)],
         "frames": frames,
+        "faults": [
+            {
+                "architecture": tag,
+                "words": list(words),
+                "record": struct.pack(f"<HH{len(words)}I", tag, len(words), *words).hex(),
+            }
+            for tag, words in FAULT_INPUTS
+        ],
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from utvm_deploy.base.errors import DeviceFault, LinkError
+from utvm_deploy.base.errors import DeviceError, DeviceFault, LinkError
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.link.base import Hello, Task
 from utvm_deploy.device.link.gdb.combined import CombinedLink
@@ -28,9 +28,9 @@ HELLO = Hello(2, "1.0", 7, 256, 256, 1000, "cycles", 0x2000_1000, 4096, 0, "")
 class Core:
     """In a GdbClient's place: a core that stands at the point, with a mailbox of our choosing."""
 
-    def __init__(self, length: int = 0) -> None:
+    def __init__(self, length: int = 0, version: int = PROTOCOL_VERSION) -> None:
         opcode = BY_NAME["OPEN"].opcode | REPLY_BIT
-        self.mailbox = MAILBOX.pack(PROTOCOL_VERSION, 7, 0, 0, opcode, length, 0, 0)
+        self.mailbox = MAILBOX.pack(version, 7, 0, 0, opcode, length, 0, 0)
         self.told: list[str] = []
 
     def read_memory(self, address: int, size: int) -> bytes:
@@ -51,6 +51,15 @@ class Core:
 def test_a_reply_of_impossible_length_is_not_read(length: int) -> None:
     link = DebugLink(Core(length), SYMBOLS)  # type: ignore[arg-type]
     with pytest.raises(LinkError, match=f"its reply has {length} bytes: something overwrote"):
+        link.hello()
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"), [(3, "build the image again"), (5, "update utvm_deploy")]
+)
+def test_a_mailbox_of_another_protocol(version: int, advice: str) -> None:
+    link = DebugLink(Core(version=version), SYMBOLS)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match=f"protocol version {version}, this .* 4: {advice}"):
         link.hello()
 
 

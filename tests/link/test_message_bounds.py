@@ -13,7 +13,7 @@ from utvm_deploy.device.link.base import Region, Task
 from utvm_deploy.device.link.gdb.combined import BULK_BYTES, CombinedLink
 from utvm_deploy.device.link.gdb.debug_link import DebugLink
 from utvm_deploy.device.link.gdb.dialogue import Dialogue
-from utvm_deploy.device.link.messages import MAILBOX, TASK, Status
+from utvm_deploy.device.link.messages import MAILBOX, PROTOCOL_VERSION, TASK, Status
 from utvm_deploy.device.link.replies import region_of
 from utvm_deploy.device.link.task_lists import run_task_lists
 
@@ -84,7 +84,7 @@ class Standing(Core):
     def read_memory(self, address: int, size: int) -> bytes:
         opcode = int.from_bytes(self.written[-1][:4], "little") if self.written else 0
         if address == MAILBOX_AT:
-            return MAILBOX.pack(3, 7, 0x100, 0x4000, opcode | 0x80, 12, 0, 0)
+            return MAILBOX.pack(PROTOCOL_VERSION, 7, 0x100, 0x4000, opcode | 0x80, 12, 0, 0)
         return bytes(size)
 
     def within(self, _seconds: float) -> Any:

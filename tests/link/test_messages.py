@@ -14,6 +14,7 @@ from utvm_deploy.device.link.messages import (
     FAULT,
     HEADER,
     MAILBOX,
+    MAX_FAULT_WORDS,
     MESSAGES,
     OUTCOME,
     PROTOCOL_VERSION,
@@ -24,6 +25,7 @@ from utvm_deploy.device.link.messages import (
     opcode_name,
 )
 from utvm_deploy.device.link.waits import Timeouts
+from utvm_deploy.targets.table import TARGETS
 
 
 def test_the_c_header_is_up_to_date() -> None:
@@ -73,6 +75,10 @@ def test_the_specification_has_the_same_numbers() -> None:
                 assert f"{field.name} {field.type}" in row
     for status in Status:
         assert f"| {status.value} | {status.name} |" in page
+    for target in TARGETS.values():
+        words = ", ".join(target.faults.names)
+        assert f"| {target.tag} | {target.name} | {words} |" in page
+    assert f"at most {MAX_FAULT_WORDS} |" in page
     assert f"version {PROTOCOL_VERSION}\n" in page
 
 

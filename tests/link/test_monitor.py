@@ -22,7 +22,7 @@ from utvm_deploy.device.link.waits import Timeouts
 def test_hello(link: MonitorLink, symbols: dict[str, int]) -> None:
     hello = link.hello()
     assert hello.protocol_version == PROTOCOL_VERSION
-    assert hello.runtime_version == "1.2"
+    assert hello.runtime_version == "2.0"
     assert hello.request_bytes == 256
     assert hello.reply_bytes >= 256
     assert (hello.tick_unit, hello.ticks_per_second) == ("nanoseconds", 1_000_000_000)
@@ -252,7 +252,14 @@ class Answering:
 @pytest.mark.parametrize(
     "reply, words",
     [
-        (Frame(0, 0, 7, OUTCOME.pack(Status.VERSION, 0, 9), 9), "speaks protocol version 9"),
+        (
+            Frame(0, 0, 7, OUTCOME.pack(Status.VERSION, 0, 3), 3),
+            f"speaks protocol version 3, this utvm_deploy {PROTOCOL_VERSION}: build the image",
+        ),
+        (
+            Frame(0, 0, 7, OUTCOME.pack(Status.VERSION, 0, 9), 9),
+            f"version 9, this utvm_deploy {PROTOCOL_VERSION}: update utvm_deploy, or",
+        ),
         (Frame(0, 0, 7, OUTCOME.pack(Status.OPCODE, 0, 1)), "does not know opcode 1"),
         (Frame(0, 0, 7, OUTCOME.pack(77, 0, 1)), "unknown status 77"),
         (Frame(0, 0, 7, b"short"), "to say hello, the device sent a reply of 5 bytes"),

@@ -27,6 +27,7 @@ from utvm_deploy.device.link.messages import (
     FAULT,
     MAILBOX,
     OUTCOME,
+    PROTOCOL_VERSION,
     REGION,
     REPLY_BIT,
     Status,
@@ -151,7 +152,7 @@ class LyingCore(Core):
         right = {BY_NAME[name].opcode: bytes(8) + body for name, (_, body) in CALLS.items()}
         reply = (right | self._lies).get(self._opcode, b"")
         if address == MAILBOX_AT:
-            values = (3, 7, 0x100, 0x4000, self._opcode | 0x80, len(reply), 0, 0)
+            values = (PROTOCOL_VERSION, 7, 0x100, 0x4000, self._opcode | 0x80, len(reply), 0, 0)
             return MAILBOX.pack(*values)
         return reply
 

@@ -61,6 +61,14 @@ def vectors_header() -> Iterator[str]:
         yield f"{array(frame['payload'])}, {len(frame['payload']) // 2},"
         yield f"{array(frame['encoded'])}, {len(frame['encoded']) // 2}}},"
     yield "};"
+    yield "struct fault_vector { struct utvm_fault fault;"
+    yield "    const uint8_t *record; uint32_t record_size; };"
+    yield "static const struct fault_vector fault_vectors[] = {"
+    for fault in vectors["faults"]:
+        words = ", ".join(f"{word}u" for word in fault["words"]) or "0"
+        yield f"{{{{{fault['architecture']}u, {len(fault['words'])}u, {{{words}}}}},"
+        yield f"{array(fault['record'])}, {len(fault['record']) // 2}}},"
+    yield "};"
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,8 @@ static enum utvm_status stub_call(void *context, const struct utvm_call *call,
     batch_sequence = port->utvm.sequence;
     calls++;
     uint8_t ending = (uint8_t)(endings ^ calls);
-    fault->pc = ending;
+    fault->count = (uint16_t)calls; // more than there is room for, too
+    fault->words[0] = ending;
     return ending == 1 ? UTVM_STATUS_FAULT : ending == 2 ? UTVM_STATUS_TIMEOUT : UTVM_STATUS_OK;
 }
 

@@ -67,10 +67,7 @@ static enum utvm_status port_call(void *context, const struct utvm_call *call,
                                   struct utvm_fault *fault) {
     struct port *port = context;
     if (port_calls == port->stop_after) {
-        fault->kind = UTVM_FAULT_KIND_SIGNAL;
-        fault->exception = 11;
-        fault->pc = 0x1234;
-        fault->bfar = 0x5678;
+        *fault = port->stop_fault;
         return port->stop_status;
     }
     utvm_call_function(call);

@@ -46,6 +46,7 @@ struct port {
     // stopped; how; and what the runtime said of deadlines.
     uint32_t stop_after;
     enum utvm_status stop_status;
+    struct utvm_fault stop_fault;
     uint32_t deadlines[8], deadline_count;
 
     uint64_t ticks;

@@ -676,15 +676,16 @@ static void test_a_task_that_is_stopped(void) {
     // the second call of the second task
     port->stop_after = 3;
     port->stop_status = UTVM_STATUS_FAULT;
+    port->stop_fault = (struct utvm_fault){UTVM_ARCHITECTURE_X86, 3, {0x1234, 0, 0x5678, 9}};
     port_calls = 0;
     struct reply reply = execute(
         port, WORDS(TASK(port_task, 2, 0), TASK(port_task, 3, 1), 5, TASK(port_task, 1, 0)));
     TEST(reply.status == UTVM_STATUS_FAULT && reply.index == 1 && reply.detail == 1);
-    TEST(reply.length == UTVM_FAULT_BYTES && port_calls == 3);
-    TEST(utvm_get32(reply.data + UTVM_FAULT_KIND) == UTVM_FAULT_KIND_SIGNAL);
-    TEST(utvm_get32(reply.data + UTVM_FAULT_EXCEPTION) == 11);
-    TEST(utvm_get32(reply.data + UTVM_FAULT_PC) == 0x1234);
-    TEST(utvm_get32(reply.data + UTVM_FAULT_BFAR) == 0x5678);
+    TEST(reply.length == UTVM_FAULT_BYTES + 4 * 3 && port_calls == 3);
+    TEST(utvm_get16(reply.data + UTVM_FAULT_ARCHITECTURE) == UTVM_ARCHITECTURE_X86);
+    TEST(utvm_get16(reply.data + UTVM_FAULT_COUNT) == 3);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_BYTES) == 0x1234);
+    TEST(utvm_get32(reply.data + UTVM_FAULT_BYTES + 8) == 0x5678);
     // the same request again brings the same news, and nothing runs
     port->stop_after = UINT32_MAX;
     port->sequence--;
@@ -700,6 +701,38 @@ static void test_a_task_that_is_stopped(void) {
     reply = execute(port, WORDS(TASK(port_task, 2, 0)));
     TEST(reply.status == UTVM_STATUS_TIMEOUT && reply.index == 0 && reply.detail == 0);
     port_free(port);
+}
+
+static void test_fault_vectors(void) {
+    for (size_t i = 0; i < sizeof fault_vectors / sizeof fault_vectors[0]; i++) {
+        const struct fault_vector *v = &fault_vectors[i];
+        struct port *port = greeted();
+        port_guard(port);
+        port->stop_after = port_calls;
+        port->stop_status = UTVM_STATUS_FAULT;
+        port->stop_fault = v->fault;
+        struct reply reply = execute(port, WORDS(TASK(port_task, 1, 0)));
+        TEST(reply.status == UTVM_STATUS_FAULT && reply.length == v->record_size);
+        TEST(memcmp(reply.data, v->record, v->record_size) == 0);
+        port_free(port);
+    }
+}
+
+// A port's record is never longer than a reply may be.
+static void test_a_fault_record_is_bounded(void) {
+    for (uint32_t count = 0; count <= UINT16_MAX; count += count ? 5 * count : 1) {
+        struct port *port = greeted();
+        port_guard(port);
+        port->stop_after = port_calls;
+        port->stop_status = UTVM_STATUS_FAULT;
+        port->stop_fault.count = (uint16_t)count;
+        struct reply reply = execute(port, WORDS(TASK(port_task, 1, 0)));
+        uint32_t sent = count < UTVM_MAX_FAULT_WORDS ? count : UTVM_MAX_FAULT_WORDS;
+        TEST(reply.status == UTVM_STATUS_FAULT);
+        TEST(reply.length == UTVM_FAULT_BYTES + 4 * sent);
+        TEST(utvm_get16(reply.data + UTVM_FAULT_COUNT) == sent);
+        port_free(port);
+    }
 }
 
 static void test_deadlines_reach_the_port(void) {
@@ -792,6 +825,8 @@ static const struct {
     ENTRY(test_refused_batches),
     ENTRY(test_accepted_is_out_before_the_batch_runs),
     ENTRY(test_a_task_that_is_stopped),
+    ENTRY(test_fault_vectors),
+    ENTRY(test_a_fault_record_is_bounded),
     ENTRY(test_deadlines_reach_the_port),
     ENTRY(test_one_task_per_poll),
     ENTRY(test_two_runtimes),

@@ -6,7 +6,13 @@ import logging
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.device.link.base import Link
-from utvm_deploy.device.probe import FAULT_BYTES, FAULT_SYMBOL, describe_fault
+from utvm_deploy.device.link.fault import (
+    FAULT_BYTES,
+    FAULT_SYMBOL,
+    describe_fault,
+    kept_fault,
+    nearest_symbol,
+)
 from utvm_deploy.project import Image
 
 log = logging.getLogger(__name__)
@@ -19,11 +25,13 @@ def take_fault_words(link: Link, image: Image) -> str:
         return ""
     try:
         link.hello()
-        record = link.read(address, FAULT_BYTES)
-        found = describe_fault(record, image.symbols)
+        memory = link.read(address, FAULT_BYTES)
         # The next restart may have another reason.
         link.write(address, bytes(FAULT_BYTES))
+        fault = kept_fault(memory)
     except UtvmError as error:
         log.debug("no fault record: %s", error)
         return ""
-    return found or ""
+    if fault is None:
+        return ""
+    return describe_fault(fault, lambda at: nearest_symbol(at, image.symbols))

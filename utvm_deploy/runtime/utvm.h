@@ -41,7 +41,7 @@
 
 #include "utvm_protocol.h"
 
-#if UTVM_PROTOCOL_VERSION != 3
+#if UTVM_PROTOCOL_VERSION != 4
 #error "utvm_protocol.h is of another version: take it and utvm.h from one release"
 #endif
 
@@ -52,7 +52,7 @@ extern "C" {
 // Version of this code; what the host may use is said by the protocol's own
 // version. Major (top 16 bits) changes when a port must be changed, minor
 // when the runtime learns something.
-#define UTVM_VERSION 0x00010002u
+#define UTVM_VERSION 0x00020000u
 
 // Bytes taken from the port per poll, kept in utvm_t. More makes fewer calls
 // of read; what a poll may take grows with it.
@@ -112,16 +112,13 @@ struct utvm_call {
     uintptr_t arguments[UTVM_MAX_ARGUMENTS];
 };
 
-// Where a call was stopped. It goes to the host as it is, word by word; what a
-// port does not know is 0.
+// Where a call was stopped, and why, in words that only the architecture gives
+// a meaning: PROTOCOL.md lists them. What a port does not know is 0.
 struct utvm_fault {
-    uint32_t kind; // enum utvm_fault_kind
-    // Number of what stopped it: of an exception or of a signal.
-    uint32_t exception;
-    uint32_t pc, lr, sp, xpsr;
-    // The fault status and fault address registers of a Cortex-M; of a signal
-    // mmfar alone, the address that was accessed.
-    uint32_t cfsr, hfsr, mmfar, bfar;
+    uint16_t architecture; // enum utvm_architecture
+    // The words that go to the host, at most UTVM_MAX_FAULT_WORDS.
+    uint16_t count;
+    uint32_t words[UTVM_MAX_FAULT_WORDS];
 };
 
 // What a port gives the runtime. It may be in flash; it must outlive utvm_t.

@@ -7,9 +7,10 @@
 #ifndef UTVM_PROTOCOL_H
 #define UTVM_PROTOCOL_H
 
-#define UTVM_PROTOCOL_VERSION 3
+#define UTVM_PROTOCOL_VERSION 4
 #define UTVM_REPLY_BIT 0x80u
 #define UTVM_MAX_ARGUMENTS 12u
+#define UTVM_MAX_FAULT_WORDS 16u
 #define UTVM_MAX_IMAGE_BYTES 64u
 #define UTVM_MIN_PAYLOAD_BYTES 128u
 #define UTVM_CRC_BYTES 4u
@@ -50,11 +51,6 @@ enum utvm_status {
     UTVM_STATUS_TIMEOUT = 11,
 };
 
-enum utvm_fault_kind {
-    UTVM_FAULT_KIND_EXCEPTION = 0,
-    UTVM_FAULT_KIND_SIGNAL = 1,
-};
-
 enum utvm_right {
     UTVM_RIGHT_READ = 1,
     UTVM_RIGHT_WRITE = 2,
@@ -66,6 +62,35 @@ enum utvm_tick_unit {
     UTVM_TICK_UNIT_NANOSECONDS = 1,
     UTVM_TICK_UNIT_INSTRUCTIONS = 2,
 };
+
+enum utvm_architecture {
+    UTVM_ARCHITECTURE_HOST = 0,
+    UTVM_ARCHITECTURE_ARM_M = 1,
+    UTVM_ARCHITECTURE_X86 = 2,
+};
+
+/// Positions of the words in a fault record of each architecture ///
+
+#define UTVM_FAULT_HOST_SIGNAL 0u
+#define UTVM_FAULT_HOST_PC 1u
+#define UTVM_FAULT_HOST_LR 2u
+#define UTVM_FAULT_HOST_ADDRESS 3u
+#define UTVM_FAULT_HOST_WORDS 4u
+
+#define UTVM_FAULT_ARM_M_EXCEPTION 0u
+#define UTVM_FAULT_ARM_M_PC 1u
+#define UTVM_FAULT_ARM_M_LR 2u
+#define UTVM_FAULT_ARM_M_SP 3u
+#define UTVM_FAULT_ARM_M_XPSR 4u
+#define UTVM_FAULT_ARM_M_CFSR 5u
+#define UTVM_FAULT_ARM_M_HFSR 6u
+#define UTVM_FAULT_ARM_M_MMFAR 7u
+#define UTVM_FAULT_ARM_M_BFAR 8u
+#define UTVM_FAULT_ARM_M_WORDS 9u
+
+#define UTVM_FAULT_X86_PC 0u
+#define UTVM_FAULT_X86_SP 1u
+#define UTVM_FAULT_X86_WORDS 2u
 
 /// Offsets in a decoded frame ///
 
@@ -180,27 +205,12 @@ enum utvm_tick_unit {
 // then: argc words, u32 each
 #define UTVM_TASK_BYTES 12u
 
-// one of FaultKind (u32)
-#define UTVM_FAULT_KIND 0u
-// number of the exception or signal that stopped the task (u32)
-#define UTVM_FAULT_EXCEPTION 4u
-// where it was (u32)
-#define UTVM_FAULT_PC 8u
-// where it would have returned to (u32)
-#define UTVM_FAULT_LR 12u
-// its stack pointer (u32)
-#define UTVM_FAULT_SP 16u
-// its program status (u32)
-#define UTVM_FAULT_XPSR 20u
-// configurable fault status; 0 of a signal (u32)
-#define UTVM_FAULT_CFSR 24u
-// hard fault status; 0 of a signal (u32)
-#define UTVM_FAULT_HFSR 28u
-// address of a memory fault; of a signal (u32)
-#define UTVM_FAULT_MMFAR 32u
-// address of a bus fault (u32)
-#define UTVM_FAULT_BFAR 36u
-#define UTVM_FAULT_BYTES 40u
+// whose words these are: the tag of a target (u16)
+#define UTVM_FAULT_ARCHITECTURE 0u
+// how many words follow, at most MAX_FAULT_WORDS (u16)
+#define UTVM_FAULT_COUNT 2u
+// then: count words, u32 each; the target says what they mean
+#define UTVM_FAULT_BYTES 4u
 
 // first byte (u32)
 #define UTVM_REGION_ADDRESS 0u

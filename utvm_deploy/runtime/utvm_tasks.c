@@ -22,8 +22,11 @@ typedef void utvm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
 // Smallest function: one Thumb instruction.
 #define FUNCTION_BYTES 2u
 
-// A fault record is sent as it is.
-typedef char utvm_check_fault[sizeof(struct utvm_fault) == UTVM_FAULT_BYTES ? 1 : -1];
+// The longest fault record fits the smallest reply.
+typedef char utvm_check_fault[UTVM_OUTCOME_BYTES + UTVM_FAULT_BYTES + 4 * UTVM_MAX_FAULT_WORDS <=
+                                      UTVM_MIN_PAYLOAD_BYTES
+                                  ? 1
+                                  : -1];
 
 static uint32_t task_bytes(const uint8_t *task) {
     return UTVM_TASK_BYTES + 4 * utvm_get16(task + UTVM_TASK_ARGC);
@@ -95,12 +98,14 @@ static enum utvm_status make_call(const struct utvm_config *config, const struct
 static void report_fault(utvm_t *utvm, enum utvm_status status, uint32_t call_index,
                          const struct utvm_fault *fault) {
     utvm_outcome(utvm, status, utvm->task_index, call_index);
-    for (uint32_t i = 0; i < UTVM_FAULT_BYTES / 4; i++) {
-        uint32_t word;
-        memcpy(&word, (const uint8_t *)fault + 4 * i, sizeof word);
-        utvm_put32(utvm_reply(utvm) + utvm->reply_length, word);
-        utvm->reply_length += 4;
+    uint8_t *record = utvm_reply(utvm) + utvm->reply_length;
+    uint32_t count = fault->count < UTVM_MAX_FAULT_WORDS ? fault->count : UTVM_MAX_FAULT_WORDS;
+    utvm_put16(record + UTVM_FAULT_ARCHITECTURE, fault->architecture);
+    utvm_put16(record + UTVM_FAULT_COUNT, count);
+    for (uint32_t i = 0; i < count; i++) {
+        utvm_put32(record + UTVM_FAULT_BYTES + 4 * i, fault->words[i]);
     }
+    utvm->reply_length += UTVM_FAULT_BYTES + 4 * count;
 }
 
 // All calls of one task. Returns 0 if one of them did not end by itself: then

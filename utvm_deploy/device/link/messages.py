@@ -17,17 +17,21 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
 from utvm_deploy.base import paths
+from utvm_deploy.targets.table import TARGETS
 
 # Raised whenever a frame or a message changes its meaning; runtime and host must agree on it. The
 # header, the CRC and the opcode and status of HELLO stay the same in every version, so that two
 # ends of different versions can report the difference.
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 # Set in the opcode of everything that the device sends.
 REPLY_BIT = 0x80
 
 # Words that one task can pass to its function.
 MAX_ARGUMENTS = 12
+
+# The most words of a fault record.
+MAX_FAULT_WORDS = 16
 
 # Longest image id that HELLO reports, in bytes; a longer one is cut.
 MAX_IMAGE_BYTES = 64
@@ -51,13 +55,6 @@ class Status(IntEnum):
     UNSUPPORTED = 9  # this port cannot do that; detail: the opcode
     FAULT = 10  # a task faulted; index: task, detail: which of its calls; a fault record follows
     TIMEOUT = 11  # a task was stopped at its deadline; as FAULT
-
-
-class FaultKind(IntEnum):
-    """Whose numbers a fault record holds."""
-
-    EXCEPTION = 0  # of a Cortex-M
-    SIGNAL = 1  # of a process
 
 
 class Right(IntFlag):
@@ -175,17 +172,10 @@ TASK = Layout(
 # What follows the outcome if a task did not end by itself. What is not known is 0.
 FAULT = Layout(
     (
-        Field("kind", "u32", "one of FaultKind"),
-        Field("exception", "u32", "number of the exception or signal that stopped the task"),
-        Field("pc", "u32", "where it was"),
-        Field("lr", "u32", "where it would have returned to"),
-        Field("sp", "u32", "its stack pointer"),
-        Field("xpsr", "u32", "its program status"),
-        Field("cfsr", "u32", "configurable fault status; 0 of a signal"),
-        Field("hfsr", "u32", "hard fault status; 0 of a signal"),
-        Field("mmfar", "u32", "address of a memory fault; of a signal"),
-        Field("bfar", "u32", "address of a bus fault"),
-    )
+        Field("architecture", "u16", "whose words these are: the tag of a target"),
+        Field("count", "u16", "how many words follow, at most MAX_FAULT_WORDS"),
+    ),
+    tail="count words, u32 each; the target says what they mean",
 )
 
 REGION = Layout(
@@ -327,6 +317,7 @@ def header_lines() -> Iterator[str]:
     yield f"#define UTVM_PROTOCOL_VERSION {PROTOCOL_VERSION}"
     yield f"#define UTVM_REPLY_BIT 0x{REPLY_BIT:02x}u"
     yield f"#define UTVM_MAX_ARGUMENTS {MAX_ARGUMENTS}u"
+    yield f"#define UTVM_MAX_FAULT_WORDS {MAX_FAULT_WORDS}u"
     yield f"#define UTVM_MAX_IMAGE_BYTES {MAX_IMAGE_BYTES}u"
     yield f"#define UTVM_MIN_PAYLOAD_BYTES {MIN_PAYLOAD_BYTES}u"
     yield f"#define UTVM_CRC_BYTES {CRC_BYTES}u"
@@ -339,7 +330,6 @@ def header_lines() -> Iterator[str]:
     yield ""
     for name, numbers in (
         ("status", Status),
-        ("fault_kind", FaultKind),
         ("right", Right),
         ("tick_unit", TickUnit),
     ):
@@ -347,6 +337,20 @@ def header_lines() -> Iterator[str]:
         for number in numbers:
             yield f"    UTVM_{name.upper()}_{number.name} = {number.value},"
         yield "};"
+        yield ""
+    targets = sorted(TARGETS.values(), key=lambda one: one.tag)
+    yield "enum utvm_architecture {"
+    for target in targets:
+        yield f"    UTVM_ARCHITECTURE_{target.name.upper()} = {target.tag},"
+    yield "};"
+    yield ""
+    yield "/// Positions of the words in a fault record of each architecture ///"
+    yield ""
+    for target in targets:
+        prefix = f"UTVM_FAULT_{target.name.upper()}"
+        for position, name in enumerate(target.faults.names):
+            yield f"#define {prefix}_{name.upper()} {position}u"
+        yield f"#define {prefix}_WORDS {len(target.faults.names)}u"
         yield ""
     yield "/// Offsets in a decoded frame ///"
     yield ""

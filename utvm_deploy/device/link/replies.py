@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.device.link.base import Hello, Region
+from utvm_deploy.device.link.fault import stopped_task
 from utvm_deploy.device.link.messages import (
     BY_NAME,
     FAULT,
@@ -19,7 +20,6 @@ from utvm_deploy.device.link.messages import (
     Status,
     TickUnit,
 )
-from utvm_deploy.device.link.stopped import stopped_task
 
 # A longer table of regions is damaged: no board has this many.
 MAX_REGIONS = 1024
@@ -30,9 +30,10 @@ _ALL_RIGHTS = sum(Right)
 def check_version(version: int) -> None:
     """DeviceError if the device speaks another version of the protocol."""
     if version != PROTOCOL_VERSION:
+        update = "update utvm_deploy, or " if version > PROTOCOL_VERSION else ""
         raise DeviceError(
             f"the image speaks protocol version {version}, this utvm_deploy {PROTOCOL_VERSION}: "
-            "build the image again and put it on the board",
+            f"{update}build the image again with this version and put it on the board",
             status=Status.VERSION,
             detail=version,
         )
@@ -58,7 +59,7 @@ def contents(name: str, payload: bytes, what: str, place_of: Callable[[int], str
     if status == Status.OK:
         fixed, is_open = layout.size_bytes, bool(layout.tail)
     else:
-        fixed, is_open = FAULT.size_bytes if is_stopped else 0, False
+        fixed, is_open = FAULT.size_bytes if is_stopped else 0, is_stopped
     if len(body) < fixed or (len(body) > fixed and not is_open):
         wanted = f"{'at least ' if is_open else ''}{OUTCOME.size_bytes + fixed}"
         raise _malformed(what, len(payload), wanted)

@@ -1,7 +1,6 @@
 """Puts images on boards and starts them there."""
 
 from utvm_deploy.device.probe.detect import Connected, check_place, connected_boards
-from utvm_deploy.device.probe.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault
 from utvm_deploy.device.probe.flash import flash_image
 from utvm_deploy.device.probe.launcher import Launcher, LocalLauncher, PlaceOf, StartedBoard
 from utvm_deploy.device.probe.links import (
@@ -15,8 +14,6 @@ from utvm_deploy.device.probe.ready import check_programmer, check_ready
 from utvm_deploy.device.probe.running import RunningBoard, start
 
 __all__ = [
-    "FAULT_BYTES",
-    "FAULT_SYMBOL",
     "Connected",
     "Launcher",
     "LocalLauncher",
@@ -29,7 +26,6 @@ __all__ = [
     "check_ready",
     "choose_link",
     "connected_boards",
-    "describe_fault",
     "flash_image",
     "needs_debugger",
     "needs_line",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
 from utvm_deploy.targets.contract.timing import Timing
 
 
@@ -27,4 +28,5 @@ class Target:
     #: Its number in the fault records of the wire.
     tag: int
     cores: tuple[Core, ...]
+    faults: FaultWords = NO_WORDS
     timings: Timings = Timings()

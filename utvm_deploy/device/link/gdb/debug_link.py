@@ -22,12 +22,10 @@ from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, LinkTim
 from utvm_deploy.device.link.base import Hello, Region, Task
 from utvm_deploy.device.link.deadlines import Speeds, probe_s
 from utvm_deploy.device.link.fault import (
-    BFAR_ADDRESS,
-    CFSR_ADDRESS,
-    HFSR_ADDRESS,
-    MMFAR_ADDRESS,
-    FaultRegisters,
+    FAULT_BYTES,
+    FAULT_SYMBOL,
     describe_fault,
+    kept_fault,
 )
 from utvm_deploy.device.link.gdb.client import GdbClient
 from utvm_deploy.device.link.gdb.packets import Stop
@@ -55,13 +53,11 @@ log = logging.getLogger("utvm_deploy.device.link")
 MAILBOX_SYMBOL = "utvm_mailbox"
 RUN_SYMBOL = "utvm_debug_run"
 POINT_SYMBOL = "utvm_debug_point"
-# Where a fault ends that the runtime could not stop: r0 is the stacked frame, r1 the exception.
-FATAL_SYMBOL = "fault_record_and_reset"
+# Where a fault ends that the runtime could not stop, after its record was written.
+FAULT_POINT_SYMBOL = "utvm_fault_point"
 
 # Thread mode, Thumb, no condition pending.
 _XPSR_THUMB = 0x01000000
-# r0 to r3, r12, lr, pc, xpsr
-_FRAME = struct.Struct("<8I")
 
 # OPEN gives the room of a reply in 16 bits.
 _LONGEST_REPLY_BYTES = 0xFFFF
@@ -106,7 +102,10 @@ class DebugLink:
         self._mailbox_at = symbols[MAILBOX_SYMBOL]
         self._run = symbols[RUN_SYMBOL] & ~1
         self._point = symbols[POINT_SYMBOL] & ~1
-        self._fatal = symbols[FATAL_SYMBOL] & ~1 if FATAL_SYMBOL in symbols else None
+        self._fault_point = (
+            symbols[FAULT_POINT_SYMBOL] & ~1 if FAULT_POINT_SYMBOL in symbols else None
+        )
+        self._record_at = symbols.get(FAULT_SYMBOL)
         self._is_open = True
         self._forget()
 
@@ -278,8 +277,8 @@ class DebugLink:
 
     def _insert_breakpoints(self) -> None:
         self._client.insert_breakpoint(self._point)
-        if self._fatal is not None:
-            self._client.insert_breakpoint(self._fatal)
+        if self._fault_point is not None:
+            self._client.insert_breakpoint(self._fault_point)
 
     def _stands(self) -> bool:
         """Whether the core waits for requests, and is the one that we know.
@@ -329,8 +328,8 @@ class DebugLink:
         if stop.is_gone:
             raise LinkError(f"asked {what}, the debug server ended the program ({stop.text})")
         pc = self._client.read_register("pc") & ~1
-        if pc == self._fatal:
-            why = f"the device faulted ({describe_fault(self._fault_registers(), self._place_of)})"
+        if pc == self._fault_point:
+            why = f"the device faulted ({self._fault_words()})"
         elif pc == self._point:
             why = "the device restarted"
         else:
@@ -339,16 +338,15 @@ class DebugLink:
             f"asked {what}, {why}: what was in its RAM is lost; load the model again"
         )
 
-    def _fault_registers(self) -> FaultRegisters:
-        """The registers of the core, which is at the first instruction of the fatal handler."""
-        client = self._client
-        exception, frame_at = client.read_register("r1"), client.read_register("r0")
-        pc = lr = 0
-        # A frame that a broken stack pointer put outside RAM cannot be read.
-        with contextlib.suppress(DeviceError):
-            *_, lr, pc, _ = _FRAME.unpack(client.read_memory(frame_at, _FRAME.size))
-        words = (
-            int.from_bytes(client.read_memory(address, 4), "little")
-            for address in (CFSR_ADDRESS, HFSR_ADDRESS, MMFAR_ADDRESS, BFAR_ADDRESS)
-        )
-        return FaultRegisters(exception, pc, lr, *words)
+    def _fault_words(self) -> str:
+        """What the record says that the fault's handler has just written."""
+        if self._record_at is None:
+            return "cause unknown"
+        try:
+            memory = self._client.read_memory(self._record_at, FAULT_BYTES)
+            # The next restart may have another reason.
+            self._client.write_memory(self._record_at, bytes(FAULT_BYTES))
+            fault = kept_fault(memory)
+        except DeviceError as error:
+            return f"its record cannot be read: {error}"
+        return "cause unknown" if fault is None else describe_fault(fault, self._place_of)
