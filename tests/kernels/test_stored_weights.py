@@ -13,6 +13,7 @@ from kernel_harness import check
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend import stored_weights
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.element_type import element_type
 
 RNG = np.random.default_rng(16)
 
@@ -36,8 +37,16 @@ def integers(m: FloatWriter) -> tuple[int, int]:
     return m.widened(weights, 0.013, 3), m.constant(RNG.normal(size=4).astype(np.float32))
 
 
+def halves_of_bytes(m: FloatWriter) -> tuple[int, int]:
+    """As ``weight_only_wi4_afp32`` of ai-edge-quantizer writes them."""
+    values = RNG.integers(-8, 8, (4, 3, 3, 3)).astype(np.int8)
+    weights = m.widened(values, [0.5, 0.25, 0.125, 0.1])
+    m.tensors[-2].dtype, m.tensors[-2].data = "int4", element_type("int4").packed(values)
+    return weights, m.constant(RNG.normal(size=4).astype(np.float32))
+
+
 @pytest.mark.tools
-@pytest.mark.parametrize("stored", [halves, integers])
+@pytest.mark.parametrize("stored", [halves, integers, halves_of_bytes])
 def test_results_are_those_of_the_reference(
     stored: Callable[[FloatWriter], tuple[int, int]], tmp_path: Path
 ) -> None:

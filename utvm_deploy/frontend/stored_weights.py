@@ -19,7 +19,7 @@ from utvm_deploy.graph.model import Array, Tensor
 
 #: Elements of all such constants together. Many may name the same bytes of the file.
 MAX_WIDENED = 32 * 1024 * 1024
-_INTEGERS = ("int8", "uint8", "int16")
+_INTEGERS = ("int4", "int8", "uint8", "int16")
 
 
 def widen_constants(source: ModelFile) -> ModelFile:
