@@ -25,7 +25,7 @@ from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
-#: Where a task's function returns to (templates/baremetal/guard_armv7m.c).
+#: Where a task's function returns to (templates/arm_m/baremetal/guard_armv7m.c).
 RETURN_SYMBOL = "leave_task"
 
 

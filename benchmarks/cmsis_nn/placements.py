@@ -122,7 +122,7 @@ def measure(row: Row, board: Board, library: CmsisNn) -> list[Counters]:
         elf = folder / "layer.elf"
         built = process.run(
             [
-                *(board.cpu.facts.compiler, *board.cpu.compiler_flags, "-O2", "-std=gnu99"),
+                *(board.cpu.toolchain.compiler, *board.cpu.compiler_flags, "-O2", "-std=gnu99"),
                 *("-ffunction-sections", "-Wl,--gc-sections", "-nostartfiles"),
                 *("-specs=nosys.specs", f"-I{folder}", f"-I{library.include_dirs[0]}"),
                 *("-T", str(HERE / "placements.ld"), "-o", str(elf)),

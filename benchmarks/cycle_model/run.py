@@ -109,8 +109,8 @@ def build(board: Board, folder: Path) -> tuple[Path, int]:
     (folder / "link.ld").write_text(script)
     elf = folder / "cycle_model.elf"
     argv = [
-        board.cpu.facts.compiler,
-        *board.cpu.facts.gcc_flags(board.cpu.fpu, board.cpu.mve),
+        board.cpu.toolchain.compiler,
+        *board.cpu.compiler_flags,
         *("-O2", "-ffreestanding", "-nostdlib", "-Wall", "-Wextra", "-Werror", f"-I{folder}"),
         *("-T", str(folder / "link.ld"), "-o", str(elf)),
         *(str(HERE / "start.c"), str(folder / "cases.s"), "-lgcc"),

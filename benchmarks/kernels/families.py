@@ -32,7 +32,6 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.targets.table import CORES
 from utvm_deploy.tuning.measuring.build import kernel_text
 
 RUN_TIMEOUT_S = 60.0
@@ -73,7 +72,7 @@ def measure(path: Path, device: Device, core: str) -> list[Layer]:
                 )
     layers = []
     is_other = core != device.board.cpu.kernel_core
-    flags = ("-O3", f"-mcpu={CORES[core].gcc_cpu}") if is_other else ("-O3",)
+    flags = ("-O3", f"-mcpu={core}") if is_other else ("-O3",)
     for same in found.values():
         operator, calls = same[0]
         ticks = []

@@ -148,7 +148,7 @@ def run(board: Board, source: str, folder: Path) -> list[Counters]:
     (folder / "link.ld").write_text(script)
     elf = folder / "kernels.elf"
     done = process.run(
-        [board.cpu.facts.compiler, *board.cpu.facts.gcc_flags(board.cpu.fpu, board.cpu.mve),
+        [board.cpu.toolchain.compiler, *board.cpu.compiler_flags,
          "-O3", "-std=gnu99", "-ffunction-sections", "-Wl,--gc-sections", "-nostartfiles",
          "-specs=nosys.specs", "-T", str(folder / "link.ld"), "-o", str(elf),
          str(folder / "image.c")],

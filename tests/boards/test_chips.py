@@ -23,7 +23,7 @@ from utvm_deploy.project import build_image
 
 pytestmark = pytest.mark.tools
 
-TEMPLATE = Path(__file__).parents[2] / "templates" / "baremetal"
+TEMPLATE = Path(__file__).parents[2] / "templates" / "arm_m" / "baremetal"
 ASSEMBLE_TIMEOUT_S = 60
 
 

@@ -180,7 +180,7 @@ def test_ctest_runs_the_selftest(case: Case, tmp_path: Path) -> None:
 def test_selftest_passes_on_an_emulated_core(tmp_path: Path, board_name: str) -> None:
     board = load_board(board_name)
     assert board.emulator is not None
-    for program in (board.cpu.facts.compiler, board.emulator.program):
+    for program in (board.cpu.toolchain.compiler, board.emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     made = make_case(tmp_path, "net", board_name)
@@ -203,7 +203,7 @@ def test_selftest_passes_on_an_emulated_core(tmp_path: Path, board_name: str) ->
 def test_failure_and_fault_reach_the_exit_code(case: Case, tmp_path: Path) -> None:
     emulator = case.board.emulator
     assert emulator is not None
-    for program in (case.board.cpu.facts.compiler, emulator.program):
+    for program in (case.board.cpu.toolchain.compiler, emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     bundle = write(replace(case, expected=[*case.expected[1:], case.expected[0]]), tmp_path / "b")
@@ -242,7 +242,7 @@ def test_kernels_and_weights_go_where_the_user_puts_them(case: Case, tmp_path: P
     """By the README's lines; calls reach far kernels, and kernels their weights."""
     emulator = case.board.emulator
     assert emulator is not None
-    for program in (case.board.cpu.facts.compiler, emulator.program):
+    for program in (case.board.cpu.toolchain.compiler, emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     (tmp_path / "user").mkdir()
@@ -285,7 +285,7 @@ def test_kernels_and_weights_go_where_the_user_puts_them(case: Case, tmp_path: P
 def test_flash_figures_say_what_the_c_library_adds(tmp_path: Path) -> None:
     """All of the bundle's objects, linked, are as large as the figures together."""
     made = make_case(tmp_path, "net", "microbit")
-    compiler = made.board.cpu.facts.compiler
+    compiler = made.board.cpu.toolchain.compiler
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     code = model_code(made.compiled, made.board, with_library=True)

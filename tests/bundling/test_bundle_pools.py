@@ -77,7 +77,7 @@ def test_without_a_pool_nothing_is_said_of_one(tmp_path: Path, form: str) -> Non
 def test_the_selftest_passes_on_an_emulated_core(pools_case: Case, tmp_path: Path) -> None:
     emulator = pools_case.board.emulator
     assert emulator is not None
-    for program in (pools_case.board.cpu.facts.compiler, emulator.program):
+    for program in (pools_case.board.cpu.toolchain.compiler, emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     bundle = write(pools_case, tmp_path / "bundle")

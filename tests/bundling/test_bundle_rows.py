@@ -88,7 +88,7 @@ def test_the_files_are_valid_cxx(tmp_path: Path, form: str) -> None:
 def test_the_selftest_passes_on_an_emulated_core(rows_case: Case, tmp_path: Path) -> None:
     emulator = rows_case.board.emulator
     assert emulator is not None
-    for program in (rows_case.board.cpu.facts.compiler, emulator.program):
+    for program in (rows_case.board.cpu.toolchain.compiler, emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     bundle = write(rows_case, tmp_path / "bundle")

@@ -27,8 +27,9 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import OwnKernel
-from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
+from utvm_deploy.kernels.isa.list_scheduler import ordered
 from utvm_deploy.kernels.isa.mnemonics import instruction
+from utvm_deploy.targets.arm_m.timings import timing_of
 
 PACKAGE = str(Path(utvm_deploy.__file__).parent)
 FEW, MANY = 24, 192

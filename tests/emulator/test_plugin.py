@@ -43,7 +43,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "link.ld").write_text(script)
     elf = folder / "image.elf"
     subprocess.run(
-        [GCC, *BOARD.cpu.facts.gcc_flags("single", False), "-O1", "-ffreestanding", "-nostdlib",
+        [GCC, *replace(BOARD.cpu, fpu="single", mve=False).compiler_flags,
+         "-O1", "-ffreestanding", "-nostdlib",
          "-Wall", "-Wextra", "-Werror", f"-I{folder}", "-T", str(folder / "link.ld"),
          "-o", str(elf), str(HERE / "image.c")],
         check=True,

@@ -46,7 +46,7 @@ def test_a_pool_is_whole_eighths_of_a_window(compiled: CompiledModel, size: int)
     region = board.region("dtcm")
     (pool,) = placed_pools(of_size(compiled, size), board)
     assert pool.end == region.end and pool.end - pool.address >= size
-    # As templates/baremetal/mpu.c makes the window of a v7-M.
+    # As templates/arm_m/baremetal/mpu.c makes the window of a v7-M.
     bits = 8
     while pool.address >> bits != (pool.end - 1) >> bits:
         bits += 1
@@ -91,7 +91,7 @@ def test_a_zephyr_application_has_no_pools(compiled: CompiledModel) -> None:
 def test_a_task_may_write_the_pool_and_nothing_below_it(compiled: CompiledModel) -> None:
     board = load_board(BOARD)
     assert board.emulator is not None
-    for program in (board.cpu.facts.compiler, board.emulator.program):
+    for program in (board.cpu.toolchain.compiler, board.emulator.program):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
     (pool,) = placed_pools(compiled, board)

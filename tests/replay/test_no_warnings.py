@@ -45,7 +45,7 @@ def test_no_compiler_warns(core: str, tmp_path: Path) -> None:
     # This computer's C is compiled elsewhere, too; the assembly is only where its core is.
     flags = (flag for flag in cpu.compiler_flags if flag != "-mfpu=auto")  # GCC's, of the core
     arm = ("--target=arm-none-eabi", *flags, f"-I{tmp_path / 'library'}")
-    targets = ((), arm) if cpu.facts.is_arm else ((),)
+    targets = ((), arm) if cpu.target.name == "arm_m" else ((),)
     for name in CHOSEN:
         model, folder = tmp_path / f"{name}.tflite", tmp_path / name
         model.write_bytes(NETWORKS[name]())

@@ -41,21 +41,13 @@ LAST_WORDS_BYTES = 4096
 # Linux: PR_SET_PDEATHSIG of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
-# Program -> what it is for, and the command that installs it.
-TOOLS: Mapping[str, tuple[str, str]] = {
+# Program -> what it is for, and the command that installs it. The compilers and emulators of a
+# target are added by targets/table.py.
+TOOLS: dict[str, tuple[str, str]] = {
     "cmake": ("configure and build images", "sudo apt install cmake"),
     "ninja": ("build images", "sudo apt install ninja-build"),
     "make": ("build images", "sudo apt install make"),
-    "cc": ("compile for this computer", "sudo apt install gcc"),
-    "gcc": ("compile for this computer", "sudo apt install gcc"),
-    "arm-none-eabi-gcc": (
-        "compile for Arm Cortex-M boards",
-        "sudo apt install gcc-arm-none-eabi libnewlib-arm-none-eabi",
-    ),
-    "arm-none-eabi-objcopy": ("convert images", "sudo apt install binutils-arm-none-eabi"),
     "dtc": ("compile device trees", "sudo apt install device-tree-compiler"),
-    "qemu-system-i386": ("run emulated boards", "sudo apt install qemu-system-x86"),
-    "qemu-system-arm": ("run emulated boards", "sudo apt install qemu-system-arm"),
     "openocd": ("flash boards", "sudo apt install openocd"),
     "pyocd": ("flash boards", "pip install pyocd"),
     "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),

@@ -16,9 +16,7 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml_text, shown
 from utvm_deploy.boards.drivers import (
-    CLOCK_DRIVERS,
     TICK_UNITS,
-    UART_DRIVERS,
     read_driver,
     read_timer,
 )
@@ -69,8 +67,6 @@ _NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
 _DEVICE = re.compile(r"[A-Z][A-Z0-9?_-]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
-#: What boot ROMs want in an image: templates/baremetal/boot_*.c.
-BOOT_BLOCKS = ("none", "rp2040", "rp2350", "imxrt_flexspi")
 
 
 def board_names() -> list[str]:
@@ -271,21 +267,24 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
     templates = table.strings("templates", TEMPLATES)
     if not templates:
         raise table.error("templates", f"must name one of {', '.join(TEMPLATES)}")
-    if ("host" in templates) != (cpu.core == "host"):
+    if not set(templates) <= cpu.target.templates.folders.keys():
         raise table.error("templates", f"{shown(templates)} do not fit the core {cpu.core!r}")
     uart = timer = clock = None
-    if "baremetal" in templates:
+    drivers = cpu.target.templates.drivers
+    if drivers is not None and "baremetal" in templates:
         if table.has("uart") or MONITOR_LINK in link.kinds:
             uart_table = table.table("uart")
-            uart = read_driver(uart_table, UART_DRIVERS)
+            uart = read_driver(uart_table, drivers.uarts, drivers.defaults)
             uart_table.finish()
         else:
             uart = Driver("none", ())
-        timer = read_timer(table.table("timer"), cpu)
+        timer = read_timer(table.table("timer"), cpu, drivers)
         clock_table = table.table("clock")
-        clock = read_driver(clock_table, CLOCK_DRIVERS)
+        clock = read_driver(clock_table, drivers.clocks, drivers.defaults)
         clock_table.finish()
-    boot_block = table.text("boot_block", BOOT_BLOCKS) if table.has("boot_block") else "none"
+    boot_block = "none"
+    if table.has("boot_block"):
+        boot_block = table.text("boot_block", drivers.boot_blocks if drivers else (boot_block,))
     places = read_places(table, memory)
     stack_bytes = _optional(table, "stack_bytes", minimum=1) or DEFAULT_STACK_BYTES
     room = region_of_workspace(memory, places["data"] or places["workspace"]).size

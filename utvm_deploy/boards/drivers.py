@@ -1,4 +1,4 @@
-"""The drivers of ``templates/baremetal``, and the strict reader of their tables in board files."""
+"""The strict reader of a driver's table in a board file; each target has drivers of its own."""
 
 from __future__ import annotations
 
@@ -6,66 +6,20 @@ from collections.abc import Mapping
 
 from utvm_deploy.base.toml_table import MAX_INTEGER, Table
 from utvm_deploy.boards.facts import Cpu, Driver, Step, Timer
+from utvm_deploy.targets.contract.target import Drivers
 
 TICK_UNITS = ("cycles", "instructions", "nanoseconds")
 
-#: The keys of each driver; their values are integers.
-UART_DRIVERS: Mapping[str, tuple[str, ...]] = {
-    "cmsdk": ("base", "rx_irq", "clock_hz"),
-    "nrf": ("base", "rx_irq", "clock_hz", "tx_pin", "rx_pin"),
-    "nrf_uarte": ("base", "rx_irq", "tx_pin", "rx_pin"),
-    "pl011": ("base", "rx_irq", "clock_hz"),
-    "imx_lpuart": ("base", "rx_irq", "clock_hz"),
-    "stm32_usart": (
-        "base",
-        "rx_irq",
-        "clock_hz",
-        "enable_register",
-        "enable_bit",
-        "gpio_enable_register",
-        "tx_gpio_base",
-        "tx_gpio_enable_bit",
-        "tx_pin",
-        "rx_gpio_base",
-        "rx_gpio_enable_bit",
-        "rx_pin",
-        "alternate_function",
-    ),
-}
-TIMER_DRIVERS: Mapping[str, tuple[str, ...]] = {
-    "dwt": ("clock_hz",),
-    "systick": ("clock_hz",),
-    "cmsdk": ("base", "irq", "clock_hz"),
-    "sse_counter": ("base", "control_base", "irq", "clock_hz"),
-    "nrf": ("base", "irq", "clock_hz"),
-    "stm32_tim": ("base", "slow_base", "enable_register", "enable_mask", "clock_hz"),
-}
-#: Keys that may be missing, with what they are then.
-DRIVER_DEFAULTS: Mapping[str, Mapping[str, int]] = {"stm32_usart": {"baud_factor": 1}}
-CLOCK_DRIVERS: Mapping[str, tuple[str, ...]] = {
-    "none": (),
-    "steps": (),
-    "stm32f7_pll": (
-        "hse_hz",
-        "hse_bypass",
-        "pll_m",
-        "pll_n",
-        "pll_p",
-        "pll_q",
-        "apb1_divider",
-        "apb2_divider",
-        "flash_wait_states",
-        "overdrive",
-    ),
-}
 _WORD = 0xFFFF_FFFF
 
 
-def read_driver(table: Table, drivers: Mapping[str, tuple[str, ...]]) -> Driver:
-    """The driver that a table names, one of ``drivers``, with its numbers."""
+def read_driver(
+    table: Table, drivers: Mapping[str, tuple[str, ...]], defaults: Mapping[str, Mapping[str, int]]
+) -> Driver:
+    """The driver that a table names, one of ``drivers``; ``defaults`` are as in ``Drivers``."""
     name = table.text("driver", drivers)
     settings = [(key, table.integer(key)) for key in drivers[name]]
-    for key, default in DRIVER_DEFAULTS.get(name, {}).items():
+    for key, default in defaults.get(name, {}).items():
         settings.append((key, table.integer(key, minimum=1) if table.has(key) else default))
     steps = tuple(_read_step(one) for one in table.tables("steps")) if name == "steps" else ()
     return Driver(name, tuple(settings), steps)
@@ -89,18 +43,20 @@ def _read_step(table: Table) -> Step:
     return step
 
 
-def read_timer(table: Table, cpu: Cpu) -> Timer:
+def read_timer(table: Table, cpu: Cpu, drivers: Drivers) -> Timer:
     """The table ``[project.timer]``. BoardError for a timer that the core does not have."""
     timer = Timer(
-        driver=read_driver(table, TIMER_DRIVERS),
+        driver=read_driver(table, drivers.timers, drivers.defaults),
         unit=table.text("unit", TICK_UNITS),
         multiplier=table.integer("multiplier", minimum=1),
         divisor=table.integer("divisor", minimum=1),
     )
-    if timer.driver.name == "dwt" and not cpu.facts.has_dwt:
+    own = cpu.facts.timers
+    if timer.driver.name in {one for core in cpu.target.cores for one in core.timers} - {*own}:
         raise table.error(
             "driver",
-            f"{cpu.core} has no DWT cycle counter; write 'systick', or a timer of the chip",
+            f"{cpu.core} has no timer {timer.driver.name!r}; write {' or '.join(map(repr, own))}, "
+            "or a timer of the chip",
         )
     if timer.driver.setting("clock_hz") == 0:
         raise table.error("clock_hz", "0 is not a timer's rate")

@@ -14,7 +14,8 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.probe_programs import ProbeCommands
 from utvm_deploy.targets.contract.core import Core
-from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.contract.target import Target, Toolchain
+from utvm_deploy.targets.table import CORES, target_of
 
 # Probe kinds that need no command: the image is started on this computer.
 CHILD_PROBE = "child"
@@ -52,6 +53,16 @@ class Cpu:
         return CORES[self.core]
 
     @property
+    def target(self) -> Target:
+        """The target of the core."""
+        return target_of(self.core)
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """The compiler of the target, and its other programs."""
+        return self.target.toolchain
+
+    @property
     def kernel_core(self) -> str:
         """The core whose kernels this silicon runs: another core if it lacks an extension."""
         if not self.dsp and self.facts.as_without_dsp:
@@ -63,7 +74,7 @@ class Cpu:
     @property
     def compiler_flags(self) -> tuple[str, ...]:
         """GCC flags that select this processor."""
-        return self.facts.gcc_flags(self.fpu, self.mve, self.dsp)
+        return self.toolchain.flags(self.facts, self.fpu, self.mve, self.dsp)
 
 
 @dataclass(frozen=True)
@@ -306,7 +317,7 @@ class Board:
     @property
     def is_host(self) -> bool:
         """Whether images run as a process on this computer."""
-        return self.cpu.core == "host"
+        return self.cpu.target.templates.are_processes
 
     @property
     def flash_bytes(self) -> int:

@@ -20,7 +20,7 @@ from utvm_deploy.base.files import write_text
 from utvm_deploy.base.toml_table import shown
 from utvm_deploy.boards.board import Board, board_of_device, check_name, known_devices, load_board
 from utvm_deploy.targets.contract.core import Core
-from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.table import CORES, target_of
 from utvm_deploy.targets.unsupported import PAGE, unsupported
 
 _PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
@@ -103,10 +103,10 @@ def check_same_chip(base: Board, chip: Chip) -> None:
 def _check_core(name: str) -> Core:
     """A core that images are made for without an operating system."""
     core = CORES.get(name)
-    if core is not None and core.is_arm:
+    if core is not None and target_of(name).templates.drivers is not None:
         return core
     kind = unsupported(name)
-    known = ", ".join(one.name for one in CORES.values() if one.is_arm)
+    known = ", ".join(one for one in CORES if target_of(one).templates.drivers is not None)
     raise BoardError(
         f"{name}: {kind.sentence}"
         if kind
@@ -205,13 +205,13 @@ def _text_of_chip(name: str, chip: Chip) -> str:
     core = _check_core(chip.core)
     if not _PART.fullmatch(chip.device):
         raise BoardError(f"--device {shown(chip.device)} must be letters, digits, '_' and '-'")
-    dsp = core.dsp and not core.gcc_without_dsp
+    dsp = core.dsp and not core.as_without_dsp
     may = [f'"{one}"' for one in core.fpus]
     notes = {
         "fpu": f" # {' or '.join(may)} if the chip has it" if may else "",
         "dsp": " # true if the chip has it" if core.dsp and not dsp else "",
     }
-    timer = "dwt" if core.has_dwt else "systick"
+    timer = core.timers[0]
     return f"""\
 # Made of what was said of {chip.device}. Check each line against the datasheet.
 name = "{name}"

@@ -1,8 +1,8 @@
 """The strict reader of a board file's regions, and which of them images may use for what.
 
-Internal memory answers after reset. Memory from EXTERNAL_BEGIN on is behind a controller that
-somebody must set up first: QSPI flash, SDRAM. So nothing that start-up needs goes there, unless the
-file says that the core can start from it, or that it needs no initialization.
+Internal memory answers after reset. Memory from ``Target.external_begin`` on is behind a controller
+that somebody must set up first: QSPI flash, SDRAM. So nothing that start-up needs goes there,
+unless the file says that the core can start from it, or that it needs no initialization.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from utvm_deploy.base.toml_table import Table, shown
 from utvm_deploy.boards.facts import Board, Region
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.table import target_of
 
 REGION_KINDS = ("flash", "ram", "tcm")
-#: Where Arm's memory map for microcontrollers has external memory, and devices behind it.
-EXTERNAL_BEGIN = 0x6000_0000
 # Names of regions appear in generated files of several languages.
 _REGION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: The keys of [project] that name a region, and whether start-up needs it.
@@ -57,7 +56,8 @@ def _read_region(table: Table, core: Core) -> Region:
         return table.integer(key) if table.has(key) else None
 
     address, kind = table.integer("address"), table.text("kind", REGION_KINDS)
-    is_flash, is_external = kind == "flash", core.is_arm and address >= EXTERNAL_BEGIN
+    begin = target_of(core.name).external_begin
+    is_flash, is_external = kind == "flash", begin is not None and address >= begin
     boot, needs_init = is_flash and not is_external, is_external
     says = [key for key in ("boot", "needs_init") if table.has(key)]
     if "boot" in says:

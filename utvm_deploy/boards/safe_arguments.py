@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from utvm_deploy.targets.table import TARGETS
+
 _NAME = r"\w[\w.+-]*"
 _NUMBER = r"\d+"
 _ADDRESS = r"0x[0-9a-fA-F]+|\d+|\{flash_address\}"
@@ -187,10 +189,7 @@ PROBE_ARGUMENTS: Mapping[str, Arguments] = {
 }
 
 #: What a board file may have emulate a board, and with which arguments.
-EMULATORS = frozenset(
-    f"qemu-system-{name}"
-    for name in ("arm", "aarch64", "i386", "x86_64", "riscv32", "riscv64", "xtensa")
-)
+EMULATORS = frozenset(program for one in TARGETS.values() for program in one.emulators)
 EMULATOR_MACHINE = r"\w[\w.-]*(?:,(?:acpi|hpet|usb|secure|virtualization)=(?:on|off))*"
 EMULATOR_ARGUMENTS = Arguments(
     words=_words("-no-reboot"),

@@ -79,7 +79,7 @@ def _machines() -> Iterator[Board]:
         with suppress(BoardError):  # somebody else's board file
             one = load_board(name)
             images = "baremetal" in one.project.templates and MONITOR_LINK in one.link.kinds
-            if one.emulator is not None and images and one.cpu.facts.is_arm:
+            if one.emulator is not None and images and not one.is_host:
                 yield one
 
 

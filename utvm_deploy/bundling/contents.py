@@ -23,13 +23,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
-
-# Files of the bare self-test -> template. Tools cannot format C with placeholders.
-_CORTEX_M_FILES = {
-    "toolchain.cmake": "toolchain.cmake",
-    "selftest.ld": "selftest.ld",
-    "startup.c": "startup.c.in",
-}
+from utvm_deploy.targets.contract.target import Selftest
 
 
 def bundle_files(
@@ -63,9 +57,12 @@ def bundle_files(
         f"{layout.selftest_dir}/main.c": "selftest_main.c.in",
         **{path: path for path in layout.extra},
     }
-    if board.cpu.facts.is_arm:
-        for file, template in _CORTEX_M_FILES.items():
-            templates[f"{layout.selftest_dir}/cortex_m/{file}"] = f"cortex_m/{template}"
+    templates = {path: f"bundle/{template}" for path, template in templates.items()}
+    bare = board.cpu.target.templates.selftest
+    if bare is not None:
+        for file, template in bare.files.items():
+            path = f"{layout.selftest_dir}/{bare.folder}/{file}"
+            templates[path] = f"{bare.templates}/{template}"
     for path, template in templates.items():
         files[_fill(path, values)] = _fill(_template(template), values)
     vectors = vectors_header(compiled, inputs, expected, tolerance)
@@ -117,7 +114,7 @@ def _within(tolerance: float) -> dict[str, str]:
 
 
 def _template(path: str) -> str:
-    return (data_dir("templates") / "bundle" / path).read_text(encoding="utf-8")
+    return (data_dir("templates") / path).read_text(encoding="utf-8")
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
@@ -168,19 +165,20 @@ def _values(
         "RESET_ROWS": f"    {compiled.name}_reset(arena);\n" if compiled.input_rows else "",
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
-        "CORTEX_M": "",
+        "BARE": "",
         "INITIALIZE": _initialize_selftest(compiled),
         "EXTERNAL": ""
         if compiled.external is None or not compiled.external.is_linked
         else _external_cmake(compiled.name, compiled.external),
-        "EXTERNAL_KCONFIG": _external_kconfig(compiled.external),
+        "EXTERNAL_KCONFIG": _external_kconfig(compiled.external, board),
         "EXTERNAL_TEXT": ""
         if compiled.external is None
         or not (compiled.external.is_linked or compiled.external.initialize)
         else _external_text(compiled.name, compiled.external, layout),
     }
-    if board.cpu.facts.is_arm:
-        values |= _cortex_m_values(compiled, board, layout)
+    bare = board.cpu.target.templates.selftest
+    if bare is not None:
+        values |= _bare_values(compiled, board, layout, bare)
     return values
 
 
@@ -219,8 +217,8 @@ def _measured(
 
 
 def _for_core(board: Board) -> str:
-    """What the README says of the compiler's options; nothing for this computer."""
-    if not board.cpu.facts.is_arm:
+    """What the README says of the compiler's options; nothing where no assembly is."""
+    if not board.cpu.toolchain.compiles_assembly:
         return ""
     flags = " ".join(board.cpu.compiler_flags)
     return (
@@ -300,13 +298,12 @@ target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
 """
 
 
-def _external_kconfig(external: ExternalLibrary | None) -> str:
+def _external_kconfig(external: ExternalLibrary | None, board: Board) -> str:
     """Kconfig lines that have Zephyr build what the sources call."""
     if external is None or not external.zephyr_config:
         return ""
-    return "\n".join(
-        ["\tdepends on CPU_CORTEX_M", *(f"\tselect {name}" for name in external.zephyr_config), ""]
-    )
+    depends = f"\tdepends on {board.cpu.target.templates.zephyr_symbol}"
+    return "\n".join([depends, *(f"\tselect {name}" for name in external.zephyr_config), ""])
 
 
 def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
@@ -349,7 +346,9 @@ def _variable(external: ExternalLibrary) -> str:
     return re.sub(r"\W", "_", external.name.upper())
 
 
-def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
+def _bare_values(
+    compiled: CompiledModel, board: Board, layout: Layout, bare: Selftest
+) -> dict[str, str]:
     flash, ram = board.main_flash, board.main_ram
     vectors = board.region(board.project.vectors) if board.project.vectors else flash
     pools = [board.region(pool.name) for pool in compiled.pools]
@@ -359,7 +358,7 @@ def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> d
         for region in regions.values()
     )
     return {
-        "COMPILER": board.cpu.facts.compiler,
+        "COMPILER": board.cpu.toolchain.compiler,
         "COMPILER_FLAGS": " ".join(board.cpu.compiler_flags),
         "MEMORY": memory,
         "VECTORS": vectors.name,
@@ -367,25 +366,26 @@ def _cortex_m_values(compiled: CompiledModel, board: Board, layout: Layout) -> d
         "RAM": ram.name,
         # Scratch on the stack comes in addition to what the self-test takes.
         "STACK_BYTES": str(with_larger_stack(board, compiled.stack_bytes).project.stack_bytes),
-        "CORTEX_M": _cortex_m_text(compiled, board, layout),
+        "BARE": _bare_text(compiled, board, layout, bare),
     }
 
 
-def _cortex_m_text(compiled: CompiledModel, board: Board, layout: Layout) -> str:
+def _bare_text(compiled: CompiledModel, board: Board, layout: Layout, bare: Selftest) -> str:
     name = compiled.name
     lines = [
         "",
-        f"On a bare {compiled.core} (printing by semihosting, so a debugger or an emulator must",
+        f"On a bare {compiled.core} (printing by {bare.printing}",
         f"serve it; memory as on {board.name}):",
         "",
-        f"    cmake -S . -B ../{name}-build-arm \\",
-        f"        -DCMAKE_TOOLCHAIN_FILE={layout.selftest_dir}/cortex_m/toolchain.cmake",
-        f"    cmake --build ../{name}-build-arm",
+        f"    cmake -S . -B ../{name}-build-{bare.build} \\",
+        f"        -DCMAKE_TOOLCHAIN_FILE={layout.selftest_dir}/{bare.folder}/toolchain.cmake",
+        f"    cmake --build ../{name}-build-{bare.build}",
     ]
     if board.emulator is not None:
         lines += [
             f"    {board.emulator.program} -machine {board.emulator.machine} -nographic \\",
-            f"        -semihosting -kernel ../{name}-build-arm/{name}_selftest.elf",
+            f"        {' '.join(bare.emulator_options)} -kernel "
+            f"../{name}-build-{bare.build}/{name}_selftest.elf",
         ]
     return "\n".join([*lines, ""])
 

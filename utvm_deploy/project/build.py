@@ -171,7 +171,7 @@ def elf_path(directory: Path, board: Board) -> Path:
 
 def compiler_version(board: Board) -> str:
     """The version text of the board's compiler; part of every cache key."""
-    version = process.run([board.cpu.facts.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
+    version = process.run([board.cpu.toolchain.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
     return version.stdout
 
 
@@ -206,7 +206,7 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     if is_zephyr(board):
         build_application(directory, build, board, log)
         return
-    process.find_tool(board.cpu.facts.compiler)
+    process.find_tool(board.cpu.toolchain.compiler)
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
     configure = ["cmake", "-S", str(directory), "-B", str(build)]
     if not (build / "CMakeCache.txt").is_file():

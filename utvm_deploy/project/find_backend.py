@@ -53,8 +53,7 @@ def _checked(backend: Backend, code: StaticLibrary, board: Board) -> Backend:
     advice = f"build it for {board.cpu.core}{' with ' + flags if flags else ''}"
     facts = read_static_library(library)
     check_machine(facts, board, advice)
-    if board.cpu.facts.is_arm:
-        check_architecture(facts, board, advice)
+    check_architecture(facts, board, advice)
     if backend.initialize and backend.initialize not in facts.symbols:
         raise BuildError(
             f"{where}: {library} does not define {backend.initialize}, which is to prepare the "
@@ -64,6 +63,6 @@ def _checked(backend: Backend, code: StaticLibrary, board: Board) -> Backend:
         backend,
         code=StaticLibrary(library, folders),
         digest=digest_of(folders, (library,)),
-        built_with=", ".join(filter(None, (facts.compiler, facts.architecture))),
+        built_with=", ".join(filter(None, (facts.compiler, facts.built.architecture))),
         functions=facts.symbols,
     )

@@ -85,15 +85,14 @@ def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
             f"{library} does not define {KNOWN_FUNCTION}: it is not CMSIS-NN, or it is older "
             f"than 4.0; {_how_to_build(board)}"
         )
-    if board.cpu.facts.is_arm:
-        _check_instructions(facts, board)
-    variant = "MVE" if facts.has_mve else "DSP" if facts.has_dsp else "plain C"
+    _check_instructions(facts, board)
+    variant = "MVE" if facts.built.has_mve else "DSP" if facts.built.has_dsp else "plain C"
     return CmsisNn(
         include_dirs=(str(include),),
         library=str(library),
         digest=digest_of((include,), (library,)),
-        built_with=", ".join(filter(None, (facts.compiler, facts.architecture, variant))),
-        has_mve=facts.has_mve,
+        built_with=", ".join(filter(None, (facts.compiler, facts.built.architecture, variant))),
+        has_mve=facts.built.has_mve,
         is_armclang="arm compiler" in facts.compiler.lower(),
         functions=facts.symbols,
     )
@@ -145,16 +144,16 @@ def _the_library(directory: Path, board: Board) -> Path:
 def _check_instructions(facts: LibraryFacts, board: Board) -> None:
     cpu = board.cpu
     check_architecture(facts, board, _how_to_build(board))
-    if cpu.mve and not facts.has_mve:
+    if cpu.mve and not facts.built.has_mve:
         raise BuildError(
             f"{facts.path} was built without the vector extension (MVE) that {board.name}'s "
             f"{cpu.core} has, so its figures would mean nothing; {_how_to_build(board)}"
         )
-    if cpu.dsp and not cpu.mve and not facts.has_dsp:
+    if cpu.dsp and not cpu.mve and not facts.built.has_dsp:
         raise BuildError(
             f"{facts.path} was built without DSP instructions (no SMLAD in it, built for "
-            f"{facts.architecture}), and {board.name}'s {cpu.core} has them, so its figures would "
-            f"mean nothing; {_how_to_build(board)}"
+            f"{facts.built.architecture}), and {board.name}'s {cpu.core} has them, so its figures "
+            f"would mean nothing; {_how_to_build(board)}"
         )
 
 

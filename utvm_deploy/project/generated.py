@@ -175,7 +175,7 @@ def without_window(
     flashes = sum(_READ_EXECUTE in region for region in _regions(board, weights))
     # The workspace and the stack. Before v8-M, one hides what is below the workspace in its region,
     # where the linker script has the runtime's data.
-    has_below = board.data_ram == board.main_ram and not board.cpu.facts.is_armv8m
+    has_below = board.data_ram == board.main_ram and not board.cpu.facts.has_any_windows
     room = MPU_WINDOWS - flashes - 2 - has_below
     wanted = [f"registers at 0x{at:08x}" for at, _ in (external.registers if external else ())]
     return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
@@ -278,18 +278,12 @@ def _memory_line(region: Region, width: int) -> str:
 
 def toolchain_file(board: Board) -> str:
     """``toolchain.cmake``: the compiler, and that it needs no trial runs."""
-    core = board.cpu.facts
+    toolchain = board.cpu.toolchain
     lines = [
-        f"# The compiler for {core.name}. Another one: cmake -DCMAKE_C_COMPILER=...",
-    ]
-    if core.is_arm:
-        lines += [
-            "set(CMAKE_SYSTEM_NAME Generic)",
-            "set(CMAKE_SYSTEM_PROCESSOR arm)",
-        ]
-    lines += [
+        f"# The compiler for {board.cpu.core}. Another one: cmake -DCMAKE_C_COMPILER=...",
+        *toolchain.system,
         "if(NOT CMAKE_C_COMPILER)",
-        f"  set(CMAKE_C_COMPILER {core.compiler})",
+        f"  set(CMAKE_C_COMPILER {toolchain.compiler})",
         "endif()",
         "# A bare-metal compiler cannot link CMake's test programs; and it is known to work.",
         "set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)",
@@ -316,7 +310,6 @@ def cmake_lists(
     ``external`` is a library of the user that the model's sources call. ``run_function`` runs the
     model, and ``load_function`` fills its pools, if it has some.
     """
-    core = board.cpu.facts
     entry_points = list(RUNTIME_ENTRY_POINTS)
     if model is not None:
         entry_points += [run_function or f"{model}_run", f"{model}_run_layer"]
@@ -329,11 +322,11 @@ def cmake_lists(
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
-    if core.is_arm:
-        link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
-    else:
+    if board.is_host:
         link.append("-no-pie")
         entry_points.append(HOST_LIBRARY_ENTRY_POINT)
+    else:
+        link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
     link += [f"-Wl,-u,{name}" for name in entry_points]
     lines = [
         f"# An image for {board.name}: cmake -B build && cmake --build build",
@@ -363,9 +356,9 @@ def cmake_lists(
         lines += _external_lines(external)
     lines += [
         _cmake_call("target_link_options(image PRIVATE", [*_machine_flags(board), *link]),
-        f"target_link_libraries(image PRIVATE {'c m gcc' if core.is_arm else 'm'})",
+        f"target_link_libraries(image PRIVATE {'m' if board.is_host else 'c m gcc'})",
     ]
-    if core.is_arm:
+    if not board.is_host:
         lines.append(
             "set_property(TARGET image APPEND PROPERTY LINK_DEPENDS ${CMAKE_SOURCE_DIR}/link.ld)"
         )
@@ -387,7 +380,7 @@ def compile_options(board: Board) -> list[str]:
         # The same image in every build folder.
         "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.",
     ]
-    if not board.cpu.facts.is_arm:
+    if board.is_host:
         # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
         options += ["-fno-pie", f"-DUTVM_WORKSPACE_BYTES={board.main_ram.size}"]
     return options

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.project.static_library import LibraryFacts, rank_of
+from utvm_deploy.project.static_library import LibraryFacts
 
 
 def check_machine(facts: LibraryFacts, board: Board, advice: str) -> None:
     """BuildError if it is for another kind of machine; ``advice`` says what to do."""
-    if (facts.machine == "EM_ARM") != board.cpu.facts.is_arm:
+    if facts.machine not in board.cpu.toolchain.machines:
         raise BuildError(
             f"{facts.path} was built for another machine ({facts.machine}) than {board.name}, "
             f"which is a {board.cpu.core}; {advice}"
@@ -21,21 +21,12 @@ def check_machine(facts: LibraryFacts, board: Board, advice: str) -> None:
 
 
 def check_architecture(facts: LibraryFacts, board: Board, advice: str) -> None:
-    """BuildError if an Arm board cannot run it, or if it passes float values elsewhere."""
-    cpu = board.cpu
-    wanted = cpu.facts.architecture
-    if facts.rank > rank_of(wanted):
-        raise BuildError(
-            f"{facts.path} was built for {facts.architecture}, and {board.name}'s {cpu.core} is "
-            f"{wanted}, which cannot run it; {advice}"
-        )
-    is_hard_float = "-mfloat-abi=hard" in cpu.compiler_flags
-    if facts.is_hard_float != is_hard_float:
-        has, needs = ("hard", "soft") if facts.is_hard_float else ("soft", "hard")
-        raise BuildError(
-            f"{facts.path} was built with -mfloat-abi={has}, and images for {board.name} need "
-            f"-mfloat-abi={needs}; {advice}"
-        )
+    """BuildError if the board's core cannot run it, as far as its target knows."""
+    cpu, reader = board.cpu, board.cpu.target.libraries
+    if reader is None:
+        return
+    if why := reader.why_not(facts.built, cpu.facts, cpu.compiler_flags, board.name):
+        raise BuildError(f"{facts.path} {why}; {advice}")
 
 
 def digest_of(folders: Iterable[Path], files: Iterable[Path]) -> str:

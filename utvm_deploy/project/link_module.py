@@ -137,7 +137,7 @@ def compile_module(
             (work / file).parent.mkdir(parents=True, exist_ok=True)
             (work / file).write_text(text, encoding="utf-8")
         compiled = [file for file in files if file.endswith(_C_SUFFIXES)]
-        command = [board.cpu.facts.compiler, *arguments]
+        command = [board.cpu.toolchain.compiler, *arguments]
         texts = dict(files)
         if folders and any(_QUOTED_INCLUDE.search(text) for text in files.values()):
             # What the files include from their own folder is part of the input, too.
@@ -169,7 +169,7 @@ def merge_modules(modules: Sequence[ModuleObject], name: str, folder: Path) -> M
     # Behind what calls them.
     inputs += dict.fromkeys(library for module in modules for library in module.libraries)
     target = ["-r", "-nostdlib", "-o", str(merged)]
-    command = [board.cpu.facts.compiler, *board.cpu.compiler_flags, *target, *inputs]
+    command = [board.cpu.toolchain.compiler, *board.cpu.compiler_flags, *target, *inputs]
     _run(command, folder, name, board, LINK_TIMEOUT_S)
     return _read_object(merged, name, board)
 
@@ -183,7 +183,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
     with _work_folder(cache_dir() / "modules") as work:
         (work / "module.ld").write_text(_SCRIPT.format(address=address), encoding="ascii")
         command = [
-            board.cpu.facts.compiler,
+            board.cpu.toolchain.compiler,
             *board.cpu.compiler_flags,
             "-nostdlib",
             "-nostartfiles",
@@ -203,7 +203,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
 
 
 def _library_arguments(module: ModuleObject, image: Image) -> list[str]:
-    if module.board.cpu.facts.is_arm:
+    if module.board.cpu.toolchain.links_c_library:
         return ["-Wl,--start-group", "-lc", "-lm", "-lgcc", "-Wl,--end-group"]
     exported = {
         symbol.removeprefix(_HOST_LIBRARY_PREFIX): address

@@ -53,13 +53,13 @@ def model_code(compiled: CompiledModel, board: Board, *, with_library: bool = Fa
         for source in sorted(folder.glob("*.c")):
             _compile(compiled, board, source, folder)
         objects = sorted(folder.glob("*.o"))
-        code, tables = _sizes(objects)
+        code, tables = _sizes(objects, board)
         # Elsewhere the naked functions' C is compiled, and libraries are not linked into images.
-        is_arm = board.cpu.facts.is_arm
-        assembly = compiled.sources.values() if is_arm else ()
+        toolchain = board.cpu.toolchain
+        assembly = compiled.sources.values() if toolchain.compiles_assembly else ()
         stack = stack_use(folder, assembly, compiled.name)
         found = ModelCode(code, tables, stack)
-        if not (is_arm and with_library):
+        if not (toolchain.links_c_library and with_library):
             return found
         library, library_bytes = _library(board, objects)
         return replace(found, library=library, library_bytes=library_bytes)
@@ -68,7 +68,7 @@ def model_code(compiled: CompiledModel, board: Board, *, with_library: bool = Fa
 def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) -> None:
     includes = () if compiled.external is None else compiled.external.include_dirs
     command = [
-        board.cpu.facts.compiler,
+        board.cpu.toolchain.compiler,
         *board.cpu.compiler_flags,
         *board.project.compiler_flags,
         "-std=c99",
@@ -94,7 +94,7 @@ def _library(board: Board, objects: Sequence[Path]) -> tuple[tuple[str, ...], in
     wanted -= found
     linked = objects[0].parent / "library.elf"
     command = [
-        board.cpu.facts.compiler,
+        board.cpu.toolchain.compiler,
         *board.cpu.compiler_flags,
         "-nostartfiles",
         # The weights are elsewhere, and so is what a backend's library defines.
@@ -106,7 +106,7 @@ def _library(board: Board, objects: Sequence[Path]) -> tuple[tuple[str, ...], in
     done = process.run(command, timeout_s=_TIMEOUT_S, cwd=linked.parent)
     if done.returncode:
         raise build_error(f"{command[0]} does not link its own library", done, linked.parent)
-    return tuple(sorted(wanted & _symbols(linked)[0])), sum(_sizes([linked]))
+    return tuple(sorted(wanted & _symbols(linked)[0])), sum(_sizes([linked], board))
 
 
 def _symbols(path: Path) -> tuple[set[str], set[str]]:
@@ -122,8 +122,9 @@ def _symbols(path: Path) -> tuple[set[str], set[str]]:
     return defined, undefined
 
 
-def _sizes(objects: Iterable[Path]) -> tuple[int, int]:
+def _sizes(objects: Iterable[Path], board: Board) -> tuple[int, int]:
     """Bytes of instructions and of constants."""
+    unwinding = (".eh_frame", board.cpu.toolchain.unwind_sections)
     code = tables = 0
     for path in objects:
         with path.open("rb") as file:
@@ -131,6 +132,6 @@ def _sizes(objects: Iterable[Path]) -> tuple[int, int]:
                 if section["sh_flags"] & _ALLOC and section["sh_type"] == "SHT_PROGBITS":
                     if section["sh_flags"] & _EXECUTABLE:
                         code += section["sh_size"]
-                    elif not section.name.startswith((".eh_frame", ".ARM")):
+                    elif not section.name.startswith(unwinding):
                         tables += section["sh_size"]
     return code, tables

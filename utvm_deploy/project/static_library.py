@@ -1,40 +1,25 @@
-"""What a static library was built for: its objects' machine, attributes and instructions.
+"""What a static library was built for: its objects' machine, and what its target reads of them.
 
-Reads the archive itself, so that the answer needs no toolchain. An instruction is found by walking
-the code that the objects' mapping symbols mark as Thumb, not by scanning bytes.
+Reads the archive itself, so that the answer needs no toolchain.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
+from elftools.elf.sections import SymbolTableSection
 
 from utvm_deploy.base.errors import BuildError
+from utvm_deploy.targets.contract.target import BuiltFor
+from utvm_deploy.targets.table import TARGETS
 
 _MAGIC = b"!<arch>\n"
 _HEADER_BYTES = 60
-# Tag_CPU_arch of the Arm build attributes -> its name; larger ranks run the code of smaller ones.
-_ARCHITECTURES: Mapping[int, tuple[int, str]] = {
-    11: (0, "armv6-m"),
-    12: (0, "armv6s-m"),
-    10: (1, "armv7-m"),
-    13: (2, "armv7e-m"),
-    16: (0, "armv8-m.base"),
-    17: (3, "armv8-m.main"),
-    21: (4, "armv8.1-m.main"),
-}
-_PROFILE_M = ord("M")
-# Registers and immediates masked out: SMLAD and SMLADX, whose accumulator is not r15 (that would be
-# SMUAD). Every DSP kernel for int8 is made of them.
-_SMLAD = (0xFFF0, 0xFB20)
-_SMLAD_SECOND = (0x00E0, 0x0000)
-_NO_ACCUMULATOR = 0xF000
 
 
 @dataclass(frozen=True)
@@ -43,19 +28,9 @@ class LibraryFacts:
 
     path: Path
     machine: str  # of the ELF header, such as EM_ARM
-    # Arm only: the newest architecture that an object was built for, and its place in the order.
-    architecture: str | None
-    rank: int
-    is_hard_float: bool
-    has_dsp: bool  # an object holds SMLAD
-    has_mve: bool  # an object was built for Helium
+    built: BuiltFor
     compiler: str  # what the objects say made them
     symbols: frozenset[str]  # global functions and objects that it defines
-
-
-def rank_of(architecture: str) -> int:
-    """The rank of an architecture, named as in ``targets``, in the order."""
-    return next(rank for rank, name in _ARCHITECTURES.values() if name == architecture)
 
 
 def read_static_library(path: Path) -> LibraryFacts:
@@ -73,16 +48,18 @@ def read_static_library(path: Path) -> LibraryFacts:
     machines = sorted({made.machine for made in objects})
     if len(machines) > 1:
         raise BuildError(f"{path} mixes objects for {' and '.join(machines)}; build it again")
-    newest = max(objects, key=lambda made: made.rank)
+    builds = [made.built for made in objects]
+    newest = max(builds, key=lambda built: built.rank)
     compilers = sorted({made.compiler for made in objects} - {""})
     return LibraryFacts(
         path=path,
         machine=machines[0],
-        architecture=newest.architecture,
-        rank=newest.rank,
-        is_hard_float=any(made.is_hard_float for made in objects),
-        has_dsp=any(made.has_dsp for made in objects),
-        has_mve=any(made.has_mve for made in objects),
+        built=replace(
+            newest,
+            is_hard_float=any(built.is_hard_float for built in builds),
+            has_dsp=any(built.has_dsp for built in builds),
+            has_mve=any(built.has_mve for built in builds),
+        ),
         compiler=", ".join(compilers),
         symbols=frozenset().union(*(made.symbols for made in objects)),
     )
@@ -91,11 +68,7 @@ def read_static_library(path: Path) -> LibraryFacts:
 @dataclass(frozen=True)
 class _Object:
     machine: str
-    architecture: str | None
-    rank: int
-    is_hard_float: bool
-    has_dsp: bool
-    has_mve: bool
+    built: BuiltFor
     compiler: str
     symbols: frozenset[str]
 
@@ -119,13 +92,10 @@ def _members(data: bytes) -> Iterator[bytes]:
 
 def _read_object(data: bytes) -> _Object:
     elf = ELFFile(io.BytesIO(data))
-    attributes: dict[str, object] = {}
     compiler = ""
     symbols: set[str] = set()
     for section in elf.iter_sections():
-        if isinstance(section, ARMAttributesSection):
-            attributes.update(_attributes(section))
-        elif section.name == ".comment":
+        if section.name == ".comment":
             texts = section.data().split(b"\0")
             compiler = next((text.decode("utf-8", "replace") for text in texts if text), "")
         elif isinstance(section, SymbolTableSection):
@@ -134,67 +104,8 @@ def _read_object(data: bytes) -> _Object:
                 for symbol in section.iter_symbols()
                 if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF"
             }
-    number = attributes.get("TAG_CPU_ARCH")
-    rank, architecture = -1, None
-    if isinstance(number, int):
-        if number == 10 and attributes.get("TAG_CPU_ARCH_PROFILE") != _PROFILE_M:
-            rank, architecture = len(_ARCHITECTURES), "armv7-a or -r"
-        else:
-            unknown = (len(_ARCHITECTURES), f"unknown architecture {number}")
-            rank, architecture = _ARCHITECTURES.get(number, unknown)
-    return _Object(
-        machine=str(elf["e_machine"]),
-        architecture=architecture,
-        rank=rank,
-        is_hard_float=attributes.get("TAG_ABI_VFP_ARGS") == 1,
-        has_dsp=elf["e_machine"] == "EM_ARM" and _has_smlad(elf),
-        has_mve=bool(attributes.get("TAG_MVE_ARCH")),
-        compiler=compiler,
-        symbols=frozenset(symbols),
-    )
-
-
-def _attributes(section: ARMAttributesSection) -> Iterator[tuple[str, object]]:
-    for part in section.iter_subsections():
-        for scope in part.iter_subsubsections():
-            for attribute in scope.iter_attributes():
-                yield str(attribute.tag), attribute.value
-
-
-def _has_smlad(elf: ELFFile) -> bool:
-    marks: dict[int, list[tuple[int, bool]]] = {}
-    for table in elf.iter_sections():
-        if isinstance(table, SymbolTableSection):
-            for symbol in table.iter_symbols():
-                # $t begins Thumb code, $d data; a suffix after a dot is allowed.
-                kind = symbol.name.split(".")[0]
-                if kind in ("$t", "$d") and isinstance(symbol["st_shndx"], int):
-                    section = marks.setdefault(symbol["st_shndx"], [])
-                    section.append((symbol["st_value"], kind == "$t"))
-    for index, section in marks.items():
-        code = elf.get_section(index).data()
-        section.sort()
-        for position, (start, is_code) in enumerate(section):
-            end = section[position + 1][0] if position + 1 < len(section) else len(code)
-            if is_code and _holds_smlad(code[start:end]):
-                return True
-    return False
-
-
-def _holds_smlad(code: bytes) -> bool:
-    position = 0
-    while position + 4 <= len(code):
-        first = int.from_bytes(code[position : position + 2], "little")
-        # Three patterns of the top five bits begin an instruction of four bytes.
-        if first >> 11 < 0b11101:
-            position += 2
-            continue
-        second = int.from_bytes(code[position + 2 : position + 4], "little")
-        if (
-            first & _SMLAD[0] == _SMLAD[1]
-            and second & _SMLAD_SECOND[0] == _SMLAD_SECOND[1]
-            and second & _NO_ACCUMULATOR != _NO_ACCUMULATOR
-        ):
-            return True
-        position += 4
-    return False
+    machine = str(elf["e_machine"])
+    readers = (one.libraries for one in TARGETS.values() if machine in one.toolchain.machines)
+    reader = next((one for one in readers if one is not None), None)
+    built = BuiltFor() if reader is None else reader.built_for(elf)
+    return _Object(machine, built, compiler, frozenset(symbols))

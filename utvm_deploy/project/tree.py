@@ -93,8 +93,8 @@ def project_files(
         files.update({f"model/{name}": text for name, text in compiled.sources.items()})
     files[f"{board.name}.toml"] = board.source
     if is_zephyr(board):
-        folder = data_dir("templates") / board.template
-        files.update(application_files(board, compiled, base_stack_bytes, folder))
+        folders = _template_folders(board)
+        files.update(application_files(board, compiled, base_stack_bytes, folders))
         image_id = _image_id(compiled, files)
         files["template/image_id.h"] = image_id_header(image_id)
     else:
@@ -154,32 +154,61 @@ def remove_other_models(files: Mapping[str, str], directory: Path) -> None:
             stale.unlink()
 
 
-def _c_files(folder: Path) -> list[Path]:
-    """Sources, and what the linker reads as it is."""
-    found = sorted(p for p in folder.iterdir() if p.suffix in (".c", ".h", ".S", ".ld"))
+def _c_files(*folders: Path) -> list[Path]:
+    """Sources, and what the linker reads as it is; files of later folders replace earlier ones."""
+    found = {
+        path.name: path
+        for folder in folders
+        for path in folder.iterdir()
+        if path.suffix in (".c", ".h", ".S", ".ld")
+    }
     if not found:
-        raise BuildError(f"{folder} holds no C sources; the installation is damaged, reinstall it")
-    return found
+        raise BuildError(
+            f"{folders[0]} holds no C sources; the installation is damaged, reinstall it"
+        )
+    return [found[name] for name in sorted(found)]
+
+
+def _template_folders(board: Board) -> list[Path]:
+    names = board.cpu.target.templates.folders[board.template]
+    folders = [data_dir("templates") / name for name in names]
+    if not all(folder.is_dir() for folder in folders):
+        raise BoardError(f"template {board.template!r} is not in this installation")
+    return folders
+
+
+def _guard_files(board: Board) -> tuple[str, ...]:
+    """The sources that keep tasks from harming the runtime; it is said if there are none."""
+    guard = board.cpu.target.templates.guard_of(board.cpu.facts)
+    if guard is not None:
+        return guard
+    logger.warning(
+        "no guard is written for the core %s, so a task that faults or never ends takes the "
+        "runtime of %s with it; reset the board then",
+        board.cpu.core,
+        board.name,
+    )
+    return ("guard_none.c",)
 
 
 def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, str]:
-    template = board.template
-    folder = data_dir("templates") / template
-    if not folder.is_dir():
-        raise BoardError(f"template {template!r} is not in this installation")
-    chosen = _c_files(folder)
+    folders, guard = _template_folders(board), _guard_files(board)
+    chosen = [
+        path
+        for path in _c_files(*folders)
+        if path.name in guard or path.suffix != ".c" or not path.name.startswith("guard")
+    ]
     files: dict[str, str] = {}
-    if template == "baremetal":
+    if board.template == "baremetal":
         # Drivers are named KIND_NAME.c. Of each kind the board's file names one, or its core does.
         project = board.project
         assert project.uart is not None and project.timer is not None and project.clock is not None
-        kinds = ("uart", "timer", "clock", "boot", "ticks", "guard")
+        kinds = ("uart", "timer", "clock", "boot", "ticks")
         drivers = (project.uart, project.timer.driver, project.clock)
         names = [
             *(driver.name for driver in drivers),
             project.boot_block,
             _ticks_driver(board),
-            _guard_driver(board),
         ]
         prefixes = tuple(f"{kind}_" for kind in kinds)
         wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
@@ -201,7 +230,7 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
                 ", ".join(kept_out),
                 board.name,
             )
-        script = (folder / "link.ld.in").read_text(encoding="utf-8")
+        script = (folders[-1] / "link.ld.in").read_text(encoding="utf-8")
         files["link.ld"] = linker_script(without_pools(board, pools), script, weights)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
@@ -209,11 +238,6 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
 
 def _ticks_driver(board: Board) -> str:
     return "cycle_model" if board.has_cycle_model else "timer"
-
-
-def _guard_driver(board: Board) -> str:
-    """How tasks are entered and left: Armv6-M lacks most instructions of the other cores."""
-    return "armv6m" if board.cpu.facts.is_armv6m else "armv7m"
 
 
 def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:

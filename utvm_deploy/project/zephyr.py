@@ -14,7 +14,7 @@ kernel as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, CompileError
@@ -29,9 +29,6 @@ KERNEL_RAM_BYTES = 24 * 1024
 LIBRARY_ENTRY_POINTS = ("memcpy", "memset", "memmove")
 # The table of the model's own: see kept_entry_points.
 MODEL_ENTRY_POINTS = "utvm_entry_points"
-
-# Zephyr's modules that Arm cores may need in addition; releases before 4.1 have no cmsis_6.
-_ARM_MODULES = ("cmsis", "cmsis_6", "hal_stm32", "cmsis-nn", "cmsis-dsp")
 
 
 def is_zephyr(board: Board) -> bool:
@@ -64,7 +61,7 @@ def stack_is_coupled(board: Board) -> bool:
 
 
 def application_files(
-    board: Board, compiled: CompiledModel | None, base_stack_bytes: int, templates: Path
+    board: Board, compiled: CompiledModel | None, base_stack_bytes: int, templates: Sequence[Path]
 ) -> dict[str, str]:
     """Path within the tree -> text of what is Zephyr's own; sources and image id excepted.
 
@@ -86,12 +83,11 @@ def application_files(
             for name in (*RUNTIME_ENTRY_POINTS, *LIBRARY_ENTRY_POINTS, MODEL_ENTRY_POINTS)
         ),
         "CONFIG": "\n".join(_common_config(board, compiled)),
-        "MODULES": "\n".join(f"          - {name}" for name in _ARM_MODULES),
         "HARNESS": _harness(board, compiled),
     }
 
     def text(name: str) -> str:
-        return fill((templates / f"{name}.in").read_text(encoding="utf-8"), words)
+        return fill(_text_in(templates, f"{name}.in"), words)
 
     files = {
         name: text(name)
@@ -104,8 +100,7 @@ def application_files(
             "sample.yaml",
         )
     }
-    toolchain = "toolchain_arm.cmake" if board.cpu.facts.is_arm else "toolchain_x86.cmake"
-    files["toolchain.cmake"] = (templates / toolchain).read_text(encoding="utf-8")
+    files["toolchain.cmake"] = _text_in(templates, "toolchain.cmake")
     for own in _own_files(zephyr):
         if zephyr.config:
             files[f"{own}.conf"] = _config_text(zephyr.config)
@@ -114,6 +109,12 @@ def application_files(
     files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
     files["template/entry_points.c"] = kept_entry_points(compiled)
     return files
+
+
+def _text_in(folders: Sequence[Path], name: str) -> str:
+    """The file of the last folder that has it."""
+    path = next(folder / name for folder in reversed(folders) if (folder / name).is_file())
+    return path.read_text(encoding="utf-8")
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
@@ -153,8 +154,7 @@ def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
     lines = []
     if board.cpu.fpu != "none" or board.cpu.mve:
         lines.append("CONFIG_FPU=y")
-        if board.cpu.facts.is_arm:
-            lines.append("CONFIG_FPU_SHARING=y")
+        lines += board.cpu.target.templates.zephyr_fpu
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         lines.append("CONFIG_CACHE_MANAGEMENT=y")
     if compiled is not None and compiled.external is not None and compiled.external.is_linked:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 
+from utvm_deploy.base import process
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.targets.arm_m.target import ARM_M
 from utvm_deploy.targets.contract.core import Core
@@ -12,25 +15,46 @@ from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.host.target import HOST
 from utvm_deploy.targets.x86.target import X86
 
+_targets: dict[str, Target] = {}
+_cores: dict[str, Core] = {}
+_timings: dict[str, Timing] = {}
+_owners: dict[str, Target] = {}
 #: Name -> target.
-TARGETS: Mapping[str, Target] = {target.name: target for target in (HOST, X86, ARM_M)}
+TARGETS: Mapping[str, Target] = MappingProxyType(_targets)
 #: Name -> core, of all targets.
-CORES: Mapping[str, Core] = {
-    core.name: core for target in TARGETS.values() for core in target.cores
-}
+CORES: Mapping[str, Core] = MappingProxyType(_cores)
 #: Core -> its timing: for what is here, there is a cycle model.
-TIMINGS: Mapping[str, Timing] = {
-    core: timing for one in TARGETS.values() for core, timing in one.timings.counting.items()
-}
-#: Core -> the table that orders its code.
-ORDERING: Mapping[str, Timing] = {
-    core: timing for one in TARGETS.values() for core, timing in one.timings.ordering.items()
-}
+TIMINGS: Mapping[str, Timing] = MappingProxyType(_timings)
 
 
 def target_of(core: str) -> Target:
     """The target of a core; BoardError if no target has it."""
-    for target in TARGETS.values():
-        if any(one.name == core for one in target.cores):
-            return target
-    raise BoardError(f"no target has the core {core!r}; there are {', '.join(CORES)}")
+    if core not in _owners:
+        raise BoardError(f"no target has the core {core!r}; there are {', '.join(CORES)}")
+    return _owners[core]
+
+
+def _add(target: Target) -> None:
+    _targets[target.name] = target
+    _timings.update(target.timings)
+    process.TOOLS.update(target.toolchain.programs)
+    for core in target.cores:
+        _cores[core.name] = core
+        _owners[core.name] = target
+
+
+@contextmanager
+def registered(target: Target) -> Iterator[Target]:
+    """Within the block the table has one more row, as it is for a target of a test."""
+    _add(target)
+    try:
+        yield target
+    finally:
+        del _targets[target.name]
+        for core in target.cores:
+            del _cores[core.name], _owners[core.name]
+            _timings.pop(core.name, None)
+
+
+for _target in (HOST, X86, ARM_M):
+    _add(_target)

@@ -27,6 +27,7 @@ from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.compiler.compiled.library_facts import check_facts, one_line
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.compiler.compiled.record import from_json, to_json
+from utvm_deploy.targets.table import target_of
 
 #: The format's version that microTVM last wrote.
 FORMAT_VERSION = 7
@@ -183,7 +184,8 @@ def _metadata(compiled: CompiledModel, members: Mapping[str, str]) -> dict[str, 
         for kernel, size in scratch.items()
     ]
     model = to_json(compiled, _OMITTED)
-    target = {"kind": "c"} | ({} if compiled.core == "host" else {"mcpu": compiled.core})
+    is_process = target_of(compiled.core).templates.are_processes
+    target = {"kind": "c"} | ({} if is_process else {"mcpu": compiled.core})
     return {
         "version": FORMAT_VERSION,
         "modules": {

@@ -30,6 +30,7 @@ from utvm_deploy.kernels.contract.c_function import (
 )
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.math_functions import math_texts
+from utvm_deploy.targets.table import CORES, target_of
 
 # CodeGenC puts this in front of every declaration and definition.
 _DECLARATION = '#ifdef __cplusplus\nextern "C"\n#endif\nTVM_DLL '
@@ -94,7 +95,8 @@ def _lowering_passes(core: str) -> Any:
     """TVM's lowering without the steps that make packed functions (see the module's docstring)."""
     register_lowerings()
     host = tvm.target.Target("c")
-    kind = {"kind": "c"} if core in ("host", "generic") else {"kind": "c", "mcpu": core}
+    is_plain = core not in CORES or target_of(core).templates.are_processes
+    kind = {"kind": "c"} if is_plain else {"kind": "c", "mcpu": core}
     target = tvm.target.Target(kind).with_host(host)
     return tvm.transform.Sequential(
         [

@@ -154,7 +154,7 @@ def needed_programs(board: Board) -> list[str]:
 
 
 def _programs_of(board: Board) -> Sequence[str]:
-    programs = ["cmake", board.cpu.facts.compiler]
+    programs = ["cmake", board.cpu.toolchain.compiler]
     if board.template == "zephyr":
         programs += ["ninja", "dtc"]
     # CMake drives whichever of the two is there.

@@ -151,8 +151,7 @@ def _in_format(image: Image, image_format: str) -> Path:
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     if process.is_dry_run():
         fresh = target
-    compiler = image.board.cpu.facts.compiler
-    objcopy = compiler.removesuffix("gcc") + "objcopy"
+    objcopy = f"{image.board.cpu.toolchain.prefix}objcopy"
     argv = [objcopy, "-O", _OBJCOPY_FORMATS[image_format], str(image.elf), str(fresh)]
     what = f"converting {image.elf.name} to {image_format}"
     done = process.run(argv, timeout_s=OBJCOPY_TIMEOUT_S)

@@ -5,7 +5,7 @@ Each module of portable kernels and of C routines has a table of the operators t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -29,8 +29,7 @@ from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
-from utvm_deploy.targets.contract.core import Core
-from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.table import CORES, target_of
 
 
 def _rows(table: str) -> dict[str, Lowering]:
@@ -59,9 +58,8 @@ _OWN_TYPES = ("int16", "float32")
 
 @dataclass(frozen=True)
 class Family:
-    """Kernels for the cores that have what they need."""
+    """Kernels for the cores whose target names the family."""
 
-    fits: Callable[[Core], bool]
     strategies: tuple[Strategy, ...]
 
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
@@ -71,22 +69,20 @@ class Family:
         return next((one for one in self.strategies if one.serves(kind, wanted)), None)
 
 
-#: All families, the best first. Every core has the last one.
+#: All families. Every core has the last one; its target says which others.
 FAMILIES: Mapping[str, Family] = {
-    "mve": Family(lambda core: core.mve, MVE_STRATEGIES),
-    "dsp": Family(lambda core: core.dsp, DSP_STRATEGIES),
-    "fpu": Family(lambda core: core.has_fpu, FPU_STRATEGIES),
-    "thumb": Family(lambda core: core.is_arm and not core.dsp, THUMB_STRATEGIES),
-    GENERIC: Family(lambda core: True, (PORTABLE_STRATEGY,)),
+    "mve": Family(MVE_STRATEGIES),
+    "dsp": Family(DSP_STRATEGIES),
+    "fpu": Family(FPU_STRATEGIES),
+    "thumb": Family(THUMB_STRATEGIES),
+    GENERIC: Family((PORTABLE_STRATEGY,)),
 }
 
 
 def families_for(core: str) -> tuple[str, ...]:
     """The families that a core has, the best first; unknown cores have the portable one."""
     facts = CORES.get(core)
-    if facts is None:
-        return (GENERIC,)
-    return tuple(name for name, one in FAMILIES.items() if one.fits(facts))
+    return (*(target_of(core).families_of(facts) if facts else ()), GENERIC)
 
 
 def lower(

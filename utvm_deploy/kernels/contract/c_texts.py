@@ -21,7 +21,7 @@ def shared_text(name: str) -> str:
 
 def bytes_texts(core: str) -> tuple[str, ...]:
     """The C that copies and fills bytes, by words where the core can."""
-    if core in CORES and CORES[core].is_armv6m:
+    if core in CORES and CORES[core].needs_aligned_words:
         return (shared_text("utvm_bytes_aligned"),)
     return shared_text("utvm_bytes_copy"), shared_text("utvm_bytes_fill")
 

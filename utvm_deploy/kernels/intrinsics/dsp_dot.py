@@ -16,11 +16,12 @@ from functools import lru_cache
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
 
 #: Rows of ``b`` in registers.
 COLUMNS = 2
 #: The core whose timing orders the instructions. It suits the Cortex-M4, too.
-_CORE = "cortex-m7"
+_CORE = CORTEX_M7.core
 #: Quads of the inner loop. Eight quads are half a kilobyte of code.
 _STEP = 8
 _SUMS = (("r4", "r5"), ("r6", "r7"))  # [row of a][row of b]

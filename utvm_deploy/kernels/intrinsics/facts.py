@@ -224,7 +224,7 @@ def _named(name: str) -> Intrinsic | None:
 def family_of(core: str) -> str:
     """The family of intrinsics for a core, such as "cortex-m7".
 
-    For others than Arm's with DSP or Helium, such as "host": "dsp", whose C runs everywhere.
+    For cores with neither DSP nor Helium, such as "host": "dsp", whose C runs everywhere.
     """
     from utvm_deploy.targets.table import CORES
 
@@ -232,15 +232,15 @@ def family_of(core: str) -> str:
 
 
 def fitting_family(core: str) -> str:
-    """The family whose instructions a core has; empty if the core has neither.
+    """The family whose instructions a core has; empty if its native kernels are of other families.
 
-    For cores that are not Arm's: the one of ``family_of``, whose C runs everywhere.
+    A core without native kernels has the one of ``family_of``, whose C runs everywhere.
     """
-    from utvm_deploy.targets.table import CORES
+    from utvm_deploy.targets.table import CORES, target_of
 
-    facts = CORES.get(core)
-    has_none = facts is not None and facts.is_arm and not (facts.dsp or facts.mve)
-    return "" if has_none else family_of(core)
+    native = target_of(core).families_of(CORES[core]) if core in CORES else ()
+    family = family_of(core)
+    return family if not native or family in native else ""
 
 
 def _product(left: Any, right: Any) -> Any:

@@ -33,9 +33,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
-from utvm_deploy.kernels.isa.list_scheduler import ordered, timing_of
+from utvm_deploy.kernels.isa.list_scheduler import ordered
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
 from utvm_deploy.kernels.isa.naked_function import naked_function
+from utvm_deploy.targets.arm_m.timings import timing_of
 from utvm_deploy.targets.contract.timing import Kind, Timing
 
 _WORD = 4

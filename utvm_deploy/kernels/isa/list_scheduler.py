@@ -2,7 +2,7 @@
 
 Dependences are taken from the order that is given; any order that keeps them is right. No load
 moves after a store, because an output may overwrite an input that was read. The greedy choice
-(longest path to the end first) is made cycle by cycle by the rules of ``cores.timing``.
+(longest path to the end first) is made cycle by cycle by the rules of ``targets.contract.timing``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.instructions import Instruction
-from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timings import ORDERING
 from utvm_deploy.targets.contract.timing import AnyKind, Kind, Need, Result, Slot, Timing, Unit
-from utvm_deploy.targets.table import ORDERING, TIMINGS
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
-#: Cores whose timing is not known -> the one most like each; the Cortex-M7 for all others.
-_LIKE = {"cortex-m33": "cortex-m4"}
-
-
-def timing_of(core: str) -> Timing:
-    """The timing that orders code for a core: its own, or that of the one most like it."""
-    return TIMINGS.get(_LIKE.get(core, core), CORTEX_M7)
-
-
 #: An operand that was never written waits for nothing.
 _LONG_AGO = -1000
 

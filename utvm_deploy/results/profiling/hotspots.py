@@ -110,7 +110,7 @@ def _function_at(address: int, functions: list[tuple[int, str]]) -> str:
 
 def _disassembly(image: Image) -> dict[int, str]:
     """Address -> text of every instruction; empty without a disassembler."""
-    program = image.board.cpu.facts.compiler.removesuffix("gcc") + "objdump"
+    program = f"{image.board.cpu.toolchain.prefix}objdump"
     try:
         process.find_tool(program)
     except MissingTool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
@@ -11,13 +12,93 @@ from utvm_deploy.targets.contract.timing import Timing
 
 
 @dataclass(frozen=True)
-class Timings:
-    """The timing tables of a target's cores, by the core's name."""
+class Toolchain:
+    """The compiler, and what it is told."""
 
-    #: The tables of the cycle model.
-    counting: Mapping[str, Timing] = field(default_factory=dict)
-    #: The tables that order the instructions of assembly kernels.
-    ordering: Mapping[str, Timing] = field(default_factory=dict)
+    compiler: str
+    #: The flags for a core with this floating-point unit ("none" for none), and with or without
+    #: Helium and DSP instructions.
+    flags: Callable[[Core, str, bool, bool], tuple[str, ...]]
+    #: Machines in the headers of the ELF files that it can link.
+    machines: tuple[str, ...]
+    #: How the names of its other programs begin, such as that of objcopy.
+    prefix: str = ""
+    #: Lines of ``toolchain.cmake`` that name the system.
+    system: tuple[str, ...] = ()
+    #: Whether images link its C library. Else modules take what the image has.
+    links_c_library: bool = False
+    #: Whether it compiles the assembly of native kernels.
+    compiles_assembly: bool = False
+    #: How the names of sections begin that only serve to unwind the stack.
+    unwind_sections: str = ".eh_frame"
+    #: Program -> what it is for, and the command that installs it.
+    programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BuiltFor:
+    """What an object of a static library was built for."""
+
+    architecture: str | None = None
+    rank: int = -1  # cores of larger ranks run the code of smaller ones
+    is_hard_float: bool = False
+    has_dsp: bool = False  # it holds SMLAD
+    has_mve: bool = False  # it was built for Helium
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What a target knows of the user's static libraries."""
+
+    #: An ELF file of elftools -> what it was built for.
+    built_for: Callable[[Any], BuiltFor]
+    #: A library's build, a core, the compiler's flags and a board's name -> why they do not fit.
+    why_not: Callable[[BuiltFor, Core, Sequence[str], str], str]
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """The drivers of a target's bare-metal template, each with the keys of its integers."""
+
+    uarts: Mapping[str, tuple[str, ...]]
+    timers: Mapping[str, tuple[str, ...]]
+    clocks: Mapping[str, tuple[str, ...]]
+    #: What boot ROMs want in an image.
+    boot_blocks: tuple[str, ...] = ("none",)
+    #: Driver -> keys that may be missing, with what they are then.
+    defaults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selftest:
+    """The self-test of a bundle on the bare core, without an operating system."""
+
+    folder: str  # of the bundle, below that of the self-test
+    templates: str  # their folder below ``templates/``
+    build: str  # how the build folder's name ends in the README
+    printing: str  # how it prints, and what that needs
+    emulator_options: tuple[str, ...]
+    #: File of the bundle -> template.
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Templates:
+    """What makes images: folders below ``templates/``, and what of them a core takes."""
+
+    #: Template of a board file -> its folders; files of later ones replace those of earlier ones.
+    folders: Mapping[str, tuple[str, ...]]
+    #: The sources that keep tasks from harming the runtime of a core. None: no guard is written
+    #: for the core, so ``guard_none.c`` calls tasks as they are.
+    guard_of: Callable[[Core], tuple[str, ...] | None]
+    #: Of the bare-metal template, if the target has one.
+    drivers: Drivers | None = None
+    selftest: Selftest | None = None
+    #: Whether images are processes on this computer.
+    are_processes: bool = False
+    #: Zephyr's Kconfig symbol of its cores, and settings that its unit for floating point needs.
+    zephyr_symbol: str = ""
+    zephyr_fpu: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,5 +109,15 @@ class Target:
     #: Its number in the fault records of the wire.
     tag: int
     cores: tuple[Core, ...]
+    toolchain: Toolchain
+    templates: Templates
+    #: Families of native kernels that fit a core, the best first; all cores have portable kernels.
+    families_of: Callable[[Core], tuple[str, ...]] = lambda core: ()
+    libraries: Libraries | None = None
+    #: Where memory begins that a controller must set up first; None: nowhere.
+    external_begin: int | None = None
+    #: Programs that emulate boards with its cores.
+    emulators: tuple[str, ...] = ()
     faults: FaultWords = NO_WORDS
-    timings: Timings = Timings()
+    #: Core -> its timing: for what is here, there is a cycle model.
+    timings: Mapping[str, Timing] = field(default_factory=dict)

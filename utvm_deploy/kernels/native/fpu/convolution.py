@@ -31,8 +31,9 @@ from utvm_deploy.kernels.native.fpu.gemm import (
 )
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
 from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels, row_labels
-from utvm_deploy.kernels.native.fpu.shared_blocks import has_extremes, limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
+from utvm_deploy.targets.arm_m.toolchain import has_extremes
 from utvm_deploy.targets.table import CORES
 
 #: Core cycles of a value that is copied as a tile reads it.

@@ -26,7 +26,8 @@ from utvm_deploy.kernels.native.fpu.depthwise_code import (
 )
 from utvm_deploy.kernels.native.fpu.gemm import pack
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
-from utvm_deploy.kernels.native.fpu.shared_blocks import has_extremes, limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
+from utvm_deploy.targets.arm_m.toolchain import has_extremes
 
 _FLOAT_BYTES = 4
 _GEOMETRY_WORDS = 8

@@ -21,9 +21,9 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     Products,
     clear,
     finish,
-    has_extremes,
     run,
 )
+from utvm_deploy.targets.arm_m.toolchain import has_extremes
 
 PARAMETERS = """
 const float *rows, const float *weights, const float *limits, float *output, int32_t slot,

@@ -17,7 +17,6 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
@@ -27,9 +26,10 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     Products,
     clear,
     finish,
-    has_extremes,
     run,
 )
+from utvm_deploy.targets.arm_m.timings import timing_of
+from utvm_deploy.targets.arm_m.toolchain import has_extremes
 from utvm_deploy.targets.table import CORES
 
 PARAMETERS = """

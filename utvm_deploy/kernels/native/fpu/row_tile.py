@@ -18,7 +18,6 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.fpu.gemm import add_bias
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
@@ -29,9 +28,10 @@ from utvm_deploy.kernels.native.fpu.shared_blocks import (
     Products,
     clear,
     finish,
-    has_extremes,
     run,
 )
+from utvm_deploy.targets.arm_m.timings import timing_of
+from utvm_deploy.targets.arm_m.toolchain import has_extremes
 from utvm_deploy.targets.contract.timing import Kind
 
 PARAMETERS = """

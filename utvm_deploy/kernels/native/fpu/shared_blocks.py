@@ -10,10 +10,9 @@ import numpy as np
 from utvm_deploy.graph.attribute_values import Limits
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
-from utvm_deploy.kernels.isa.list_scheduler import timing_of
 from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
+from utvm_deploy.targets.arm_m.timings import timing_of
 from utvm_deploy.targets.contract.timing import Kind
-from utvm_deploy.targets.table import CORES
 
 #: Where the assembly can be used; everywhere else the C does the work.
 CONDITION = "defined(__ARM_FP) && (__ARM_FP & 4) && defined(__thumb2__) && defined(__GNUC__)"
@@ -92,12 +91,6 @@ def mode_of(limits: Limits) -> int:
     mode = CHECKED
     mode |= LIMITED_BELOW if least > -largest else 0
     return mode | (LIMITED_ABOVE if most < largest else 0)
-
-
-def has_extremes(core: str) -> bool:
-    """Whether a core has VMAXNM and VMINNM: FPv5, not FPv4."""
-    fpus = CORES[core].fpus if core in CORES else {}
-    return not any(name.startswith("fpv4") for name in fpus.values())
 
 
 def finish(a: Assembler, pixels: int, channels: int, *, extremes: bool) -> None:

@@ -33,7 +33,7 @@ from utvm_deploy.kernels.native.thumb.estimate import is_plain_faster
 from utvm_deploy.kernels.native.thumb.gemm import TILES
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 from utvm_deploy.kernels.portable.integers.fully_connected import Dense
-from utvm_deploy.targets.table import CORES
+from utvm_deploy.targets.arm_m.cores import has_thumb2
 
 #: Pixels whose windows are gathered at a time: whole tiles of every kind.
 _PIXELS = (6, 12, 24)
@@ -46,16 +46,16 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
     is_depthwise = isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1
     tables = convolution_tables(layer)
-    has_thumb2 = _has_thumb2(core)
-    scaling = tables.short_scaling(REACH_LIMIT if has_thumb2 or not is_depthwise else SUM_LIMIT)
+    is_thumb2 = has_thumb2(core)
+    scaling = tables.short_scaling(REACH_LIMIT if is_thumb2 or not is_depthwise else SUM_LIMIT)
     if isinstance(scaling, str):
         return scaling
     if is_depthwise:
         if isinstance(refused := NoChoices.read(wish.candidate), str):
             return refused
-        if wish.candidate is None and has_thumb2 and tables.window.output_width == 1:
+        if wish.candidate is None and is_thumb2 and tables.window.output_width == 1:
             return "rows of one output, which plain C does faster"
-        make = thumb_row_product if has_thumb2 else armv6m_row_product
+        make = thumb_row_product if is_thumb2 else armv6m_row_product
         product: RowProduct = make(tables.window)
         return thumb_depthwise_call(call, tables, scaling, product)
     choices = _choices(wish, core)
@@ -78,7 +78,7 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def _choices(wish: Wish, core: str) -> GemmChoices | str:
     """What the candidate chooses; the kernels of a core without Thumb-2 have nothing to choose."""
-    if not _has_thumb2(core) and isinstance(refused := NoChoices.read(wish.candidate), str):
+    if not has_thumb2(core) and isinstance(refused := NoChoices.read(wish.candidate), str):
         return refused
     return GemmChoices() if wish.is_open else GemmChoices.read(wish.candidate)
 
@@ -88,18 +88,14 @@ def _if_faster(layer: Layer, wish: Wish, made: KernelCall) -> KernelCall | str:
     kernel, own = layer.portable.kernel, made.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D | Dense)
     assert isinstance(own, GatheredConv2D)
-    has_thumb2 = _has_thumb2(layer.core)
-    if wish.candidate is None and is_plain_faster(kernel, own, has_thumb2=has_thumb2):
+    is_thumb2 = has_thumb2(layer.core)
+    if wish.candidate is None and is_plain_faster(kernel, own, has_thumb2=is_thumb2):
         return "plain C promises to take less"
     return made
 
 
-def _has_thumb2(core: str) -> bool:
-    return not CORES[core].is_armv6m
-
-
 def _product_of(core: str) -> Make:
-    return thumb_product if _has_thumb2(core) else armv6m_product
+    return thumb_product if has_thumb2(core) else armv6m_product
 
 
 def gemm_choices(kernel: object) -> Iterator[Choices]:
