@@ -206,7 +206,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         emulator=emulator,
         source=text,
         devices=_read_devices(top),
-        cautions=_strings(top, "cautions"),
+        cautions=(*_strings(top, "cautions"), *filter(None, (cpu.no_guard,))),
     )
     top.finish()
     if not trust:

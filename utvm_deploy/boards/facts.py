@@ -63,6 +63,16 @@ class Cpu:
         return self.target.toolchain
 
     @property
+    def no_guard(self) -> str:
+        """What to know of a core whose target has no guard for it; else empty."""
+        if self.target.templates.guard_of(self.facts) is not None:
+            return ""
+        return (
+            f"no guard is written for the core {self.core}, so a task that faults or never ends "
+            "takes the runtime with it; reset the board then"
+        )
+
+    @property
     def kernel_core(self) -> str:
         """The core whose kernels this silicon runs: another core if it lacks an extension."""
         if not self.dsp and self.facts.as_without_dsp:

@@ -178,16 +178,11 @@ def _template_folders(board: Board) -> list[Path]:
 
 
 def _guard_files(board: Board) -> tuple[str, ...]:
-    """The sources that keep tasks from harming the runtime; it is said if there are none."""
+    """The sources that keep tasks from harming the runtime. It is said if there are none."""
     guard = board.cpu.target.templates.guard_of(board.cpu.facts)
     if guard is not None:
         return guard
-    logger.warning(
-        "no guard is written for the core %s, so a task that faults or never ends takes the "
-        "runtime of %s with it; reset the board then",
-        board.cpu.core,
-        board.name,
-    )
+    logger.warning("%s: %s", board.name, board.cpu.no_guard)
     return ("guard_none.c",)
 
 
