@@ -20,17 +20,15 @@ from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.silicon_kit.cases import Case
 from utvm_deploy.silicon_kit.sequences import (
-    CASES,
-    Cached,
     agrees,
-    assembly,
     cached_bytes,
     cases_of,
     repetitions,
     way_bytes,
 )
+from utvm_deploy.targets.arm_m.sequences import CASES, assembly
+from utvm_deploy.targets.contract.sequences import Cached, Case
 from utvm_deploy.targets.emulator import CycleModel, arguments, counters
 from utvm_deploy.targets.emulator.model import counter_block
 from utvm_deploy.targets.emulator.plugin import build_plugin, installed_qemu_version

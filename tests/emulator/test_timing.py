@@ -79,7 +79,7 @@ def test_saturation_is_on_the_shifter() -> None:
     ],
 )
 def test_code_is_ordered_by_the_same_rules(code: tuple[Instruction, ...], taken: int) -> None:
-    """The scheduler of the kernels counts as the model does (silicon_kit/cases.py)."""
+    """The scheduler of the kernels counts as the model does (arm_m/sequences.py)."""
     assert cycles(code, CORTEX_M7) == taken
 
 

@@ -28,7 +28,8 @@ from utvm_deploy.silicon_kit import models, origin
 from utvm_deploy.silicon_kit import run as run_module
 from utvm_deploy.silicon_kit.private import Cleaner
 from utvm_deploy.silicon_kit.report import read_report
-from utvm_deploy.silicon_kit.sequences import CASES, Count, agrees, cases_of, count_cases
+from utvm_deploy.silicon_kit.sequences import Count, agrees, cases_of, count_cases
+from utvm_deploy.targets.arm_m.sequences import CASES
 
 DIGITS = data_dir("models") / "digits.tflite"
 

@@ -24,7 +24,6 @@ from utvm_deploy.device.doctor import examine
 from utvm_deploy.device.probe.usb import usb_devices
 from utvm_deploy.frontend.formats import FORMATS
 from utvm_deploy.project import build_image
-from utvm_deploy.silicon_kit.cases import Case
 from utvm_deploy.silicon_kit.models import ModelFile, measure_model
 from utvm_deploy.silicon_kit.origin import Place, setup_of, timing_of
 from utvm_deploy.silicon_kit.private import Cleaner
@@ -39,6 +38,7 @@ from utvm_deploy.silicon_kit.report import (
     write_report,
 )
 from utvm_deploy.silicon_kit.sequences import Count, cases_of, count_cases
+from utvm_deploy.targets.contract.sequences import Case
 
 #: A model file's name ends so.
 MODEL_SUFFIXES = tuple(FORMATS)

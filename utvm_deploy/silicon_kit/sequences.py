@@ -6,36 +6,24 @@ reading the timer cost the same in both, so their difference is the cost of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from utvm_deploy.base.errors import DeviceError, UtvmError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Device, Module
-from utvm_deploy.silicon_kit.cases import M4, M7, Case
+from utvm_deploy.targets.contract.sequences import LONG, LOOP_LONG, LOOP_SHORT, SHORT, Cached, Case
 from utvm_deploy.targets.emulator import CycleModel
 from utvm_deploy.targets.emulator.counters import HEADLINE
-
-#: Repetitions of a sequence in its two functions; the difference counts. Nine instructions so often
-#: fit into one way of an instruction cache of 4 KiB, which leaves the other to the runtime.
-SHORT, LONG = 16, 48
-#: Turns of a loop.
-LOOP_SHORT, LOOP_LONG = 100, 300
 
 #: Calls of each function. The first ones fill the caches, and interrupts disturb some others: the
 #: fastest counts.
 CALLS = 8
 #: Cases in one module: a few KiB of code, so that small boards have room for it.
 CASES_AT_ONCE = 8
-#: Bytes of the stack that r0 and r1 point to. The stack is in a board's fastest RAM.
-FIRST_BYTES, SECOND_BYTES = 2048, 512
-
 #: What cycles for one repetition may deviate from the expected.
 TOLERANCE = 0.06
-
-#: The cases for each core whose timing is published.
-CASES: Mapping[str, Sequence[Case]] = {"cortex-m7": M7, "cortex-m4": M4}
 
 
 @dataclass(frozen=True)
@@ -49,27 +37,15 @@ class Count:
     error: UtvmError | None = None
 
 
-@dataclass(frozen=True)
-class Cached:
-    """Memory behind a data cache, for the cases that need some."""
-
-    way_bytes: int  # of one of the cache's ways
-    first: int  # two addresses, each of ``cached_bytes``
-    second: int
-
-
 def cases_of(board: Board) -> tuple[Case, ...]:
     """The cases of the board's core, without those that need an FPU or a cache it does not have."""
+    known = board.cpu.target.sequences
     return tuple(
         case
-        for case in CASES.get(board.cpu.core, ())
-        if (board.cpu.fpu != "none" or not _needs_fpu(case))
+        for case in (known.cases.get(board.cpu.core, ()) if known else ())
+        if (board.cpu.fpu != "none" or not case.needs_fpu)
         and (way_bytes(board) or not case.is_cached)
     )
-
-
-def _needs_fpu(case: Case) -> bool:
-    return any(part.strip().startswith("v") for part in case.body.split(";"))
 
 
 def way_bytes(board: Board) -> int:
@@ -81,35 +57,6 @@ def way_bytes(board: Board) -> int:
 def cached_bytes(way: int) -> int:
     """The bytes that the longest function accesses; each repetition moves on by a way."""
     return (LONG + 1) * way
-
-
-def assembly(cases: Sequence[Case], cached: Cached | None) -> str:
-    """Functions ``case_N_short`` and ``case_N_long`` for each case."""
-    lines = [".syntax unified", ".thumb"]
-    if cached is not None:
-        lines += [
-            f".equ WAY, {cached.way_bytes}",
-            f".equ CACHED, {cached.first:#x}",
-            f".equ CACHED_TOO, {cached.second:#x}",
-        ]
-    lines.append(".text")
-    frame = FIRST_BYTES + SECOND_BYTES
-    for number, case in enumerate(cases):
-        for length, times in (("short", SHORT), ("long", LONG)):
-            name = f"case_{number}_{length}"
-            lines += [".balign 32", f".global {name}", f".type {name}, %function", f"{name}:"]
-            lines += ["push.w {r4-r12, lr}", f"sub.w sp, sp, #{frame}"]
-            lines += ["mov r0, sp", f"add.w r1, sp, #{FIRST_BYTES}", "movs r2, #0", "movs r3, #4"]
-            lines += [part.strip() for part in case.setup.split(";") if part.strip()]
-            body = [part.strip() for part in case.body.split(";")]
-            if case.is_loop:
-                turns = LOOP_SHORT if length == "short" else LOOP_LONG
-                lines += [f"movw r12, #{turns}", "isb", ".balign 32", "1:", *body]
-            else:
-                lines += ["isb", *(body * times)]
-            lines += ["2:", "isb", f"add.w sp, sp, #{frame}", "pop.w {r4-r12, pc}"]
-            lines.append(f".size {name}, . - {name}")
-    return "\n".join(lines) + "\n"
 
 
 def repetitions(case: Case) -> int:
@@ -145,7 +92,9 @@ def _count_some(device: Device, cases: Sequence[Case], way: int) -> list[Count]:
             for address in buffers:
                 stack.callback(device.free, address)
             cached = Cached(way, *buffers)
-        sources = {"sequences.s": assembly(cases, cached)}
+        known = device.board.cpu.target.sequences
+        assert known is not None
+        sources = {"sequences.s": known.assembly(cases, cached)}
         module = stack.enter_context(device.load_module(sources, name="sequences"))
         return [_count(device, module, number, case) for number, case in enumerate(cases)]
 

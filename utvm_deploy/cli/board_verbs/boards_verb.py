@@ -40,7 +40,7 @@ def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
         metavar="B",
         help="a board of the same chip: its file is copied",
     )
-    new.add_argument("--core", metavar="CORE", help="the core of its chip (cortex-m4)")
+    new.add_argument("--core", metavar="CORE", help="the core of its chip")
     new.add_argument("--clock", metavar="HZ", type=_clock, help="the core's clock (64M)")
     for option, what in (("--flash", "flash (512K)"), ("--ram", "RAM (128K)")):
         new.add_argument(
@@ -173,7 +173,7 @@ def _chip(args: argparse.Namespace, base: Board | None) -> Chip:
         return chip
     if chip.device is None and asks:
         if chip.core is None:
-            chip = replace(chip, core=_answer("the core of your chip, such as cortex-m7: "))
+            chip = replace(chip, core=_answer(f"the core of your chip (utvm docs {PAGE}): "))
         if chip.clock_hz is None:
             chip = replace(chip, clock_hz=_asked_clock())
     if chip.device is None and not (chip.core and chip.clock_hz):

@@ -7,6 +7,7 @@ from typing import Any
 
 from utvm_deploy.targets.arm_m.cores import CORES
 from utvm_deploy.targets.arm_m.fault import FAULTS
+from utvm_deploy.targets.arm_m.sequences import SEQUENCES
 from utvm_deploy.targets.arm_m.templates import TEMPLATES
 from utvm_deploy.targets.arm_m.timings import TIMINGS
 from utvm_deploy.targets.arm_m.toolchain import TOOLCHAIN
@@ -44,5 +45,6 @@ ARM_M = Target(
     # Arm's memory map for microcontrollers has external memory there, and devices behind it.
     external_begin=0x6000_0000,
     emulators=("qemu-system-arm", "qemu-system-aarch64"),
+    sequences=SEQUENCES,
     timings=TIMINGS,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
+from utvm_deploy.targets.contract.sequences import Sequences
 from utvm_deploy.targets.contract.timing import Timing
 
 
@@ -119,5 +120,7 @@ class Target:
     #: Programs that emulate boards with its cores.
     emulators: tuple[str, ...] = ()
     faults: FaultWords = NO_WORDS
+    #: What `utvm silicon` counts on boards.
+    sequences: Sequences | None = None
     #: Core -> its timing: for what is here, there is a cycle model.
     timings: Mapping[str, Timing] = field(default_factory=dict)

@@ -16,7 +16,19 @@ five stores wait for a line in the store buffer. Nobody has published a measurem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+
+from utvm_deploy.targets.contract.sequences import (
+    FIRST_BYTES,
+    LONG,
+    LOOP_LONG,
+    LOOP_SHORT,
+    SECOND_BYTES,
+    SHORT,
+    Cached,
+    Case,
+    Sequences,
+)
 
 JNK = "JNK"
 QUIN = "QUIN"
@@ -29,26 +41,6 @@ _TO_CACHED = (
     "movw r0, #:lower16:CACHED; movt r0, #:upper16:CACHED; movw r1, #:lower16:CACHED_TOO; "
     "movt r1, #:upper16:CACHED_TOO; .rept 20; udiv r5, r2, r3; .endr"
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One sequence, repeated back to back; cycles for one repetition."""
-
-    name: str
-    body: str  # instructions, separated by ";"
-    cycles: float
-    source: str
-    # Which of the model's figures is compared: core, or rich where addresses decide.
-    figure: str = "core"
-    setup: str = ""
-    # Why model and measurement differ, where they are known to.
-    exception: str = ""
-    # The body is a whole loop, with label 1 at its start and r12 as its counter.
-    is_loop: bool = False
-    # Accesses memory behind the data cache; left out on a board without one. Each repetition moves
-    # on by WAY bytes, the size of one of the cache's ways, so that every access misses.
-    is_cached: bool = False
 
 
 M7 = (
@@ -436,3 +428,38 @@ M4 = (
          is_loop=True),
     Case("vdiv", "vdiv.f32 s0, s2, s3", 14, ARM4),
 )  # fmt: skip
+
+#: The cases for each core whose timing is published.
+CASES: Mapping[str, Sequence[Case]] = {"cortex-m7": M7, "cortex-m4": M4}
+
+
+def assembly(cases: Sequence[Case], cached: Cached | None) -> str:
+    """As ``Sequences.assembly`` says."""
+    lines = [".syntax unified", ".thumb"]
+    if cached is not None:
+        lines += [
+            f".equ WAY, {cached.way_bytes}",
+            f".equ CACHED, {cached.first:#x}",
+            f".equ CACHED_TOO, {cached.second:#x}",
+        ]
+    lines.append(".text")
+    frame = FIRST_BYTES + SECOND_BYTES
+    for number, case in enumerate(cases):
+        for length, times in (("short", SHORT), ("long", LONG)):
+            name = f"case_{number}_{length}"
+            lines += [".balign 32", f".global {name}", f".type {name}, %function", f"{name}:"]
+            lines += ["push.w {r4-r12, lr}", f"sub.w sp, sp, #{frame}"]
+            lines += ["mov r0, sp", f"add.w r1, sp, #{FIRST_BYTES}", "movs r2, #0", "movs r3, #4"]
+            lines += [part.strip() for part in case.setup.split(";") if part.strip()]
+            body = [part.strip() for part in case.body.split(";")]
+            if case.is_loop:
+                turns = LOOP_SHORT if length == "short" else LOOP_LONG
+                lines += [f"movw r12, #{turns}", "isb", ".balign 32", "1:", *body]
+            else:
+                lines += ["isb", *(body * times)]
+            lines += ["2:", "isb", f"add.w sp, sp, #{frame}", "pop.w {r4-r12, pc}"]
+            lines.append(f".size {name}, . - {name}")
+    return "\n".join(lines) + "\n"
+
+
+SEQUENCES = Sequences(CASES, assembly)
