@@ -10,7 +10,7 @@ import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,12 @@ def core_names(folder: Path) -> dict[str, Any]:
     return vars(cores).copy()
 
 
+def pretend_target(folder: Path) -> dict[str, Any]:
+    """The reader has written the templates and the board file of the page's target."""
+    copytree(TESTS / "targets" / "pretend", folder / "pretend")
+    return {}
+
+
 def pytest_name(folder: Path) -> dict[str, Any]:
     """The block is a test without its module."""
     return {"pytest": pytest}
@@ -110,6 +116,7 @@ def local_board(folder: Path) -> dict[str, Any]:
 #: The page, and what prepares a folder for its blocks and gives the names that they lack.
 HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/contributing/cores.md": core_names,
+    "docs/contributing/targets.md": pretend_target,
     "docs/contributing/operators.md": folder_of_tests,
     "docs/contributing/tests.md": pytest_name,
     "docs/guides/mixed-precision.md": mixed_precision,

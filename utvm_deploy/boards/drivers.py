@@ -1,4 +1,4 @@
-"""The strict reader of a driver's table in a board file; each target has drivers of its own."""
+"""The strict reader of a driver's table in a board file; the drivers are those of its target."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each target says of itself: the forms of its facts."""
+"""The forms of the facts that each target has."""

@@ -14,7 +14,7 @@ from utvm_deploy.targets.contract.timing import Timing
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The compiler, and what it is told."""
+    """The compiler, its options, and the programs around it."""
 
     compiler: str
     #: The flags for a core with this floating-point unit ("none" for none), and with or without
@@ -85,7 +85,7 @@ class Selftest:
 
 @dataclass(frozen=True)
 class Templates:
-    """What makes images: folders below ``templates/``, and what of them a core takes."""
+    """What images are made from: folders below ``templates/``, and the guard of a core."""
 
     #: Template of a board file -> its folders; files of later ones replace those of earlier ones.
     folders: Mapping[str, tuple[str, ...]]
