@@ -35,8 +35,9 @@ def nothing_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A module that is first imported now would keep the patched name after this test.
     for verb in VERBS:
         build_parser(verb)
-    monkeypatch.setattr("utvm_deploy.compiler.stages.pipeline.compile_model", made)
-    monkeypatch.setattr("utvm_deploy.tuning.measuring.workload.workload", made)
+    monkeypatch.setattr("utvm_deploy.api.compile_function.compile_model", made)
+    monkeypatch.setattr("utvm_deploy.api.bench_models.compile_model", made)
+    monkeypatch.setattr("utvm_deploy.api.tune_function.workload", made)
     monkeypatch.setattr("utvm_deploy.device.device.build_image", made)
     monkeypatch.setattr("utvm_deploy.device.connection.build_image", made)
     monkeypatch.setattr("utvm_deploy.project.build._build", made)

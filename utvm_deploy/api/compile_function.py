@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-    from utvm_deploy.backends.cmsis_nn import CmsisNn
-    from utvm_deploy.backends.interface import Backend
-    from utvm_deploy.base.progress import Progress
-    from utvm_deploy.boards.board import Board
-    from utvm_deploy.compiler.compiled.model import CompiledModel
-    from utvm_deploy.compiler.memory_needs import CheckNeeds
-    from utvm_deploy.graph.model import Graph
+from utvm_deploy.api.flash_budget import within_flash
+from utvm_deploy.backends.cmsis_nn import CmsisNn
+from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.memory_needs import CheckNeeds
+from utvm_deploy.compiler.options import CompileOptions, Objective
+from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.request import Watch
+from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_for, shapes_of_inputs
+from utvm_deploy.frontend.relax.road import relax_graph, relax_model
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.project import load_backend
+from utvm_deploy.quality.precision.steps import MixedModel
+from utvm_deploy.records import read_records
+from utvm_deploy.torch.in_memory import (
+    check_object,
+    graph_of_quantized,
+    graph_of_torch,
+    is_module,
+    is_program,
+    is_quantized_model,
+)
 
 
 def compile(
@@ -77,22 +95,6 @@ def compile(
     Raises ModelError if the model cannot be imported, BoardError for an unknown board, and
     CompileError if the model cannot be compiled, or not within a budget.
     """
-    import contextlib
-    from pathlib import Path
-
-    from utvm_deploy.api.flash_budget import within_flash
-    from utvm_deploy.base.progress import no_progress
-    from utvm_deploy.boards.board import Board, load_board
-    from utvm_deploy.compiler.budgets import Budget
-    from utvm_deploy.compiler.options import CompileOptions, Objective
-    from utvm_deploy.compiler.stages.pipeline import compile_model
-    from utvm_deploy.compiler.stages.request import Watch
-    from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_of_inputs
-    from utvm_deploy.project import load_backend
-    from utvm_deploy.quality.precision.steps import MixedModel
-    from utvm_deploy.records import read_records
-    from utvm_deploy.torch.in_memory import check_object
-
     is_file = isinstance(model, str | Path)
     if isinstance(model, MixedModel):
         model = model.quantized
@@ -147,18 +149,6 @@ def from_relax(
 
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
-    import logging
-
-    from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_for, shapes_of_inputs
-    from utvm_deploy.frontend.relax.road import relax_graph, relax_model
-    from utvm_deploy.torch.in_memory import (
-        graph_of_quantized,
-        graph_of_torch,
-        is_module,
-        is_program,
-        is_quantized_model,
-    )
-
     if is_quantized_model(module):
         return graph_of_quantized(module, name)
     if is_module(module) or is_program(module):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
-    from utvm_deploy.boards.board import Board
-    from utvm_deploy.device import Device
+from utvm_deploy.boards.board import Board
+from utvm_deploy.device import Device
+from utvm_deploy.device import connect as connect_device
 
 
 def connect(
@@ -38,8 +37,6 @@ def connect(
     ``device.load(compiled)`` gives a ``DeviceModel``. Raises BoardError for an unknown board or
     arguments that do not fit it; later, use of the device raises UtvmError if the board fails.
     """
-    from utvm_deploy.device import connect as connect_device
-
     return connect_device(
         board,
         port=port,

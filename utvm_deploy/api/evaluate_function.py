@@ -23,6 +23,7 @@ from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel
 from utvm_deploy.quality.evaluating.engines import Plan
 from utvm_deploy.quality.evaluating.evaluation import Data, checked_data, evaluated, make_plan
 from utvm_deploy.quality.evaluating.facts import Evaluation, Settings
+from utvm_deploy.quality.quantizing.torch.files import file_of_module
 from utvm_deploy.torch.in_memory import is_module
 
 
@@ -128,8 +129,6 @@ def _loaded(
 def _file_and_data(model: Any, data: Any, options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     """The file of what is in memory, and the data for it; other models and data as they are."""
     if is_module(model):
-        from utvm_deploy.quality.quantizing.torch.files import file_of_module
-
         with file_of_module(model, data, options.pop("inputs", None)) as found:
             yield found
     elif is_quantized(model):

@@ -14,6 +14,7 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
@@ -120,9 +121,6 @@ def _found(
         found = survey_model(path, error)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         return None, inspect_refused(path.stem, digest, found), None
-    # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
-
     inspected = replace(inspect_model(graph), quantizable=_quantizable(path, graph))
     try:
         problems = lowering_problems(graph)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
+from numbers import Real
+from pathlib import Path
+from typing import Any
 
-    from utvm_deploy.base.progress import Progress
-    from utvm_deploy.boards.board import Board
-    from utvm_deploy.quality.precision.steps import MixedModel
-    from utvm_deploy.quality.quantizing.facts import QuantizedModel
-    from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
+from utvm_deploy.api.steps import with_shapes
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.quality.precision.facts import Budgets
+from utvm_deploy.quality.precision.steps import (
+    DEFAULT_MAX_LOSS,
+    MixedModel,
+    quantize_mixed,
+    quantize_uniform,
+)
+from utvm_deploy.quality.quantizing.facts import QuantizedModel
+from utvm_deploy.quality.quantizing.torch.files import file_of_module
+from utvm_deploy.quality.quantizing.torch.module import QuantizedModule, quantize_module
+from utvm_deploy.torch.in_memory import is_module, is_program
 
 
 def quantize(
@@ -67,20 +76,6 @@ def quantize(
     it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
     model takes more than a budget.
     """
-    from pathlib import Path
-
-    from utvm_deploy.api.steps import with_shapes
-    from utvm_deploy.base.errors import UsageError
-    from utvm_deploy.base.progress import no_progress
-    from utvm_deploy.boards.board import load_board
-    from utvm_deploy.quality.precision.facts import Budgets
-    from utvm_deploy.quality.precision.steps import (
-        DEFAULT_MAX_LOSS,
-        quantize_mixed,
-        quantize_uniform,
-    )
-    from utvm_deploy.torch.in_memory import is_module, is_program
-
     chosen_by: dict[str, Any] = {
         "max_loss": max_loss,
         "ram_budget": ram_budget,
@@ -92,8 +87,6 @@ def quantize(
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
     if is_module(model) and (scheme == "mixed" or not as_observed or sensitivity):
-        from utvm_deploy.quality.quantizing.torch.files import file_of_module
-
         with file_of_module(model, data, example_inputs) as (file, samples):
             return quantize(
                 file,
@@ -110,8 +103,6 @@ def quantize(
                 **chosen_by,
             )
     if is_module(model):
-        from utvm_deploy.quality.quantizing.torch.module import quantize_module
-
         return quantize_module(
             model, data, scheme=scheme, input_range=input_range, example_inputs=example_inputs
         )
@@ -156,10 +147,6 @@ def _check_options(
     sensitivity: bool,
 ) -> None:
     """Refuse arguments that do not go together, and what is not a number."""
-    from numbers import Real
-
-    from utvm_deploy.base.errors import UsageError
-
     for option, value in chosen_by.items():
         # Numbers of numpy count, too.
         if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):

@@ -26,11 +26,15 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
 from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.tuning.fused_runs import measure_fused
+from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, run_model
+from utvm_deploy.tuning.measuring.place import check_tunable, fastest_link
+from utvm_deploy.tuning.measuring.workload import Work, workload
+from utvm_deploy.tuning.records_file import RecordsFile
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.
-    from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed
-    from utvm_deploy.tuning.measuring.workload import Work
     from utvm_deploy.tuning.tuner import Tuning
 
 SCHEMA = "utvm.tune/2"
@@ -147,8 +151,6 @@ def tune(
     Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
     go together, and UtvmError if the board fails.
     """
-    from utvm_deploy.tuning.measuring.place import check_tunable
-
     target, told = board_of(board), progress or no_progress
     check_tunable(target)
     if trials is None and minutes is None:
@@ -220,8 +222,6 @@ def prepare(
     allow_float: bool,
 ) -> Prepared:
     """Import the models and list their kernels with the candidates; nothing runs."""
-    from utvm_deploy.tuning.measuring.workload import workload
-
     passes = PASSES if library is None else UNJOINED
     graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
     if not allow_float:
@@ -242,9 +242,6 @@ def tuned_here(
 
     ``device(link)`` connects over that link, or over the one that is usual.
     """
-    from utvm_deploy.tuning.fused_runs import measure_fused
-    from utvm_deploy.tuning.measuring.model_runs import run_model
-    from utvm_deploy.tuning.measuring.place import fastest_link
     from utvm_deploy.tuning.tuner import tune
 
     level, library, tell = limits.level, made.library, watching.step
@@ -277,7 +274,6 @@ def tuned_on_cluster(
     watching: Watching,
 ) -> TuneResult:
     """The same on the boards of a cluster's workers."""
-    from utvm_deploy.service.cluster.connection import open_cluster
     from utvm_deploy.tuning.tuner import tune_on
 
     def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
@@ -305,7 +301,6 @@ def _recorded(
     work: Callable[[Any, Mapping[str, Any]], tuple[Tuning, Sequence[ModelRun]]],
 ) -> TuneResult:
     """What ``work`` finds with the records open; Ctrl-C says what they have."""
-    from utvm_deploy.tuning.records_file import RecordsFile
     from utvm_deploy.tuning.summary import unfollowed
 
     options = {

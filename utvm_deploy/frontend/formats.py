@@ -15,6 +15,7 @@ import contextvars
 import hashlib
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -335,8 +336,6 @@ def refusal(path: Path, error: Exception) -> tuple[str, str]:
 
 def limit_import() -> None:
     """In a child, from here on: so much more memory, and so much time of the processor."""
-    import resource
-
     signal.setitimer(signal.ITIMER_PROF, import_seconds())
     sizes = Path("/proc/self/statm")
     if not sizes.exists():  # only Linux reports it

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.onnx.halves import in_float32
+from utvm_deploy.frontend.onnx.model import load_onnx
+from utvm_deploy.frontend.torch.export import loaded_program
 from utvm_deploy.graph.float_bounds import OF_MODELS, Bound
 from utvm_deploy.graph.model import Array, Graph
 
@@ -199,9 +202,6 @@ def _onnxruntime(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
 
 def _in_float32(path: Path) -> bytes:
     """The model, in float32 if it is in float16: that is what this package computes."""
-    from utvm_deploy.frontend.onnx.halves import in_float32
-    from utvm_deploy.frontend.onnx.model import load_onnx
-
     onnx, data = load_onnx(path), path.read_bytes()
     proto = onnx.load_model_from_string(data)
     return proto.SerializeToString() if in_float32(onnx, proto) else data
@@ -209,8 +209,6 @@ def _in_float32(path: Path) -> bytes:
 
 def _torch(model: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
     import torch
-
-    from utvm_deploy.frontend.torch.export import loaded_program
 
     program = loaded_program(Path(model))
     # A program with a dynamic batch may have a guard against a batch of 1.

@@ -16,6 +16,7 @@ only in a child process; one child serves all samples.
 from __future__ import annotations
 
 import importlib.metadata
+import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -265,8 +266,6 @@ def interpret_or_explain(model: str, directory: Path) -> int:
 
 def _limit_memory() -> None:
     """A model file may ask for any number of huge tensors; the system is not to go down with it."""
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

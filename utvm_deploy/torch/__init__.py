@@ -9,11 +9,12 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
-    from utvm_deploy.torch.partitions import Explanation
+from utvm_deploy.frontend.torch.export import load_torch
+from utvm_deploy.torch.in_memory import check_module_and_example, exported
+from utvm_deploy.torch.options import check_scheme
+from utvm_deploy.torch.partitions import Explanation, explanation
 
 __all__ = ["explain"]
 
@@ -25,11 +26,6 @@ def explain(model: Any, example: Any = None, *, scheme: str = "float") -> Explan
     "int16x8". Raises ModelError if PyTorch cannot export the module, and UsageError for other
     arguments.
     """
-    from utvm_deploy.frontend.torch.export import load_torch
-    from utvm_deploy.torch.in_memory import check_module_and_example, exported
-    from utvm_deploy.torch.options import check_scheme
-    from utvm_deploy.torch.partitions import explanation
-
     load_torch()
     check_module_and_example(model, example)
     check_scheme(scheme)

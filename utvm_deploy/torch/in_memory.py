@@ -9,6 +9,8 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.frontend.files.odd_weights import warn_of_weights
+from utvm_deploy.frontend.relax.from_torch import relax_of_program
+from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
 from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
@@ -128,9 +130,6 @@ def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     program = with_batch_of_one(load_torch(), program)
     if is_quantized(program):
         return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
-    from utvm_deploy.frontend.relax.from_torch import relax_of_program
-    from utvm_deploy.frontend.relax.road import relax_graph
-
     graph = relax_graph(relax_of_program(program), name)
     warn_of_weights(graph, name)
     return graph

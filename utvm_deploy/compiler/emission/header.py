@@ -80,7 +80,7 @@ extern "C" {{
 
 
 def _run_functions(model: CompiledModel) -> Iterator[str]:
-    """What runs the model: all of it or a layer, or what takes rows of its input."""
+    """What runs the whole model or a layer, or takes rows of its input."""
     name, upper, rows = model.name, model.name.upper(), model.input_rows
     if rows is not None:
         yield f"#define {upper}_INPUT_ROWS {rows.count}\n"

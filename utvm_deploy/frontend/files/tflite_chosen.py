@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.files.tflite_signed import make_signed
 from utvm_deploy.graph.names import short_name
 
 #: Fields of operators' options that are the number of a subgraph.
@@ -46,7 +47,6 @@ def chosen_file(
     Raises ModelError for shapes that the model does not take, and for what has no int8 form.
     """
     from utvm_deploy.frontend.files import tflite_schema as schema
-    from utvm_deploy.frontend.files.tflite_signed import make_signed
 
     model = schema.read_model(data)
     if subgraph is not None:

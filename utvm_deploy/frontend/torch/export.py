@@ -6,6 +6,7 @@ same. So both formats share one conversion. A float program goes to Relax.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import operator
@@ -264,8 +265,6 @@ def _variance(
 
 def register_quantizers() -> None:
     """Import the modules that register PT2E's operators with torch, if they are installed."""
-    import importlib
-
     with quiet_torch():
         for name in ("torch.ao.quantization.fx._decomposed", "torchao.quantization.pt2e"):
             try:

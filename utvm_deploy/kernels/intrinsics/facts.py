@@ -13,6 +13,7 @@ from utvm_deploy.kernels.contract.lazy_tvm import s_tir, tirx
 from utvm_deploy.kernels.intrinsics.dsp_dot import COLUMNS, dot_text
 from utvm_deploy.kernels.intrinsics.tir import Buffers, Tile, description_of, implementation_of
 from utvm_deploy.kernels.isa.dsp import CONDITION
+from utvm_deploy.targets.table import CORES, target_of
 
 DSP, MVE = "dsp", "mve"
 FAMILIES = (DSP, MVE)
@@ -226,8 +227,6 @@ def family_of(core: str) -> str:
 
     For cores with neither DSP nor Helium, such as "host": "dsp", whose C runs everywhere.
     """
-    from utvm_deploy.targets.table import CORES
-
     return MVE if core in CORES and CORES[core].mve else DSP
 
 
@@ -236,8 +235,6 @@ def fitting_family(core: str) -> str:
 
     A core without native kernels has the one of ``family_of``, whose C runs everywhere.
     """
-    from utvm_deploy.targets.table import CORES, target_of
-
     native = target_of(core).families_of(CORES[core]) if core in CORES else ()
     family = family_of(core)
     return family if not native or family in native else ""

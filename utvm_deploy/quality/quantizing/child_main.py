@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
@@ -55,8 +56,6 @@ def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
 
 
 def _limit_memory() -> None:
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

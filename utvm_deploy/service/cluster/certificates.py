@@ -16,6 +16,7 @@ import ipaddress
 import os
 import re
 import secrets
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,8 +131,6 @@ def _security(authority: str, certificate: str, key: str) -> Any:
 
 def _check_complete(folder: Path) -> None:
     """A worker needs no token; everybody needs the three other files, readable and of one kind."""
-    import ssl
-
     for name in (AUTHORITY, CERTIFICATE, KEY):
         path = folder / name
         if not path.is_file():

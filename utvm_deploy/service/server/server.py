@@ -14,14 +14,22 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError, UtvmError
+from utvm_deploy.service.client.session_messages import MESSAGE_BYTES
+from utvm_deploy.service.cluster.connection import open_cluster
+from utvm_deploy.service.cluster.kept_client import KeptClient
+from utvm_deploy.service.server.api.parts import Parts
+from utvm_deploy.service.server.jobs.dispatcher import Dispatcher
 from utvm_deploy.service.server.security.listener import Listener
+from utvm_deploy.service.server.security.tokens import access_of
+from utvm_deploy.service.server.store.data_folder import held_folder
+from utvm_deploy.service.server.store.database import Database
+from utvm_deploy.service.server.store.files import Files
+from utvm_deploy.service.server.store.retention import Retention
 from utvm_deploy.service.server.store.settings import Settings, Tls
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
-
-    from utvm_deploy.service.server.api.parts import Parts
 
 #: How long answers that are on their way may take after Ctrl-C.
 _GRACE_S = 2
@@ -33,16 +41,6 @@ _MOST_MESSAGES = 4
 @contextmanager
 def open_parts(settings: Settings) -> Iterator[Parts]:
     """The database, the files, the cluster and the dispatcher."""
-    from utvm_deploy.service.cluster.connection import open_cluster
-    from utvm_deploy.service.cluster.kept_client import KeptClient
-    from utvm_deploy.service.server.api.parts import Parts
-    from utvm_deploy.service.server.jobs.dispatcher import Dispatcher
-    from utvm_deploy.service.server.security.tokens import access_of
-    from utvm_deploy.service.server.store.data_folder import held_folder
-    from utvm_deploy.service.server.store.database import Database
-    from utvm_deploy.service.server.store.files import Files
-    from utvm_deploy.service.server.store.retention import Retention
-
     jobs = settings.data / "jobs"
     access = access_of(settings.token, settings.host, is_encrypted=settings.tls is not None)
     with ExitStack() as stack:
@@ -126,7 +124,6 @@ def http_server(app: ASGIApp, closing: Event, tls: Tls | None = None) -> uvicorn
     """Serves the application on a socket: ``run(sockets=[...])``. Sets ``closing`` at its end."""
     import uvicorn
 
-    from utvm_deploy.service.client.session_messages import MESSAGE_BYTES
     from utvm_deploy.service.server.security.guard import MOST_HEADER_BYTES
     from utvm_deploy.service.server.security.protocol import GuardedProtocol
 

@@ -23,6 +23,7 @@ from utvm_deploy.base.errors import ClusterError, UtvmError
 from utvm_deploy.boards.board import board_names, load_board, with_template
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.service.client.session_messages import ALIVE, SILENCE_S, encode
+from utvm_deploy.service.cluster.offers import HOST
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.store.facts import RUNNING
 from utvm_deploy.service.server.store.holders import Holders
@@ -297,7 +298,6 @@ class _Client:
 
 async def _refusal(cluster: Any, board: str, allow_code: bool) -> str:
     """Why there is no session on the board; empty if there can be one."""
-    from utvm_deploy.service.cluster.offers import HOST
     from utvm_deploy.service.cluster.session_line import offered_kinds
 
     try:
