@@ -23,6 +23,7 @@ from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
+from utvm_deploy.targets.arm_m.target import ARM_M
 from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
 #: Where a task's function returns to (templates/arm_m/baremetal/guard_armv7m.c).
@@ -48,7 +49,7 @@ def watched(
     assert fence.accesses, "the fence saw no access at all: it was not armed for this call"
     symbols = device.session.symbols()
     for one in fence.crossings():
-        place = nearest_symbol(one.pc, symbols)
+        place = nearest_symbol(one.pc, symbols, ARM_M.code_bit)
         found.append(f"{place}: {one}, {_near(one.address, allowed)}")
 
 

@@ -31,6 +31,7 @@ from utvm_deploy.device.probe import open_link, start
 from utvm_deploy.device.probe import server as server_module
 from utvm_deploy.device.probe.server import start_server
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.targets.arm_m.target import ARM_M
 
 EMULATOR = ["qemu-system-arm", "-machine", "netduinoplus2", "-icount", "shift=6,sleep=off"]
 QUIET = ["-nodefaults", "-display", "none", "-monitor", "none", "-serial", "none", "-S"]
@@ -187,7 +188,7 @@ def test_a_server_that_hangs_up_gives_a_sentence(tmp_path: Path) -> None:
     board = on_a_desk(tmp_path, f'exec {sys.executable} -u -c "{python}" $1')
     with contextlib.closing(start_server(board)) as server:
         with pytest.raises(LinkError, match="the debug server sh went away"):
-            GdbClient(server.stream).greet()
+            GdbClient(server.stream, ARM_M).greet()
         assert "Target not examined yet" in server.last_words()
 
 
@@ -234,7 +235,7 @@ def test_a_real_openocd_serves_without_a_probe(tmp_path: Path) -> None:
     path = tmp_path / "stm32f746g_disco.toml"
     path.write_text(text.replace("board/stm32f746g-disco.cfg", str(config)))
     with contextlib.closing(start_server(load_board(path, trust=True))) as server:
-        client = GdbClient(server.stream)
+        client = GdbClient(server.stream, ARM_M)
         client.greet()
         assert client.dialect.name == "OpenOCD"
         assert client.offer.packet_bytes == 0x4000

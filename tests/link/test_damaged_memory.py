@@ -19,6 +19,7 @@ from utvm_deploy.device.link.gdb.debug_link import (
 from utvm_deploy.device.link.gdb.packets import Stop
 from utvm_deploy.device.link.messages import BY_NAME, MAILBOX, PROTOCOL_VERSION, REPLY_BIT
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
+from utvm_deploy.targets.arm_m.target import ARM_M
 
 MAILBOX_AT, RUN, POINT = 0x2000_0000, 0x100, 0x200
 SYMBOLS = {MAILBOX_SYMBOL: MAILBOX_AT, RUN_SYMBOL: RUN, POINT_SYMBOL: POINT}
@@ -27,6 +28,8 @@ HELLO = Hello(2, "1.0", 7, 256, 256, 1000, "cycles", 0x2000_1000, 4096, 0, "")
 
 class Core:
     """In a GdbClient's place: a core that stands at the point, with a mailbox of our choosing."""
+
+    target = ARM_M
 
     def __init__(self, length: int = 0, version: int = PROTOCOL_VERSION) -> None:
         opcode = BY_NAME["OPEN"].opcode | REPLY_BIT

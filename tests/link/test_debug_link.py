@@ -38,6 +38,7 @@ from utvm_deploy.device.probe import RunningBoard, choose_link, open_link, start
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.targets.arm_m.target import ARM_M
 
 pytestmark = [
     pytest.mark.emulator,
@@ -192,7 +193,7 @@ def test_an_endless_loop_ends_at_its_deadline(link: Link) -> None:
 
 
 def test_a_lock_up_says_so_and_the_next_call_works(running: RunningBoard, image: Image) -> None:
-    client = GdbClient(running.debug_stream)
+    client = GdbClient(running.debug_stream, ARM_M)
     link = DebugLink(client, image.symbols)
     at = link.hello().workspace_address
     link.write(at, LOCK_UP)
@@ -212,9 +213,9 @@ def test_a_lock_up_says_so_and_the_next_call_works(running: RunningBoard, image:
 
 def test_a_fault_of_the_runtime_itself_is_decoded(running: RunningBoard, image: Image) -> None:
     def place_of(address: int) -> str:
-        return f"{nearest_symbol(address, image.symbols)}, {image.line_of(address)}"
+        return f"{nearest_symbol(address, image.symbols, ARM_M.code_bit)}, {image.line_of(address)}"
 
-    client = GdbClient(running.debug_stream)
+    client = GdbClient(running.debug_stream, ARM_M)
     link = DebugLink(client, image.symbols, place_of=place_of)
     at = link.hello().workspace_address
     link.write(at, RETURN)

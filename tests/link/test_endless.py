@@ -25,6 +25,7 @@ from utvm_deploy.device.link.gdb.packets import encode_packet
 from utvm_deploy.device.link.messages import BY_NAME, OUTCOME, REGION, REPLY_BIT
 from utvm_deploy.device.link.monitor import MonitorLink
 from utvm_deploy.device.link.replies import MAX_REGIONS
+from utvm_deploy.targets.arm_m.target import ARM_M
 
 #: Seconds that the slow ones take over each portion.
 PORTION_S = 0.1
@@ -245,7 +246,7 @@ def test_a_server_that_never_comes_to_an_end(
     def answer(body: bytes) -> Iterator[bytes]:
         return talk(body) if has_begun else until_reading(body)
 
-    client = GdbClient(Server(clock, answer), TIMES)
+    client = GdbClient(Server(clock, answer), ARM_M, TIMES)
     calls: dict[str, Callable[[], object]] = {
         "read": lambda: client.read_memory(0x2000_0000, 256),
         "stop": client.step,
@@ -271,7 +272,7 @@ def test_a_file_of_the_server_that_has_no_end(clock: Clock) -> None:
             return until_reading(body)
         return iter([*[b""] * 40, b"+" + encode_packet(b"m<")])
 
-    client = GdbClient(Server(clock, answer), TIMES)
+    client = GdbClient(Server(clock, answer), ARM_M, TIMES)
     client.greet()
     has_begun = True
     began_s = clock.now_s
@@ -304,7 +305,7 @@ def test_writing_flash_ends_however_the_server_parts_it(clock: Clock, block: str
                 yield from [b""] * int(90_000 / PORTION_S)
         yield b"+" + encode_packet(reply)
 
-    client = GdbClient(Server(clock, answer), TIMES)
+    client = GdbClient(Server(clock, answer), ARM_M, TIMES)
     client.greet()
     began_s = clock.now_s
     with pytest.raises(LinkTimeout):

@@ -35,7 +35,7 @@ def record(target: str, **facts: int) -> bytes:
 
 def words(exception: int = 3, *, pc: int = 0x204, lr: int = 0x10B, **facts: int) -> str:
     fault = read_fault(record("arm_m", exception=exception, pc=pc, lr=lr, **facts))
-    return describe_fault(fault, lambda at: nearest_symbol(at, SYMBOLS))
+    return describe_fault(fault, lambda at: nearest_symbol(at, SYMBOLS, 1))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ tests and public logs have. A real OpenOCD is asked in tests/boards.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 
@@ -14,7 +15,15 @@ import pytest
 
 from tests.link.fakes import PATIENCE_S
 from tests.link.gdb_server import DIALOGUES, Line, load_dialogue, serve
-from utvm_deploy.base.errors import DeviceError, LinkClosed, LinkError, LinkTimeout, UtvmError
+from utvm_deploy.base.errors import (
+    BoardError,
+    DeviceError,
+    LinkClosed,
+    LinkError,
+    LinkTimeout,
+    UtvmError,
+)
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device.link.gdb.client import GdbClient, GdbTimeouts
 from utvm_deploy.device.link.gdb.dialects import (
     DEFAULT_PACKET_BYTES,
@@ -23,6 +32,10 @@ from utvm_deploy.device.link.gdb.dialects import (
     parse_offer,
 )
 from utvm_deploy.device.link.gdb.flash import FlashArea, blocks_of, parse_memory_map, write_flash
+from utvm_deploy.device.link.stream import NoStream
+from utvm_deploy.device.probe import choose_link
+from utvm_deploy.targets.arm_m.target import ARM_M
+from utvm_deploy.targets.host.target import HOST
 
 SERVERS = sorted(path.stem for path in DIALOGUES.glob("*.txt"))
 RAM = 0x2000_0000
@@ -59,7 +72,7 @@ def session(client: GdbClient, timeout_s: float = PATIENT.reply_s) -> dict[str, 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_whole_session(name: str) -> None:
     with serve(load_dialogue(name)) as (stream, server):
-        found = session(GdbClient(stream, PATIENT))
+        found = session(GdbClient(stream, ARM_M, PATIENT))
         assert server.is_through.wait(PATIENT.reply_s), server.problem
     assert found.pop("dialect") == {d.name.lower().replace("-", ""): d.name for d in DIALECTS}[name]
     assert "error" in str(found.pop("refusal"))
@@ -77,7 +90,7 @@ def test_a_server_that_ends_anywhere_is_a_link_error(name: str) -> None:
     lines = load_dialogue(name)
     for end in range(len(lines) - 1):
         with serve(lines[:end], stays=False) as (stream, _server), pytest.raises(LinkClosed):
-            session(GdbClient(stream, PATIENT))
+            session(GdbClient(stream, ARM_M, PATIENT))
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -90,7 +103,7 @@ def test_nonsense_anywhere_is_an_error_in_time(name: str, garbage: bytes) -> Non
         began = time.monotonic()
         with serve(wrong) as (stream, server):
             try:
-                found = session(GdbClient(stream, SHORT), SHORT.reply_s)
+                found = session(GdbClient(stream, ARM_M, SHORT), SHORT.reply_s)
             except UtvmError as error:
                 assert len(str(error)) > 20
             else:
@@ -101,7 +114,7 @@ def test_nonsense_anywhere_is_an_error_in_time(name: str, garbage: bytes) -> Non
 
 def exchange(lines: list[Line], act: Callable[[GdbClient], object]) -> object:
     with serve([*GREETING, *lines]) as (stream, server):
-        client = GdbClient(stream, PATIENT)
+        client = GdbClient(stream, ARM_M, PATIENT)
         client.greet()
         result = act(client)
         assert server.is_through.wait(PATIENT.reply_s), server.problem
@@ -143,7 +156,7 @@ def test_binary_reads_where_they_are_offered() -> None:
     )
     read = [Line(True, b"x20,3"), Line(False, b"b}\x03}\x04\x00")]
     with serve([*greeting, *read]) as (stream, _):
-        client = GdbClient(stream, PATIENT)
+        client = GdbClient(stream, ARM_M, PATIENT)
         client.greet()
         assert client.read_memory(0x20, 3) == b"#$\x00"
 
@@ -178,7 +191,7 @@ def test_a_description_of_registers_too_small_for_their_values_is_refused() -> N
         *(f"l{description}", "?", "S05"),
     )
     with serve(lines) as (stream, _server):
-        client = GdbClient(stream, PATIENT)
+        client = GdbClient(stream, ARM_M, PATIENT)
         client.greet()
         with pytest.raises(DeviceError, match="pc has 2 bytes, which do not hold 0x20000000"):
             client.write_register("pc", RAM)
@@ -288,7 +301,7 @@ def test_flash_is_erased_in_blocks_and_written_in_packets() -> None:
         *said("vFlashDone", "OK"),
     ]
     with serve([*greeting, *lines]) as (stream, server):
-        client = GdbClient(stream, PATIENT)
+        client = GdbClient(stream, ARM_M, PATIENT)
         client.greet()
         write_flash(client, [(0x0800_0000, data)])
         assert server.is_through.wait(PATIENT.reply_s), server.problem
@@ -301,7 +314,7 @@ def test_flash_that_refuses_is_told() -> None:
         *("?", "S05", "qXfer:memory-map:read::0,3fe8", "l" + MAPS["pyOCD"]),
     )
     with serve([*greeting, *said("vFlashErase:8000000,8000", "E05")]) as (stream, _):
-        client = GdbClient(stream, PATIENT)
+        client = GdbClient(stream, ARM_M, PATIENT)
         client.greet()
         with pytest.raises(
             DeviceError, match=r"to erase 32768 bytes of flash at 0x08000000.*b'E05'"
@@ -340,7 +353,7 @@ def test_a_core_that_does_not_stop_is_a_timeout() -> None:
 
 def test_no_one_there_is_a_timeout() -> None:
     with serve([Line(True, b"never")]) as (stream, _), pytest.raises(LinkError):
-        GdbClient(stream, GdbTimeouts(0.05, 0.05)).greet()
+        GdbClient(stream, ARM_M, GdbTimeouts(0.05, 0.05)).greet()
 
 
 @pytest.mark.parametrize("flood", [b"+", b"$T05#b9", b"%a#61", b"$O41#c4"])
@@ -357,7 +370,7 @@ def test_a_server_that_talks_for_ever_is_a_timeout(flood: bytes) -> None:
 
     began = time.monotonic()
     with pytest.raises(LinkError):
-        GdbClient(Flood(), GdbTimeouts(0.05, 0.05)).greet()
+        GdbClient(Flood(), ARM_M, GdbTimeouts(0.05, 0.05)).greet()
     assert time.monotonic() - began < PATIENCE_S
 
 
@@ -370,3 +383,11 @@ def test_what_a_server_offers() -> None:
     assert parse_offer("PacketSize=banana").packet_bytes == DEFAULT_PACKET_BYTES
     # Too small to hold a head and a word.
     assert parse_offer("PacketSize=1").packet_bytes == 64
+
+
+def test_a_target_without_facts_for_a_debugger_is_refused() -> None:
+    board = load_board("host")
+    with_server = dataclasses.replace(board, link=dataclasses.replace(board.link, kinds=("debug",)))
+    for act in (lambda: GdbClient(NoStream(), HOST), lambda: choose_link(with_server)):
+        with pytest.raises(BoardError, match="cores of the target host; take another link"):
+            act()

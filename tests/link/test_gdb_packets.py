@@ -20,7 +20,8 @@ from utvm_deploy.device.link.gdb.packets import (
     escaped_prefix,
     expand,
 )
-from utvm_deploy.device.link.gdb.registers import OLD_ARM_REGISTERS, includes, parse_registers
+from utvm_deploy.device.link.gdb.registers import includes, parse_registers
+from utvm_deploy.targets.arm_m.debugger import DEBUGGER
 
 
 def decode(data: bytes) -> list[Item]:
@@ -133,4 +134,4 @@ def test_register_descriptions() -> None:
     assert (registers["primask"].size_bytes, registers["primask"].offset) == (1, 16)
     assert includes(XML) == ("core.xml",)
     assert parse_registers("<reg" * 1000) == {}
-    assert OLD_ARM_REGISTERS["xpsr"].offset == 164
+    assert DEBUGGER.assumed["xpsr"].offset == 164

@@ -38,6 +38,7 @@ from utvm_deploy.service.client.session_exchange import Exchange
 from utvm_deploy.service.client.session_link import RemoteLink
 from utvm_deploy.service.client.session_messages import decode, encode
 from utvm_deploy.service.cluster.session_child import LENGTH, serve
+from utvm_deploy.targets.arm_m.target import ARM_M
 
 REGIONS = 3
 RIGHT = REGION.pack(0x2000_0000, 16, 7) * REGIONS
@@ -280,4 +281,4 @@ def client_of(answers: dict[bytes, bytes]) -> GdbClient:
         def close(self) -> None:
             pass
 
-    return GdbClient(Server())
+    return GdbClient(Server(), ARM_M)

@@ -21,6 +21,7 @@ from utvm_deploy.device.link.base import Link, Task
 from utvm_deploy.device.link.fault import nearest_symbol
 from utvm_deploy.device.probe import RunningBoard, needs_debugger, open_link, start
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.targets.table import target_of
 
 pytestmark = pytest.mark.tools
 
@@ -62,7 +63,8 @@ def session_on(board: Board) -> Iterator[Session]:
     image = build_image(tiny_model(board, source=SOURCE), board)
     kind = board.link.kinds[0]
     with start(board, image, has_debug_stream=needs_debugger(kind)) as running:
-        link = open_link(running, kind, lambda pc: nearest_symbol(pc, image.symbols))
+        code_bit = target_of(board.cpu.core).code_bit
+        link = open_link(running, kind, lambda pc: nearest_symbol(pc, image.symbols, code_bit))
         link.hello()
         yield Session(board, image, running, link)
 

@@ -16,11 +16,12 @@ from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.device.counts import Figures, named_figures
 from utvm_deploy.device.fault_record import take_fault_words
 from utvm_deploy.device.link.base import Hello, Link
-from utvm_deploy.device.link.fault import nearest_symbol
+from utvm_deploy.device.link.fault import FAULT_SYMBOL, nearest_symbol
 from utvm_deploy.device.probe import Launcher, StartedBoard
 from utvm_deploy.device.session import Session
 from utvm_deploy.device.trace import trace_if_asked
 from utvm_deploy.project import Image, build_image
+from utvm_deploy.targets.table import target_of
 
 log = logging.getLogger("utvm_deploy.device")
 
@@ -121,7 +122,7 @@ class Connection(Tabled):
 
         def explain(error: UtvmError) -> str:
             if isinstance(error, DeviceReset):
-                return take_fault_words(link, image)
+                return take_fault_words(link, image.symbols.get(FAULT_SYMBOL), self._place_of)
             return started.notes()
 
         try:
@@ -146,7 +147,8 @@ class Connection(Tabled):
 
     def _place_of(self, address: int) -> str:
         symbols = self._image.symbols if self._image else {}
-        place = nearest_symbol(address, self._session.symbols() if self._session else symbols)
+        symbols = self._session.symbols() if self._session else symbols
+        place = nearest_symbol(address, symbols, target_of(self.board.cpu.core).code_bit)
         line = self._image.line_of(address) if self._image else None
         return f"{place}, {line}" if line else place
 

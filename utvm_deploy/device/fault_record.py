@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.device.link.base import Link
 from utvm_deploy.device.link.fault import (
     FAULT_BYTES,
-    FAULT_SYMBOL,
     describe_fault,
     kept_fault,
-    nearest_symbol,
 )
-from utvm_deploy.project import Image
 
 log = logging.getLogger(__name__)
 
 
-def take_fault_words(link: Link, image: Image) -> str:
-    """What the record says, if it says anything; the record is empty afterwards."""
-    address = image.symbols.get(FAULT_SYMBOL)
+def take_fault_words(link: Link, address: int | None, place_of: Callable[[int], str]) -> str:
+    """What the record at ``FAULT_SYMBOL`` says; "" if it says nothing. It is empty afterwards."""
     if address is None:
         return ""
     try:
@@ -32,6 +29,4 @@ def take_fault_words(link: Link, image: Image) -> str:
     except UtvmError as error:
         log.debug("no fault record: %s", error)
         return ""
-    if fault is None:
-        return ""
-    return describe_fault(fault, lambda at: nearest_symbol(at, image.symbols))
+    return "" if fault is None else describe_fault(fault, place_of)

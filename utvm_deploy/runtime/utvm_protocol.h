@@ -194,7 +194,7 @@ enum utvm_architecture {
 
 /// Offsets in records ///
 
-// address; on Thumb bit 0 does not matter (u32)
+// address; the bit that marks functions does not matter (u32)
 #define UTVM_TASK_FUNCTION 0u
 // how many times it is called, each timed (u16)
 #define UTVM_TASK_REPEAT 4u

@@ -15,7 +15,7 @@ from typing import Protocol
 class Task:
     """One call of a function on the device, ``repeat`` times over."""
 
-    function: int  # address; on Thumb with or without bit 0
+    function: int  # address; with or without the target's code_bit
     # Up to messages.MAX_ARGUMENTS words; negative ones as two's complement of 32 bits.
     args: tuple[int, ...] = ()
     repeat: int = 1

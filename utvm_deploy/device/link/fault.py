@@ -82,10 +82,10 @@ def stopped_task(
     )
 
 
-def nearest_symbol(address: int, symbols: Mapping[str, int]) -> str:
+def nearest_symbol(address: int, symbols: Mapping[str, int], code_bit: int) -> str:
     """``function+offset (0x...)`` by the nearest symbol below; the number alone without one."""
-    # Bit 0 of a Thumb function's symbol is not part of its address.
-    below = [(start & ~1, name) for name, start in symbols.items() if start & ~1 <= address]
+    places = ((start & ~code_bit, name) for name, start in symbols.items())
+    below = [place for place in places if place[0] <= address]
     if not below:
         return f"{address:#010x}"
     start, name = max(below)

@@ -161,7 +161,7 @@ OUTCOME = Layout(
 
 TASK = Layout(
     (
-        Field("function", "u32", "address; on Thumb bit 0 does not matter"),
+        Field("function", "u32", "address; the bit that marks functions does not matter"),
         Field("repeat", "u16", "how many times it is called, each timed"),
         Field("argc", "u16", "how many words of arguments follow"),
         Field("deadline", "u32", "of all its calls, in microseconds of the device; 0: none"),

@@ -8,12 +8,13 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.facts import DEBUG_LINK, LINK_KINDS, MONITOR_LINK, Board
 from utvm_deploy.device.link.base import Link
 from utvm_deploy.device.link.deadlines import speeds_of
-from utvm_deploy.device.link.gdb.client import GdbClient
+from utvm_deploy.device.link.gdb.client import GdbClient, debugger_of
 from utvm_deploy.device.link.gdb.combined import CombinedLink
 from utvm_deploy.device.link.gdb.debug_link import DebugLink
 from utvm_deploy.device.link.monitor import MonitorLink
 from utvm_deploy.device.link.throttle import ThrottledStream
 from utvm_deploy.device.probe.running import RunningBoard
+from utvm_deploy.targets.table import target_of
 
 # Tasks over the monitor, much memory through the debugger.
 COMBINED_LINK = f"{MONITOR_LINK}+{DEBUG_LINK}"
@@ -32,6 +33,13 @@ def choose_link(board: Board, wanted: str | None = None) -> str:
     board has a debug link, too, the two are combined. ``monitor@9600`` is a monitor link that is
     slowed down to a line of that rate.
     """
+    chosen = _chosen_link(board, wanted)
+    if needs_debugger(chosen):
+        debugger_of(target_of(board.cpu.core))
+    return chosen
+
+
+def _chosen_link(board: Board, wanted: str | None) -> str:
     kinds = board.link.kinds
     if wanted is None:
         is_combined = kinds[0] == MONITOR_LINK and DEBUG_LINK in kinds
@@ -75,7 +83,7 @@ def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) 
     """The link of that kind; ``place_of`` names the code at an address, for errors."""
     symbols, speeds = running.image.symbols, speeds_of(running.board)
     if kind == DEBUG_LINK:
-        client = GdbClient(running.debug_stream)
+        client = GdbClient(running.debug_stream, target_of(running.board.cpu.core))
         return DebugLink(client, symbols, place_of=place_of, speeds=speeds)
     kind, _, rate = kind.partition(RATE_MARK)
     stream = ThrottledStream(running.stream, int(rate)) if rate else running.stream
@@ -85,4 +93,5 @@ def open_link(running: RunningBoard, kind: str, place_of: Callable[[int], str]) 
     cpu = running.board.cpu
     has_caches = cpu.icache_bytes or cpu.dcache_bytes
     sync_code = symbols.get(SYNC_SYMBOL) if has_caches else None
-    return CombinedLink(line, GdbClient(running.debug_stream), sync_code, speeds)
+    client = GdbClient(running.debug_stream, target_of(cpu.core))
+    return CombinedLink(line, client, sync_code, speeds)

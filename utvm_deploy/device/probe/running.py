@@ -311,7 +311,7 @@ def _start_real(
         if address is None:
             reset_board(board, probe=probe, serial=serial)
         else:
-            reset_through_server(address)
+            reset_through_server(board, address)
 
     wiring = Wiring(
         open_port if has_line else None, open_server if has_debug_stream else None, reset

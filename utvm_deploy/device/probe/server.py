@@ -23,6 +23,7 @@ from utvm_deploy.device.probe.argv import NEUTRAL_FOLDER, SERVER_PORTS, Wanted, 
 from utvm_deploy.device.probe.failures import failure
 from utvm_deploy.device.probe.flash import first_installed, probe_commands
 from utvm_deploy.project import Image
+from utvm_deploy.targets.table import target_of
 
 logger = logging.getLogger("utvm_deploy.device.probe")
 
@@ -150,19 +151,19 @@ def flash_through_server(image: Image, address: tuple[str, int]) -> None:
     with contextlib.closing(use_server(address)) as server:
         if process.is_dry_run():
             return
-        client = GdbClient(server.stream)
+        client = GdbClient(server.stream, target_of(image.board.cpu.core))
         client.greet()
         write_flash(client, image.load_segments)
         client.reset()
         client.detach()
 
 
-def reset_through_server(address: tuple[str, int]) -> None:
+def reset_through_server(board: Board, address: tuple[str, int]) -> None:
     """Restart the board with a GDB server that runs already."""
     with contextlib.closing(use_server(address)) as server:
         if process.is_dry_run():
             return
-        client = GdbClient(server.stream)
+        client = GdbClient(server.stream, target_of(board.cpu.core))
         client.greet()
         client.reset()
         client.detach()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from utvm_deploy.targets.arm_m.cores import CORES
+from utvm_deploy.targets.arm_m.debugger import DEBUGGER
 from utvm_deploy.targets.arm_m.fault import FAULTS
 from utvm_deploy.targets.arm_m.sequences import SEQUENCES
 from utvm_deploy.targets.arm_m.templates import TEMPLATES
@@ -36,7 +37,10 @@ def _why_not(built: BuiltFor, core: Core, flags: Sequence[str], board: str) -> s
 ARM_M = Target(
     name="arm_m",
     tag=1,
+    # That of Thumb.
+    code_bit=1,
     faults=FAULTS,
+    debugger=DEBUGGER,
     cores=CORES,
     toolchain=TOOLCHAIN,
     templates=TEMPLATES,

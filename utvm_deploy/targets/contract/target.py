@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.contract.debugger import Debugger
 from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
 from utvm_deploy.targets.contract.sequences import Sequences
 from utvm_deploy.targets.contract.timing import Timing
@@ -119,7 +120,11 @@ class Target:
     external_begin: int | None = None
     #: Programs that emulate boards with its cores.
     emulators: tuple[str, ...] = ()
+    #: Set in the addresses of functions, and no part of where they are.
+    code_bit: int = 0
     faults: FaultWords = NO_WORDS
+    #: None: no debugger can run tasks in its cores.
+    debugger: Debugger | None = None
     #: What `utvm silicon` counts on boards.
     sequences: Sequences | None = None
     #: Core -> its timing: for what is here, there is a cycle model.

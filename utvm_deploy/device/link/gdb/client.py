@@ -1,8 +1,8 @@
 """A client of a GDB server: memory, registers, breakpoints, running and stopping one core.
 
-It knows Cortex-M, a single thread, and what each packet does; gdb_dialogue.py sends the packets.
-Every wait has a deadline. A refusal of the server is a DeviceError, and any problem of the dialogue
-is a LinkError. After a LinkError, ``greet`` begins again, if the stream is still open.
+It knows a single thread, and what each packet does; dialogue.py sends the packets. The target knows
+the registers. Every wait has a deadline. A refusal of the server is a DeviceError, and any problem
+of the dialogue is a LinkError. After that, ``greet`` begins again, if the stream is still open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from utvm_deploy.base.errors import DeviceError
+from utvm_deploy.base.errors import BoardError, DeviceError
 from utvm_deploy.device.link.deadlines import probe_s
 from utvm_deploy.device.link.gdb.dialects import (
     DEFAULT_PACKET_BYTES,
@@ -24,20 +24,15 @@ from utvm_deploy.device.link.gdb.dialects import (
 )
 from utvm_deploy.device.link.gdb.dialogue import Dialogue, is_error
 from utvm_deploy.device.link.gdb.packets import Stop, escaped_prefix
-from utvm_deploy.device.link.gdb.registers import (
-    OLD_ARM_REGISTERS,
-    Register,
-    read_registers,
-)
+from utvm_deploy.device.link.gdb.registers import read_registers
 from utvm_deploy.device.link.stream import Stream
+from utvm_deploy.targets.contract.debugger import Debugger, Register
+from utvm_deploy.targets.contract.target import Target
 
 log = logging.getLogger("utvm_deploy.device.link")
 
 # The most bytes of a file that a server is believed to have.
 _MAX_OBJECT_BYTES = 256 * 1024
-# AIRCR: the key, and the request to reset the system.
-_AIRCR_ADDRESS = 0xE000ED0C
-_AIRCR_RESET = 0x05FA0004
 
 
 @dataclass(frozen=True)
@@ -52,17 +47,28 @@ class GdbTimeouts:
     greet_s: float = 30.0
 
 
+def debugger_of(target: Target) -> Debugger:
+    """What a debugger needs to know; BoardError if the target does not say it."""
+    if target.debugger is None:
+        raise BoardError(
+            f"no debugger can run tasks on cores of the target {target.name}; take another link"
+        )
+    return target.debugger
+
+
 class GdbClient:
     """One core behind a GDB server. ``close`` closes the stream."""
 
-    def __init__(self, stream: Stream, timeouts: GdbTimeouts | None = None) -> None:
+    def __init__(self, stream: Stream, target: Target, timeouts: GdbTimeouts | None = None) -> None:
+        self.target = target
+        self._debugger = debugger_of(target)
         self._timeouts = timeouts or GdbTimeouts()
         self._dialogue = Dialogue(stream, self._timeouts.reply_s)
         self._forget()
 
     def _forget(self) -> None:
         self._heed(Offer(DEFAULT_PACKET_BYTES, frozenset()))
-        self._registers: Mapping[str, Register] = OLD_ARM_REGISTERS
+        self._registers: Mapping[str, Register] = self._debugger.assumed
         # pyOCD 0.46 takes P, but answers p with nothing.
         self._reads_single, self._writes_single = True, True
         # Whether X is understood; None: not tried yet.
@@ -99,7 +105,8 @@ class GdbClient:
         self._forget()
         self._dialogue.begin()
         ask = self._dialogue.ask
-        wanted = b"qSupported:swbreak+;hwbreak+;vContSupported+;xmlRegisters=arm"
+        wanted = b"qSupported:swbreak+;hwbreak+;vContSupported+;xmlRegisters="
+        wanted += self._debugger.architecture.encode()
         answer = ask(wanted, "what it supports", keep=lambda b: not b or b"PacketSize" in b)
         self._heed(parse_offer(answer.decode("ascii", "replace")))
         if self._offer.has("QStartNoAckMode") and ask(b"QStartNoAckMode", "to skip acks"):
@@ -110,8 +117,10 @@ class GdbClient:
                 self._resume, self._single_step = b"vCont;c", b"vCont;s"
         # QEMU has no single registers until its description has been read.
         if self._offer.has("qXfer:features:read"):
-            found = read_registers(lambda name: self.read_object("features", name))
-            self._registers = found or OLD_ARM_REGISTERS
+            found = read_registers(
+                lambda name: self.read_object("features", name), self._debugger.registers
+            )
+            self._registers = found or self._debugger.assumed
         self._dialogue.send(b"?")
         self._dialogue.next_stop("why the core stands", self._timeouts.reply_s)
         log.debug("debug server %s: %s", self.dialect.name, self._offer)
@@ -183,7 +192,7 @@ class GdbClient:
     # Registers.
 
     def read_register(self, name: str) -> int:
-        """A register by its name in lower case, such as ``pc`` or ``xpsr``."""
+        """A register by its name in lower case, such as ``pc`` or ``sp``."""
         register, what = self._register(name), f"for register {name}"
         if self._reads_single:
             answer = self._dialogue.ask(b"p%x" % register.number, what, may_fail=True)
@@ -223,10 +232,17 @@ class GdbClient:
 
     # Running and stopping.
 
+    def start_at(self, address: int) -> None:
+        """Set the halted core to the code there; ``resume`` follows."""
+        for name, value in self._debugger.start.items():
+            self.write_register(name, value)
+        self.write_register("pc", address)
+
     def insert_breakpoint(self, address: int) -> None:
         """Stop before the instruction there; in hardware, or in RAM if there is none free."""
-        where = b"%x,2" % (address & ~1)
-        what = f"for a breakpoint at {address & ~1:#010x}"
+        address &= ~self.target.code_bit
+        where = b"%x,%x" % (address, self._debugger.breakpoint_kind)
+        what = f"for a breakpoint at {address:#010x}"
         # Hardware first: software breakpoints in flash are not every server's. OpenOCD refuses
         # one that it has already.
         for command in (b"Z1,", b"z1,", b"Z1,"):
@@ -311,7 +327,8 @@ class GdbClient:
         for text in self.dialect.reset:
             self.command(text)
         if not self.dialect.reset:
-            self.write_memory(_AIRCR_ADDRESS, _AIRCR_RESET.to_bytes(4, "little"))
+            address, word = self._debugger.reset
+            self.write_memory(address, word.to_bytes(4, "little"))
 
     # Registers, one and all.
 

@@ -56,8 +56,6 @@ POINT_SYMBOL = "utvm_debug_point"
 # Where a fault ends that the runtime could not stop, after its record was written.
 FAULT_POINT_SYMBOL = "utvm_fault_point"
 
-# Thread mode, Thumb, no condition pending.
-_XPSR_THUMB = 0x01000000
 
 # OPEN gives the room of a reply in 16 bits.
 _LONGEST_REPLY_BYTES = 0xFFFF
@@ -100,11 +98,10 @@ class DebugLink:
         self._speeds = speeds or Speeds()
         self._place_of = place_of
         self._mailbox_at = symbols[MAILBOX_SYMBOL]
-        self._run = symbols[RUN_SYMBOL] & ~1
-        self._point = symbols[POINT_SYMBOL] & ~1
-        self._fault_point = (
-            symbols[FAULT_POINT_SYMBOL] & ~1 if FAULT_POINT_SYMBOL in symbols else None
-        )
+        self._run = self._code(symbols[RUN_SYMBOL])
+        self._point = self._code(symbols[POINT_SYMBOL])
+        fault_point = symbols.get(FAULT_POINT_SYMBOL)
+        self._fault_point = None if fault_point is None else self._code(fault_point)
         self._record_at = symbols.get(FAULT_SYMBOL)
         self._is_open = True
         self._forget()
@@ -208,6 +205,13 @@ class DebugLink:
                     self._client.detach()
             self._client.close()
 
+    def _code(self, address: int) -> int:
+        """Where a function is, by its address."""
+        return address & ~self._client.target.code_bit
+
+    def _pc(self) -> int:
+        return self._code(self._client.read_register("pc"))
+
     # Requests.
 
     def _greeted(self) -> Hello:
@@ -261,8 +265,7 @@ class DebugLink:
             client.write_memory(self._mailbox["request"], payload)
         words = struct.pack("<4I", opcode, len(payload), begin, end - begin)
         client.write_memory(self._mailbox_at + offsets["opcode"], words)
-        client.write_register("xpsr", _XPSR_THUMB)
-        client.write_register("pc", self._run)
+        client.start_at(self._run)
         self._written = None
 
     def _read_mailbox(self) -> dict[str, int]:
@@ -289,7 +292,7 @@ class DebugLink:
             return False
         with self._session():
             self._attach()
-            pc = self._client.read_register("pc") & ~1
+            pc = self._pc()
             return pc == self._point and self._read_mailbox()["nonce"] == self._mailbox["nonce"]
 
     def _restart(self) -> None:
@@ -306,7 +309,7 @@ class DebugLink:
                 stop = client.wait_for_stop(self._timeouts.boot_s)
             except LinkTimeout:
                 raise self._stuck("to start") from None
-            if client.read_register("pc") & ~1 != self._point:
+            if self._pc() != self._point:
                 raise self._astray("to start", stop)
             self._mailbox = self._read_mailbox()
         check_version(self._mailbox["version"])
@@ -316,7 +319,7 @@ class DebugLink:
         """The core did not come back: halt it, and say where it was."""
         self._forget()
         self._client.interrupt()
-        place = self._place_of(self._client.read_register("pc"))
+        place = self._place_of(self._pc())
         return LinkTimeout(
             f"asked {what}, the device did not come back in time and was halted in {place}; "
             "it restarts at the next call, and what is in its RAM is lost"
@@ -327,7 +330,7 @@ class DebugLink:
         self._forget()
         if stop.is_gone:
             raise LinkError(f"asked {what}, the debug server ended the program ({stop.text})")
-        pc = self._client.read_register("pc") & ~1
+        pc = self._pc()
         if pc == self._fault_point:
             why = f"the device faulted ({self._fault_words()})"
         elif pc == self._point:

@@ -1,4 +1,4 @@
-"""The differences between GDB servers for Cortex-M, as data.
+"""The differences between GDB servers, as data.
 
 The features that a server offers to ``qSupported`` show which one it is. Each has its text for
 ``qRcmd`` that restarts the core and leaves it halted.

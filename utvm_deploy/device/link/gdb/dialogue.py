@@ -1,7 +1,7 @@
 """The dialogue with a GDB server: questions and answers in packets, each within its deadline.
 
 A damaged packet is sent or requested again. A refusal of the server is a DeviceError, and any
-problem of the dialogue is a LinkError. gdb_client.py knows the questions.
+problem of the dialogue is a LinkError. client.py knows the questions.
 """
 
 from __future__ import annotations

@@ -7,38 +7,25 @@ server's broken or hostile XML can do no harm.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+
+from utvm_deploy.targets.contract.debugger import Register
 
 _REGISTER = re.compile(r"<reg\s([^>]*)>")
 _INCLUDE = re.compile(r"<xi:include\s([^>]*)>")
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*["']([^"']*)["']""")
 
 
-@dataclass(frozen=True)
-class Register:
-    """One register: its number in ``p`` and ``P``, its place in ``g``."""
-
-    number: int
-    size_bytes: int
-    offset: int  # in the answer to g
-
-    @property
-    def end(self) -> int:
-        """Where the next one begins there."""
-        return self.offset + self.size_bytes
-
-
 # Files of a description beyond which a server is not believed.
 _MAX_FILES = 16
 
 
-def read_registers(read_file: Callable[[str], str]) -> dict[str, Register]:
-    """The registers, from as few files as name the ones that every Cortex-M has."""
+def read_registers(read_file: Callable[[str], str], wanted: Collection[str]) -> dict[str, Register]:
+    """The registers, from as few files as name the wanted ones."""
     text, files = "", ["target.xml"]
     for position in range(_MAX_FILES):
         registers = parse_registers(text)
-        if position == len(files) or {"sp", "pc", "xpsr"} <= registers.keys():
+        if position == len(files) or registers.keys() >= set(wanted):
             return registers
         part = read_file(files[position])
         files += includes(part)
@@ -73,15 +60,3 @@ def _placed(numbered: list[tuple[int, str, int]]) -> Iterator[tuple[str, Registe
     for number, name, size in numbered:
         yield name, Register(number, size, offset)
         offset += size
-
-
-def _old_layout() -> Iterator[tuple[str, Register]]:
-    names = [*(f"r{i}" for i in range(13)), "sp", "lr", "pc"]
-    for number, name in enumerate(names):
-        yield name, Register(number, 4, 4 * number)
-    # Eight floating-point registers of 12 bytes and their status stand between, since the 1990s.
-    yield "xpsr", Register(25, 4, 16 * 4 + 8 * 12 + 4)
-
-
-# Where a server describes nothing: what GDB assumes of an Arm.
-OLD_ARM_REGISTERS: Mapping[str, Register] = dict(_old_layout())
