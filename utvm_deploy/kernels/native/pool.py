@@ -33,8 +33,9 @@ def pixel_parameters(dtype: str) -> str:
     Rows and columns are those inside the image, ``row_bytes`` is the distance of two rows in
     elements, and the routine limits its results to ``low`` and ``high``.
     """
+    c_type = element_type(dtype).c_type
     return f"""
-    const {dtype}_t *from, {dtype}_t *to, int32_t rows, int32_t columns, int32_t row_bytes,
+    const {c_type} *from, {c_type} *to, int32_t rows, int32_t columns, int32_t row_bytes,
     int32_t channels, int32_t low, int32_t high
     """
 

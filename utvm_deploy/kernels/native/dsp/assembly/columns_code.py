@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.dsp import CONDITION
@@ -114,7 +115,8 @@ def step_of(depth: int, *, is_compact: bool = False, is_whole: bool = True) -> i
 @lru_cache(maxsize=32)
 def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
-    parameters = replaced(_PARAMETERS, ("int8_t *output", f"{form.values.dtype}_t *output", 1))
+    c_type = element_type(form.values.dtype).c_type
+    parameters = replaced(_PARAMETERS, ("int8_t *output", f"{c_type} *output", 1))
     portable = form.values.portable("utvm_columns")
     if form.is_slice:
         parameters += _OUTPUT_PITCH
