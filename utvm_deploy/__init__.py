@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from utvm_deploy.api.bundle_function import bundle
     from utvm_deploy.api.compare_function import compare
     from utvm_deploy.api.compile_function import compile, from_relax
-    from utvm_deploy.api.connect_function import connect
     from utvm_deploy.api.convert_function import convert
     from utvm_deploy.api.evaluate_function import evaluate
     from utvm_deploy.api.inspect_function import inspect
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from utvm_deploy.base.errors import UtvmError
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.compiler.compiled.model import CompiledModel
-    from utvm_deploy.device import Device, DeviceModel
+    from utvm_deploy.device import Device, DeviceModel, connect
 
 __version__ = "0.3.0"
 
@@ -73,7 +72,7 @@ _MODULES = {
     "bundle": "api.bundle_function",
     "compare": "api.compare_function",
     "compile": "api.compile_function",
-    "connect": "api.connect_function",
+    "connect": "api.steps",
     "convert": "api.convert_function",
     "evaluate": "api.evaluate_function",
     "from_relax": "api.compile_function",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import shutil
 import sys
@@ -16,8 +15,9 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board, with_template
-from utvm_deploy.cli.compile_options import add_compile_options
 from utvm_deploy.cli.main import main
+from utvm_deploy.cli.options.option import rows_in
+from utvm_deploy.cli.options.table import COMPILED
 from utvm_deploy.compiler.options import ARENA, AUTO, STACK, CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.service.server.jobs.options import SCRATCH
@@ -30,9 +30,8 @@ DIGITS = data_dir("models") / "digits.tflite"
 
 
 def test_there_is_one_default() -> None:
-    parser = argparse.ArgumentParser()
-    add_compile_options(parser)
-    assert parser.get_default("scratch") == AUTO == SCRATCH.choices[0]
+    (row,) = (one for one in rows_in(COMPILED) if one.name == "scratch")
+    assert row.default == AUTO == SCRATCH.choices[0]
     assert inspect.signature(utvm_deploy.compile).parameters["scratch"].default == AUTO
     assert CompileOptions().scratch == AUTO
 

@@ -306,9 +306,9 @@ def test_the_function_has_the_arguments_of_the_verb(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"scheme": "mixed", "equalize": True}, "leave clipping and equalize out"),
-        ({"scheme": "mixed", "clipping": "mse"}, "leave clipping and equalize out"),
-        ({"board": "mps2_an500"}, "leave out board, or give sensitivity=True"),
+        ({"scheme": "mixed", "equalize": True}, "leave clipping= and equalize= out"),
+        ({"scheme": "mixed", "clipping": "mse"}, "leave clipping= and equalize= out"),
+        ({"board": "mps2_an500"}, "leave out board=, or give sensitivity=True"),
         ({"cycle_budget": 5}, "cycle_budget goes with scheme='mixed'"),
     ],
 )

@@ -6,6 +6,8 @@ import pytest
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.main import build_parser
+from utvm_deploy.cli.options.option import rows_in
+from utvm_deploy.cli.verbs import VERBS as CLI_VERBS
 from utvm_deploy.service.server.jobs.options import Option, time_limit_s
 from utvm_deploy.service.server.jobs.verbs import VERBS, Verb, command_line, file_names, verb_of
 from utvm_deploy.service.server.store.facts import Model
@@ -47,7 +49,9 @@ def test_the_real_parser_takes_each_option(verb: Verb, option: Option) -> None:
         argv = command_line(verb, ["kws.tflite"], "host", options)
         args = build_parser(verb.name).parse_args(argv)
         if option.is_argument:
-            taken = getattr(args, option.name.replace("-", "_"))
+            (row,) = (one for one in rows_in(CLI_VERBS[verb.name].rows) if one.name == option.name)
+            taken = getattr(args, row.attribute)
+            taken = taken != row.nothing if row.is_alone else taken
             # Some integers are numbers with a point to the verb.
             as_text = f"{taken:g}" if isinstance(taken, float) else str(taken)
             assert as_text == (option.file or str(value))

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utvm_deploy"
 LAYERS = (
     ("cli",),
     ("api",),
+    ("cli.options",),
     ("results.reporting",),
     ("service.server",),
     ("service.cluster",),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.bench_models import Comparing
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.steps import board_of, model_file, with_shapes
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base.errors import BenchError, UsageError
@@ -18,7 +17,7 @@ from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import prefix_from_path
-from utvm_deploy.device import CYCLES, Device
+from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.project import find_cmsis_nn_builds
 from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared
 from utvm_deploy.results.comparing.recorded import check_recorded_core

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.steps import (
     board_of,
     compile_fitting,
@@ -25,7 +24,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling import check_destination, write_bundle
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.device import CYCLES, DeviceModel
+from utvm_deploy.device import CYCLES, DeviceModel, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle

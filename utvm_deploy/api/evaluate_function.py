@@ -7,7 +7,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.steps import (
     compile_fitting,
     is_quantized,
@@ -19,7 +18,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel
+from utvm_deploy.device import INSTRUCTIONS, Device, DeviceModel, connect
 from utvm_deploy.quality.evaluating.engines import Plan
 from utvm_deploy.quality.evaluating.evaluation import Data, checked_data, evaluated, make_plan
 from utvm_deploy.quality.evaluating.facts import Evaluation, Settings

@@ -154,8 +154,8 @@ def _check_options(
     if scheme == "mixed":
         if not as_observed:
             raise UsageError(
-                "scheme='mixed' takes ranges and weights as they are; leave clipping and equalize "
-                "out"
+                "scheme='mixed' takes ranges and weights as they are; leave clipping= and "
+                "equalize= out"
             )
         return
     for option, value in chosen_by.items():
@@ -163,6 +163,6 @@ def _check_options(
             raise UsageError(f"{option} goes with scheme='mixed', and the scheme is {scheme!r}")
     if board is not None and not sensitivity:
         raise UsageError(
-            f"a file of scheme {scheme!r} is the same for all boards; leave out board, or give "
-            "sensitivity=True or scheme='mixed', which measure layers on it"
+            f"a file of scheme {scheme!r} is the same for all boards; leave out board=, or "
+            "give sensitivity=True or scheme='mixed', which measure layers on it"
         )

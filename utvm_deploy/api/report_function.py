@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.bench_function import bench
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.evaluate_function import evaluate
 from utvm_deploy.api.inspect_function import inspect
 from utvm_deploy.api.memory_function import memory
@@ -25,7 +24,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import Objective
-from utvm_deploy.device import CYCLES
+from utvm_deploy.device import CYCLES, connect
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
 from utvm_deploy.results.pages.report_digest import DIGEST, content_digest

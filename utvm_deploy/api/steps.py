@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.compile_function import compile
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
@@ -17,7 +16,7 @@ from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
-from utvm_deploy.device import Device
+from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_of_inputs
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.quality.precision.steps import MixedModel

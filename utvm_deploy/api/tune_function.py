@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utvm_deploy.api.connect_function import connect
 from utvm_deploy.api.steps import board_of, model_file, with_backend, with_shapes
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
@@ -19,9 +19,8 @@ from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.options import Objective
 from utvm_deploy.compiler.stages.floats import refuse_float
-from utvm_deploy.device import CYCLES, Device
+from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "utvm.tune/2"
 Tell = Callable[[str], None]
+#: What tuning found, and the runs of the whole models.
+Found = tuple["Tuning", Sequence["ModelRun"]]
 
 log = logging.getLogger(__name__)
 
@@ -84,26 +85,6 @@ class Prepared:
     board: Board
     graphs: tuple[Graph, ...]
     works: Sequence[Work]
-    library: Backend | None
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long to tune, and where the search begins."""
-
-    trials: int | None = None  # in all
-    minutes: float | None = None
-    seed: int = 0
-    level: str = Objective.TIME
-
-
-@dataclass(frozen=True)
-class Watching:
-    """Functions that are called: after each batch, at each step, and with lasting notes."""
-
-    batch: Callable[[Tuning], None]
-    step: Tell
-    note: Tell
 
 
 def tune(
@@ -153,20 +134,13 @@ def tune(
     """
     target, told = board_of(board), progress or no_progress
     check_tunable(target)
-    if trials is None and minutes is None:
-        raise UsageError("no end to the tuning; give trials=N or minutes=M, or both")
+    where: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
+    where |= {"server": server, "timing": timing}
+    other = {"cmsis_nn": cmsis_nn, "plugin": plugin, "certificates": certificates}
+    check_limits(trials=trials, minutes=minutes, cluster=cluster, **other, **where)
     given = list(models) if isinstance(models, list | tuple) else [models]
     if not given:
         raise UsageError("there is no model to tune; give the path of a model file")
-    if cmsis_nn is not None and plugin is not None:
-        raise UsageError("cmsis_nn and plugin cannot be used together; leave one of them out")
-    if cluster is not None and (plugin is not None or cmsis_nn is not None):
-        raise UsageError(
-            "workers of a cluster run no code of yours; leave out plugin and cmsis_nn, or tune "
-            "without cluster"
-        )
-    if cluster is not None and timing != CYCLES:
-        raise UsageError("workers of a cluster count cycles; leave out timing, or cluster")
     options, custom = with_backend({"plugin": plugin}, target)
     library: Backend | None = options["plugin"]
     if cmsis_nn is not None:
@@ -177,29 +151,63 @@ def tune(
             library = library_backend(copy, target, cmsis_nn)
 
     def device(wanted: str | None = None) -> Device:
-        where = board if isinstance(board, str) else target
-        links = link or wanted
-        return connect(
-            where,
-            port=port,
-            probe=probe,
-            serial=serial,
-            link=links,
-            server=server,
-            timing=timing,
-        )
+        place = board if isinstance(board, str) else target
+        return connect(place, **where | {"link": link or wanted})
 
-    watching = Watching(watch or (lambda tuning: None), lambda text: told(text, 0, 1), log.warning)
+    def tell(text: str) -> None:
+        told(text, 0, 1)
+
     with with_shapes(inputs, signature), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()
         made = prepare(paths, target, library, custom, sketches=sketches, allow_float=allow_float)
-        limits = Limits(trials, minutes, seed, optimize)
-        if cluster is None:
-            return tuned_here(made, Path(records), limits, device, watching)
-        folder = None if certificates is None else Path(certificates)
-        return tuned_on_cluster(made, Path(records), limits, cluster, folder, watching)
+        search = {
+            "trials": trials or sum(work.trials for work in made.works),
+            "minutes": minutes,
+            "seed": seed,
+            "level": optimize,
+            "library": library,
+            "watch": watch or (lambda tuning: None),
+        }
+        work = partial(_here, device, made, search, tell)
+        if cluster is not None:
+            folder = None if certificates is None else Path(certificates)
+            work = partial(_on_cluster, cluster, folder, made, search, tell)
+        return _recorded(Path(records), work)
+
+
+def check_limits(
+    *, trials: int | None, minutes: float | None, cluster: str | None, **given: Any
+) -> None:
+    """UsageError for options of ``tune`` that do not go together."""
+    if trials is None and minutes is None:
+        raise UsageError("no end to the tuning; give trials=N or minutes=M, or both")
+    has_library = given["cmsis_nn"] is not None
+    if has_library and given["plugin"] is not None:
+        raise UsageError("cmsis_nn and plugin= cannot be used together; leave one of them out")
+    if cluster is None:
+        if given["certificates"] is not None:
+            raise UsageError("certificates= is of a cluster; give cluster=ADDRESS, too")
+        return
+    if given["server"] is not None:
+        raise UsageError(
+            "the board is one of a server, and cluster= measures on the boards of a scheduler's "
+            "workers; leave one of them out"
+        )
+    for name in ("port", "probe", "serial", "link"):
+        if given[name] is not None:
+            raise UsageError(
+                f"{name}= says where one board is, and cluster= measures on the boards of its "
+                "workers; leave one of them out"
+            )
+    if given["plugin"] is not None or has_library:
+        raise UsageError(
+            "workers of a cluster run no code of yours; leave out plugin= and cmsis_nn, or tune "
+            "without cluster="
+        )
+    if given["timing"] != CYCLES:
+        raise UsageError("workers of a cluster count cycles; leave out timing=, or cluster=")
 
 
 def library_backend(copy: CmsisNn, board: Board, folder: Any = None) -> Backend:
@@ -228,93 +236,69 @@ def prepare(
         for graph in graphs:
             refuse_float(graph)
     works = workload(graphs, board.cpu.kernel_core, library, sketches=sketches)
-    return Prepared(board, tuple(graphs), works, library)
+    return Prepared(board, tuple(graphs), works)
 
 
-def tuned_here(
-    made: Prepared,
-    records: Path,
-    limits: Limits,
+def _here(
     device: Callable[[str | None], Device],
-    watching: Watching,
-) -> TuneResult:
+    made: Prepared,
+    search: Mapping[str, Any],
+    tell: Tell,
+    file: Any,
+) -> Found:
     """Tune, and run the whole models, on a board of this computer.
 
     ``device(link)`` connects over that link, or over the one that is usual.
     """
     from utvm_deploy.tuning.tuner import tune
 
-    level, library, tell = limits.level, made.library, watching.step
-
-    def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
-        tell(f"starting {made.board.name}")
-        with device(fastest_link(made.board)) as fast:
-            found = tune(made.works, fast, file, **options)
-        # Over the link that other verbs take: a debugger's writes leave the caches as they are.
-        tell(f"starting {made.board.name} for whole models")
-        with device(None) as usual:
-            same: dict[str, Any] = {"level": level, "tell": tell}
-            if library is not None:
-                for graph in made.graphs:
-                    measure_fused(graph, usual, file, found.setting, backend=library, **same)
-            return found, [
-                run_model(graph, usual, file, found.setting, library=library, **same)
-                for graph in made.graphs
-            ]
-
-    return _recorded(made, records, limits, watching, work)
+    tell(f"starting {made.board.name}")
+    with device(fastest_link(made.board)) as fast:
+        found = tune(made.works, fast, file, **search)
+    # Over the link that other verbs take: a debugger's writes leave the caches as they are.
+    tell(f"starting {made.board.name} for whole models")
+    library, same = search["library"], {"level": search["level"], "tell": tell}
+    with device(None) as usual:
+        if library is not None:
+            for graph in made.graphs:
+                measure_fused(graph, usual, file, found.setting, backend=library, **same)
+        return found, [
+            run_model(graph, usual, file, found.setting, library=library, **same)
+            for graph in made.graphs
+        ]
 
 
-def tuned_on_cluster(
-    made: Prepared,
-    records: Path,
-    limits: Limits,
+def _on_cluster(
     address: str,
     certificates: Path | None,
-    watching: Watching,
-) -> TuneResult:
+    made: Prepared,
+    search: Mapping[str, Any],
+    tell: Tell,
+    file: Any,
+) -> Found:
     """The same on the boards of a cluster's workers."""
     from utvm_deploy.tuning.tuner import tune_on
 
-    def work(file: Any, options: Mapping[str, Any]) -> tuple[Tuning, Sequence[ModelRun]]:
-        board, tell = made.board, watching.step
-        tell(f"looking for workers with {board.name} at {address}")
-        with open_cluster(address, certificates) as client:
-            # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
-            from utvm_deploy.service.cluster.measuring.places import cluster_places
+    board, level = made.board, search["level"]
+    tell(f"looking for workers with {board.name} at {address}")
+    with open_cluster(address, certificates) as client:
+        # Only now: it needs Dask, and `open_cluster` reports it if Dask is not installed.
+        from utvm_deploy.service.cluster.measuring.places import cluster_places
 
-            with cluster_places(
-                client, board, made.works, limits.level, tell=watching.note
-            ) as places:
-                found = tune_on(made.works, places, file, **options)
-                tell("running whole models at a worker")
-                return found, places.run_whole(made.graphs, file)
-
-    return _recorded(made, records, limits, watching, work)
+        with cluster_places(client, board, made.works, level, tell=log.warning) as places:
+            found = tune_on(made.works, places, file, **search)
+            tell("running whole models at a worker")
+            return found, places.run_whole(made.graphs, file)
 
 
-def _recorded(
-    made: Prepared,
-    path: Path,
-    limits: Limits,
-    watching: Watching,
-    work: Callable[[Any, Mapping[str, Any]], tuple[Tuning, Sequence[ModelRun]]],
-) -> TuneResult:
+def _recorded(path: Path, work: Callable[[Any], Found]) -> TuneResult:
     """What ``work`` finds with the records open; Ctrl-C says what they have."""
     from utvm_deploy.tuning.summary import unfollowed
 
-    options = {
-        "trials": limits.trials or sum(work.trials for work in made.works),
-        "minutes": limits.minutes,
-        "seed": limits.seed,
-        "level": limits.level,
-        "library": made.library,
-        "watch": watching.batch,
-    }
     with RecordsFile(path) as file:
         kept = len(file.records)
         try:
-            found, model_runs = work(file, options)
+            found, model_runs = work(file)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept(path, kept, len(file.records))) from None
     return TuneResult(found, tuple(model_runs), tuple(unfollowed(found, model_runs)), path)

@@ -1,12 +1,10 @@
-"""The gate's arguments and its verdict, shared by profile and bench."""
+"""The gate of profile and bench: its verdict."""
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
@@ -16,49 +14,6 @@ from utvm_deploy.results.comparing.gate import excesses, growths, ours_of, read_
 
 #: Without --fail-over: what a harmless change of the compiler may cost.
 DEFAULT_ALLOWED_PERCENT = 3.0
-
-_UNITS = {"": 1, "k": 1024, "m": 1024 * 1024}
-
-
-def add_gate(parser: argparse.ArgumentParser) -> None:
-    """--baseline, --fail-over, --max-ram and --max-flash."""
-    group = parser.add_argument_group("gate: exit 1 if")
-    group.add_argument(
-        "--baseline",
-        metavar="PREV.json",
-        type=Path,
-        help="a layer or the whole model takes more time than in this earlier --json result, or "
-        "the image more RAM or flash",
-    )
-    group.add_argument(
-        "--fail-over",
-        metavar="P%",
-        type=percent,
-        help=f"what may exceed --baseline without failing; default {DEFAULT_ALLOWED_PERCENT:g}%%",
-    )
-    group.add_argument(
-        "--max-ram", metavar="BYTES", type=size, help="a model takes more RAM (64K is 65,536)"
-    )
-    group.add_argument("--max-flash", metavar="BYTES", type=size, help="its image takes more flash")
-
-
-def percent(text: str) -> float:
-    """``3%`` or ``3``."""
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage, such as 3%") from None
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not zero or more")
-    return value
-
-
-def size(text: str) -> int:
-    """Bytes, with K or M behind for binary multiples."""
-    match = re.fullmatch(r"(\d+)([km]?)i?b?", text.lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 65536, 64K or 1M")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def check_before(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Keeping what a verb found in this computer's store of runs, and the option that leaves it out."""
+"""Keeping what a verb found in this computer's store of runs."""
 
 from __future__ import annotations
 
@@ -12,38 +12,17 @@ from typing import Any
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import check_regular, file_digest
 from utvm_deploy.base.paths import runs_file
+from utvm_deploy.cli.options.option import rows_in
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.c_text import prefix_from_path
 
 #: The results that are kept.
 SCHEMAS = ("utvm.verify/1", "utvm.profile/1", "utvm.tune/2", "utvm.bench/1")
 _KEY_BYTES = 6
-#: Arguments that say nothing about what was done.
+#: Options that say nothing about what was done.
 _NOT_OPTIONS = frozenset(
-    {
-        "run",
-        "verb",
-        "json",
-        "verbosity",
-        "dry_run",
-        "store",
-        "model",
-        "models",
-        "board",
-        "html",
-        "trace",
-    }
+    {*("json", "v", "dry-run", "no-store"), *("model", "models", "board", "html", "trace")}
 )
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """--no-store."""
-    parser.add_argument(
-        "--no-store",
-        dest="store",
-        action="store_false",
-        help="do not keep the result for `utvm history` and `utvm compare`",
-    )
 
 
 def model_digests(args: argparse.Namespace) -> dict[str, str]:
@@ -106,8 +85,16 @@ def keep_run(
 
 def _options(args: argparse.Namespace) -> Mapping[str, Any]:
     """The options that were given, or have a default."""
+    found = {
+        # Of a flag that says False, the name says what was left out.
+        row.name.replace("-", "_"): getattr(args, row.attribute) is not (row.default is True)
+        if row.is_alone
+        else getattr(args, row.attribute)
+        for row in rows_in(args.row.rows)
+        if row.name not in _NOT_OPTIONS
+    }
     return {
         name: value if isinstance(value, bool | int | float) else str(value)
-        for name, value in vars(args).items()
-        if value is not None and value is not False and name not in _NOT_OPTIONS
+        for name, value in found.items()
+        if value is not None and value is not False
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import importlib
 import logging
 import re
 import shlex
@@ -25,9 +24,10 @@ from utvm_deploy.base.readable import readable
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, loaded, lost_stdout
 from utvm_deploy.cli.keep_run import keep_run, model_digests
+from utvm_deploy.cli.options.option import named
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.project_file import READERS, read_settings, set_defaults, used
-from utvm_deploy.cli.shape_option import shapes_of, signature_of
+from utvm_deploy.cli.parser import as_flags, collect, fill
+from utvm_deploy.cli.project_file import read_settings, set_defaults, used
 from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 
@@ -56,20 +56,15 @@ def _see(hint: str, command: str) -> str:
     return f"{hint} (see {command} --help)" if hint else f"; see {command} --help"
 
 
-def build_parser(only: str = "") -> argparse.ArgumentParser:
-    """The whole command line, or the part for one verb; each verb's module adds its arguments.
-
-    One verb alone starts faster: many modules load TVM, which takes a second.
-    """
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line, or the part for one verb; with "" only the names of the verbs."""
     parser = Parser(
         prog="utvm",
         description="neural networks on microcontrollers: a model and a board in, "
         "bit-exact firmware out.",
     )
     parser.add_argument("--version", action="version", version=f"utvm {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name in [VERBS[only]] if only else VERBS.values():
-        importlib.import_module(f"utvm_deploy.cli.{name}").add_parser(verbs, common_arguments())
+    fill(parser, only)
     return parser
 
 
@@ -122,37 +117,20 @@ def with_negative_values(argv: Sequence[str]) -> list[str]:
     return joined
 
 
-def common_arguments() -> argparse.ArgumentParser:
-    """The arguments that every verb takes."""
-    common = argparse.ArgumentParser(add_help=False)
-    group = common.add_argument_group("common")
-    group.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    group.add_argument(
-        "-v",
-        dest="verbosity",
-        action="count",
-        default=0,
-        help="show steps; -vv also commands, -vvv also the wire",
-    )
-    group.add_argument(
-        "--dry-run", action="store_true", help="print the commands that would run, and run none"
-    )
-    return common
-
-
 def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, str]:
     """The arguments, and which of them utvm.toml says. Raises UtvmError."""
     verb = _verb_of(argv)
     parser = build_parser(verb)
-    if not verb:
-        return parser.parse_args(argv), ""
-    check_options(parser, argv)
-    settings = read_settings() if verb in READERS else None
-    if settings is None:
-        return parser.parse_args(argv), ""
-    defaults = set_defaults(_parser_of(parser, verb), settings, argv)
+    if verb:
+        check_options(parser, argv)
+    settings = read_settings() if verb and VERBS[verb].reads_file else None
+    defaults = set_defaults(_parser_of(parser, verb), settings, argv) if settings else []
     args = parser.parse_args(argv)
-    return args, used(args, defaults)
+    told = used(args, defaults)
+    collect(args)
+    # Here, before Ctrl-C becomes an exception: its modules are loaded.
+    args.run = named(args.work)
+    return args, told
 
 
 def _parser_of(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
@@ -186,7 +164,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
-            stack.enter_context(given_shapes(shapes_of(args), signature_of(args)))
+            stack.enter_context(
+                given_shapes(getattr(args, "inputs", {}), getattr(args, "signature", None))
+            )
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run
             digests = model_digests(args) if is_kept else {}
@@ -194,7 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from utvm_deploy.cli.arguments import twin_note  # which its verb has loaded
 
                 out.note(twin_note(args))
-            code = int(args.run(args, out))
+            try:
+                code = int(args.run(args, out))
+            except UsageError as error:
+                raise UsageError(as_flags(str(error), args.row.rows)) from error.__cause__
             if is_kept:
                 keep_run(args, out, digests, code, started, time.monotonic() - begin)
             return code

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -19,6 +21,8 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
+from utvm_deploy.base import process
+from utvm_deploy.base.files import write_text
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.base.readable import readable
 from utvm_deploy.cli.events import write_event
@@ -64,6 +68,12 @@ class Output:
     def line(self, text: str = "") -> None:
         """A line for a person to read."""
         self._prose.print(readable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def file(self, path: Path | None, text: Callable[[], str]) -> None:
+        """Write a file that was asked for, and say so; not in a dry run."""
+        if path is not None and not process.is_dry_run():
+            write_text(path, text())
+            self.line(f"wrote {path}")
 
     def page(self, markdown: str) -> None:
         """A page in Markdown: laid out on a terminal, and as it is in a pipe or a file."""
@@ -181,3 +191,11 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return str(value)
+
+
+def when(seconds: float) -> str:
+    """A time in the past, or nothing where a clock was wrong."""
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -14,29 +14,10 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BoardError, UtvmError
 from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml
+from utvm_deploy.cli.options.table import IN_FILE
 from utvm_deploy.service.client.session_server import SCHEME
 
 FILE = "utvm.toml"
-#: The verbs that read it.
-READERS = {
-    *("inspect", "compile", "run", "tune", "verify", "eval"),
-    *("profile", "memory", "bench", "bundle", "report"),
-}
-#: What its table `options` may have: options that choose how a model is compiled or judged.
-OPTIONS = {
-    *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
-    *(
-        "no-float",
-        "input-rows",
-        "shape",
-        "signature",
-        "name",
-        "pool",
-        "samples",
-        "max-ram",
-        "max-flash",
-    ),
-}
 #: Options that go without a MODEL.
 _WITHOUT_MODEL = ("--supported", "--check")
 
@@ -68,8 +49,8 @@ def _values(top: Table) -> dict[str, str | bool | tuple[str, ...]]:
     table = top.table("options") if top.has("options") else None
     for key in table.keys_present if table is not None else ():
         assert table is not None
-        if key not in OPTIONS:
-            hint = did_you_mean(key, OPTIONS) or f"; it may have {', '.join(sorted(OPTIONS))}"
+        if key not in IN_FILE:
+            hint = did_you_mean(key, IN_FILE) or f"; it may have {', '.join(sorted(IN_FILE))}"
             raise table.error(key, f"{FILE} cannot set it{hint}")
         values[key] = table.option(key)
     top.finish()
@@ -78,13 +59,13 @@ def _values(top: Table) -> dict[str, str | bool | tuple[str, ...]]:
 
 def set_defaults(
     parser: argparse.ArgumentParser, settings: Settings, argv: Sequence[str]
-) -> dict[str, object]:
+) -> list[argparse.Action]:
     """Make what the file says the default of ``parser``, which is that of one verb.
 
-    Returns what was set: the attribute of the parsed arguments -> its default. A variable of the
-    environment counts more than the file. Raises UtvmError for a value that the option refuses.
+    Returns what has another default now. A variable of the environment counts more than the file.
+    Raises UtvmError for a value that the option refuses.
     """
-    done: dict[str, object] = {}
+    done = []
     for action in parser._actions:
         key = _key(action)
         if key not in settings.values or (key == "board" and os.environ.get("UTVM_BOARD")):
@@ -92,7 +73,7 @@ def set_defaults(
         if key == "model" and any(option in argv for option in _WITHOUT_MODEL):
             continue
         given = settings.values[key]
-        default: object = given
+        default: object = action.const
         if isinstance(given, str) != (action.nargs != 0):
             raise UtvmError(f"{FILE}: {key}: must be {'true' if action.nargs == 0 else 'a value'}")
         if isinstance(given, str):
@@ -107,7 +88,7 @@ def set_defaults(
         for group in parser._mutually_exclusive_groups:
             if action in group._group_actions:
                 group.required = False
-        done[action.dest] = default
+        done.append(action)
     return done
 
 
@@ -128,13 +109,13 @@ def _converted(parser: argparse.ArgumentParser, action: argparse.Action, text: s
     return value
 
 
-def used(args: argparse.Namespace, defaults: Mapping[str, object]) -> str:
+def used(args: argparse.Namespace, actions: Sequence[argparse.Action]) -> str:
     """The sentence that says which settings of the file count, or nothing."""
     told = []
-    for name, default in defaults.items():
-        if getattr(args, name) is not default:
+    for action in actions:
+        if getattr(args, action.dest) is not action.default:
             continue
-        value = default[0] if isinstance(default, list) else default
-        what = "MODEL" if name in ("model", "models") else f"--{name.replace('_', '-')}"
-        told.append(what if value is True else f"{what} {value}")
+        value = action.default[0] if isinstance(action.default, list) else action.default
+        what = action.option_strings[-1] if action.option_strings else "MODEL"
+        told.append(what if action.nargs == 0 else f"{what} {value}")
     return f"{FILE}: {', '.join(told)}" if told else ""

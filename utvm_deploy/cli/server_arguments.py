@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
 
 #: The file of a job that every verb has: what it printed with --json.
 RESULT = "result.json"
-
-
-def add_server(parser: argparse.ArgumentParser) -> None:
-    """--server."""
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        help="such as https://bench.example.org:8086; default: $UTVM_SERVER. Its token is in "
-        "$UTVM_TOKEN or a file",
-    )
 
 
 def open_server(args: argparse.Namespace, out: Output) -> Server:
@@ -73,14 +62,3 @@ def label(job: RemoteJob) -> str:
     """Which job of several: its models and its board."""
     models = ", ".join(job.models)
     return f"{models} on {job.board}" if job.board else models
-
-
-def typed(text: str) -> bool | int | str:
-    """A value of an option, as JSON has it."""
-    words: Mapping[str, bool] = {"true": True, "false": False}
-    if text in words:
-        return words[text]
-    try:
-        return int(text)
-    except ValueError:
-        return text

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import utvm_deploy
 import utvm_deploy.compiler.stages.pipeline  # here, before Ctrl-C becomes an exception
@@ -13,10 +12,11 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
-from utvm_deploy.cli.compile_options import compile_options
+from utvm_deploy.cli.compile_options import compile_options, custom_of
+from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.device import DeviceModel
 from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import build_image, check_fits
 
 
@@ -38,9 +38,7 @@ def compile_step(
     ``fits`` is for a whole image with the runtime, or for the model alone.
     """
     options = compile_options(args, board)
-    return compile_fitting(
-        args.model, board, progress, fits=fits, name=args.name, dump=dump, **options
-    )
+    return compile_fitting(args.model, board, progress, fits=fits, dump=dump, **options)
 
 
 def dry_run_step(args: argparse.Namespace, board: Board, compiled: CompiledModel) -> int:
@@ -65,14 +63,9 @@ def dry_run_step(args: argparse.Namespace, board: Board, compiled: CompiledModel
         return 0
 
 
-@contextmanager
-def load_step(
-    args: argparse.Namespace,
-    board: Board,
-    compiled: CompiledModel,
-    progress: Progress,
-) -> Iterator[DeviceModel]:
-    """Build the image, start it and give the model on the device."""
-    progress(f"building the image and starting {board.name}", 0, 1)
-    with utvm_deploy.connect(board, **connection(args)) as device:
-        yield device.load(compiled)
+def dry_run(args: argparse.Namespace, board: Board, out: Output) -> int:
+    """What ``--dry-run`` does of a verb that runs ``args.model`` on a board."""
+    check_board(args, board)
+    load_model(args.model, custom_of(args, board))
+    with out.progress() as progress:
+        return dry_run_step(args, board, compile_step(args, board, progress))

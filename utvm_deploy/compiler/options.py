@@ -11,13 +11,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.budgets import NO_BUDGET, Budget
 from utvm_deploy.records.candidate import CMSIS_NN, COMPACT_LITTLE, COMPACT_MOST, GENERIC
 
 if TYPE_CHECKING:
     from utvm_deploy.backends.cmsis_nn import CmsisNn
     from utvm_deploy.backends.interface import Backend
+    from utvm_deploy.boards.board import Board
     from utvm_deploy.compiler.picks import Picks
     from utvm_deploy.records import Records
 
@@ -32,6 +32,9 @@ SCRATCH_PLACES = (AUTO, ARENA, STACK)
 
 #: What a model goes through, in this order (``pipeline.PIPELINE``); each stage can be dumped.
 STAGES = ("import", "simplify", "search", "place", "emit")
+#: And what --dump takes: a stage, or all of them.
+ALL_STAGES = "all"
+DUMPED = (*STAGES, ALL_STAGES)
 
 #: A layer that needs more than half of the RAM that the stack is in, or than this, has its scratch
 #: in the arena after all.

@@ -230,15 +230,22 @@ def connect(
     timing: str = CYCLES,
     server: str | None = None,
 ) -> Device:
-    """A device on ``board`` (a name, a board file, a ``Board`` or ``utvm://HOST[:PORT]/BOARD``).
+    """A device on a board; nothing is started until it is used, or by ``with``.
 
-    ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``). ``probe``
-    names one of the file's probes, and ``serial`` its serial number if there are several. If these
-    are None, ``bench.toml`` decides, then USB. ``link`` is ``monitor``, ``debug`` or
-    ``monitor+debug`` (tasks over the monitor, much memory through the debugger). Without it, the
-    board file decides. ``strict`` runs each call at once, to find errors. ``timing`` "instructions"
-    runs an emulated board without its cycle model, about twice as fast. ``server`` is the URL of
-    the server that the board is connected to. Nothing is started until the device is used.
+    - ``board`` is a name, a board file's path, a ``Board``, or ``utvm://HOST[:PORT]/BOARD``: a
+      board of a server.
+    - ``port`` is where a real board's link is (``/dev/ttyACM0``, ``socket://host:port``).
+      ``probe`` names one of the file's probes, and ``serial`` its serial number if there are
+      several. If these are None, ``bench.toml`` decides, then USB.
+    - ``link`` is "monitor", "debug" or "monitor+debug": tasks over the monitor, much memory
+      through the debugger. Without it, the board's file decides.
+    - ``strict`` runs each call at once, so that an error comes from where it was made.
+    - ``timing`` is "cycles", or "instructions": an emulated board runs without its cycle model
+      then, about twice as fast.
+    - ``server`` is the URL of the server that the board is connected to.
+
+    ``device.load(compiled)`` gives a ``DeviceModel``. Raises BoardError for an unknown board or
+    arguments that do not fit it; later, use of the device raises UtvmError if the board fails.
     """
     if timing not in TIMINGS:
         raise BoardError(f"no timing {timing!r}; there are {' and '.join(TIMINGS)}")

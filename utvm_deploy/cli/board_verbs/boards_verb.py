@@ -3,81 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from dataclasses import asdict, replace
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.toml_table import MAX_INTEGER, did_you_mean
+from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import bench_path, load_bench
 from utvm_deploy.boards.new_board import Chip, Place, donor_of, of_the_chip, write_new_board
 from utvm_deploy.boards.regions import dead_places
-from utvm_deploy.cli.arguments import Verbs, add_verb
-from utvm_deploy.cli.budget_arguments import positive_size
+from utvm_deploy.cli.options.kinds import clock
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device.probe import connected_boards
 from utvm_deploy.targets.unsupported import PAGE
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "boards", "list the boards, or print one", run)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a board's name or a board file")
-    parser.add_argument(
-        "--connected",
-        action="store_true",
-        help="list the boards on USB, with their serial ports; with NAME: this board only",
-    )
-    new = parser.add_argument_group("another board")
-    new.add_argument("--new", metavar="NEW", help="write NEW.toml into the current folder")
-    new.add_argument(
-        "--device", metavar="PART", help="its chip (STM32H743ZI): a file of the same chip is copied"
-    )
-    new.add_argument(
-        "--from",
-        dest="base",
-        metavar="B",
-        help="a board of the same chip: its file is copied",
-    )
-    new.add_argument("--core", metavar="CORE", help="the core of its chip")
-    new.add_argument("--clock", metavar="HZ", type=_clock, help="the core's clock (64M)")
-    for option, what in (("--flash", "flash (512K)"), ("--ram", "RAM (128K)")):
-        new.add_argument(
-            option,
-            metavar="BYTES[@ADDRESS]",
-            type=_place,
-            help=f"size of its largest {what}; for an unknown chip, with address (1M@0x08000000)",
-        )
-
-
-#: A watch crystal's is the slowest clock that cores run at.
-_LEAST_HZ = 32_000
-
-
-def _clock(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KM]?)(?:Hz)?", text, re.IGNORECASE | re.ASCII)
-    hertz = round(float(match[1]) * {"": 1, "K": 1e3, "M": 1e6}[match[2].upper()]) if match else 0
-    if not 0 < hertz <= MAX_INTEGER:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a clock, such as 64M or 216000000")
-    if hertz < _LEAST_HZ:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is {hertz} Hz, too slow for a core; give a unit, such as {hertz}M"
-        )
-    return hertz
-
-
-def _place(text: str) -> Place:
-    size, at, address = text.partition("@")
-    try:
-        place = Place(positive_size(size), int(address, 0) if at else None)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{address!r} is not an address, such as 0x08000000"
-        ) from None
-    if place.address is not None and not 0 <= place.address <= MAX_INTEGER:
-        raise argparse.ArgumentTypeError(f"{address} is not an address of 32 bits")
-    return place
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -160,7 +98,8 @@ def _run_new(args: argparse.Namespace, out: Output) -> int:
 
 def _chip(args: argparse.Namespace, base: Board | None) -> Chip:
     """What the command line says of the chip; in a terminal, what is missing is asked for."""
-    chip = Chip(args.device, args.core, args.clock, args.flash, args.ram)
+    flash, ram = (None if one is None else Place(*one) for one in (args.flash, args.ram))
+    chip = Chip(args.device, args.core, args.clock, flash, ram)
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
     if base is None:
         if chip.device is None and asks:
@@ -187,8 +126,8 @@ def _chip(args: argparse.Namespace, base: Board | None) -> Chip:
 
 def _asked_clock() -> int | None:
     try:
-        return _clock(_answer("its clock, such as 216M: "))
-    except argparse.ArgumentTypeError as error:
+        return clock(_answer("its clock, such as 216M: "))
+    except ValueError as error:
         raise UsageError(str(error)) from error
 
 

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.api.profile_function import SCHEMA, check_hot
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.boards.facts import CYCLES
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_emulate,
-    add_model,
-    add_name,
-    add_timing,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
-from utvm_deploy.cli.gate import add_gate, check_before, exit_code, judge
-from utvm_deploy.cli.keep_run import add_store
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import keywords
+from utvm_deploy.cli.gate import check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.cli.steps import dry_run
 from utvm_deploy.results.profiling.bound import Bound
 from utvm_deploy.results.profiling.hotspots import Hotspot
 from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
@@ -62,33 +47,6 @@ _FURTHER = (
 )
 
 
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "profile", "per-layer cost, RAM and flash", run)
-    add_model(parser)
-    add_board(parser, port=True)
-    add_emulate(parser)
-    add_timing(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    parser.add_argument("--wide", action="store_true", help="every column, however wide")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page with bars")
-    parser.add_argument(
-        "--trace",
-        metavar="FILE.json",
-        type=Path,
-        help="also write Chrome's trace events, for chrome://tracing or Perfetto",
-    )
-    parser.add_argument(
-        "--hot",
-        metavar="N",
-        type=positive,
-        help="list the N hottest blocks of code, each instruction with its cycles and why it waits",
-    )
-    add_gate(parser)
-    add_store(parser)
-
-
 def run(args: argparse.Namespace, out: Output) -> int:
     """Profile and print the table."""
     check_outputs(args.model, args.html, args.trace)
@@ -100,31 +58,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.hot and args.timing != CYCLES:
         raise UsageError("--hot needs the cycle model; leave out --timing instructions")
     if args.dry_run:
-        check_board(args, board)
-        load_model(args.model, custom_of(args, board))
-        with out.progress() as progress:
-            return dry_run_step(args, board, compile_step(args, board, progress))
+        return dry_run(args, board, out)
     with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
-        found = utvm_deploy.profile(
-            args.model,
-            device,
-            hot=args.hot,
-            name=args.name,
-            progress=progress,
-            **compile_options(args, board),
-        )
+        found = utvm_deploy.profile(args.model, device, progress=progress, **keywords(args, board))
     _report(found.found, found.bounds, args.wide, out)
     if found.hint:
         out.line(found.hint)
     for block in found.hotspots:
         _report_block(block, out)
     result = found.to_dict()
-    if args.html is not None:
-        write_text(args.html, profile_html(result))
-        out.line(f"wrote {args.html}")
-    if args.trace is not None:
-        write_text(args.trace, json.dumps(found.trace(), indent=1) + "\n")
-        out.line(f"wrote {args.trace}")
+    out.file(args.html, lambda: profile_html(result))
+    out.file(args.trace, lambda: json.dumps(found.trace(), indent=1) + "\n")
     gate = judge(args, out, SCHEMA, result)
     out.found(result | gate)
     return exit_code(gate)

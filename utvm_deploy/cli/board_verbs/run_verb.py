@@ -5,60 +5,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
+import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_emulate,
-    add_model,
-    add_name,
-    add_timing,
-    add_verb,
-    board_of,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step, load_step
+from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.device import checked_inputs
 from utvm_deploy.device.link.base import Hello
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.oracle.samples import load_input, random_samples
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "run", "run a model on a board", run)
-    add_model(parser)
-    add_board(parser, port=True)
-    add_emulate(parser)
-    add_timing(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    parser.add_argument(
-        "--input",
-        metavar="FILE.npy",
-        type=Path,
-        action="append",
-        default=[],
-        help="an input's values, in the model's shape or without its leading 1; once for each "
-        "input of the model. Without it: a random sample",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE.npy",
-        type=Path,
-        action="append",
-        default=[],
-        help="where to write an output; once for each output of the model",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -78,7 +41,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
         checked_inputs(compiled, inputs)  # before anything is built
         if args.dry_run:
             return dry_run_step(args, board, compiled)
-        with load_step(args, board, compiled, progress) as model:
+        progress(f"building the image and starting {board.name}", 0, 1)
+        with utvm_deploy.connect(board, **connection(args)) as device:
+            model = device.load(compiled)
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)
             hello, is_modelled = model.device.hello, model.device.is_modelled

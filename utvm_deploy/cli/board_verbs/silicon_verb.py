@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
+from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.graph.names import short_name
@@ -36,48 +28,6 @@ from utvm_deploy.silicon_kit import (
     shipped_models,
 )
 from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
-
-#: As many as ``utvm verify`` takes.
-DEFAULT_SAMPLES = 8
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs,
-        common,
-        "silicon",
-        "measure models and micro-benchmarks on a real board, and compare with the cycle model",
-        run,
-    )
-    add_board(parser, port=True, needed=False)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="F.json",
-        type=Path,
-        help="the file to write; if it exists, the run adds what is missing",
-    )
-    parser.add_argument(
-        "--models",
-        metavar="DIR",
-        type=Path,
-        help="also measure the models of this folder; their file names and layer names go into "
-        "the file",
-    )
-    parser.add_argument(
-        "--cases",
-        metavar="PATTERN",
-        help="only micro-benchmarks with such names, such as 'ldr*'; default: all of the core's",
-    )
-    parser.add_argument(
-        "--samples",
-        metavar="N",
-        type=positive,
-        default=DEFAULT_SAMPLES,
-        help=f"random samples to compare of each model; default {DEFAULT_SAMPLES}",
-    )
-    parser.add_argument("--show", metavar="F.json", type=Path, help="show the tables of a file")
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

@@ -3,83 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import utvm_deploy
-from utvm_deploy.api.verify_function import DEFAULT_SAMPLES
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_emulate,
-    add_model,
-    add_name,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
-from utvm_deploy.cli.keep_run import add_store
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import keywords
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
-from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.cli.steps import dry_run
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.results.verifying.on_board import Mismatch, Verification
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "verify", "compare every output byte and layer with the reference", run
-    )
-    add_model(parser)
-    add_board(parser, port=True)
-    add_emulate(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--samples",
-        metavar="N",
-        type=positive,
-        default=DEFAULT_SAMPLES,
-        help=f"random samples to compare; default {DEFAULT_SAMPLES}",
-    )
-    source.add_argument(
-        "--golden",
-        metavar="G.npz",
-        type=Path,
-        help="samples with recorded outputs: arrays 'inputs' and 'outputs'",
-    )
-    parser.add_argument(
-        "--allow-float-gap",
-        action="store_true",
-        help="exit with 0 even if the reference is far from float32 in a layer",
-    )
-    add_store(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if a byte differs, or if the reference is far from float32 in a layer."""
     board = board_of(args)
     if args.dry_run:
-        check_board(args, board)
-        load_model(args.model, custom_of(args, board))
-        with out.progress() as progress:
-            return dry_run_step(args, board, compile_step(args, board, progress))
+        return dry_run(args, board, out)
     # Nobody looks at ticks here.
     device = utvm_deploy.connect(board, **connection(args))
     with out.progress() as progress, device:
-        result = utvm_deploy.verify(
-            args.model,
-            device,
-            samples=args.samples,
-            golden=args.golden,
-            name=args.name,
-            allow_float_gap=args.allow_float_gap,
-            progress=progress,
-            **compile_options(args, board),
-        )
+        result = utvm_deploy.verify(args.model, device, progress=progress, **keywords(args, board))
     _report(result.found, out)
     if result.origin is not None:
         for line in result.origin.lines:

@@ -4,69 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from pathlib import Path
 
 import utvm_deploy
-from utvm_deploy.api.bundle_function import DEFAULT_SAMPLES
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import keep_model
-from utvm_deploy.bundling import FORMATS, check_bundle, check_destination
-from utvm_deploy.cli.arguments import (
-    MODEL_HELP,
-    Verbs,
-    add_board,
-    add_name,
-    add_timing,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
+from utvm_deploy.bundling import check_bundle, check_destination
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import custom_of, keywords
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
-from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import flash_bytes
 from utvm_deploy.results.profiling import summary
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "bundle", "write a model as a library for somebody else's firmware", run
-    )
-    parser.add_argument("model", metavar="MODEL", type=Path, nargs="?", help=MODEL_HELP)
-    add_shape(parser)
-    parser.add_argument(
-        "--check", metavar="DIR", type=Path, help="check a bundle (folder or .zip) instead"
-    )
-    add_board(parser, needed=False)
-    add_timing(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    parser.add_argument("-o", "--output", metavar="DIR|X.zip", type=Path)
-    parser.add_argument(
-        "--format", choices=sorted(FORMATS), default="cmake", help="default: %(default)s"
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--samples",
-        metavar="N",
-        type=positive,
-        default=DEFAULT_SAMPLES,
-        help=f"random samples in the self-test; default {DEFAULT_SAMPLES}",
-    )
-    source.add_argument("--golden", metavar="G.npz", type=Path, help="samples for the self-test")
-    parser.add_argument(
-        "--no-latency",
-        action="store_true",
-        help="leave the latency report out, which needs the board to run on this computer",
-    )
-    # Latency is measured on this computer only.
-    parser.set_defaults(port=None, probe=None, serial=None, link=None)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -99,15 +50,9 @@ def _write(args: argparse.Namespace, out: Output) -> int:
             args.model,
             board,
             args.output,
-            format=args.format,
-            samples=args.samples,
-            golden=args.golden,
-            latency=not args.no_latency,
             server=connection(args)["server"],
-            timing=args.timing,
-            name=args.name,
             progress=progress,
-            **compile_options(args, board),
+            **keywords(args, board),
         )
     out.line(memory_line(found.compiled))
     if found.latency is not None:

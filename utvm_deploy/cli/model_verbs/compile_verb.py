@@ -10,51 +10,17 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import FileRefused
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_model,
-    add_name,
-    add_verb,
-    board_of,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, custom_of
+from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
-from utvm_deploy.compiler.options import STAGES
+from utvm_deploy.compiler.options import ALL_STAGES
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
 
 _log = logging.getLogger(__name__)
-
-#: For --dump: what every stage made.
-ALL_STAGES = "all"
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "compile", "compile a model to C for a board", run)
-    add_model(parser)
-    add_board(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="X.tar",
-        type=Path,
-        required=True,
-        help="the Model Library Format archive to write",
-    )
-    parser.add_argument(
-        "--dump",
-        metavar="STAGE",
-        choices=(*STAGES, ALL_STAGES),
-        help=f"also write what this stage made to X.STAGE.txt: {', '.join(STAGES)}, or "
-        f"{ALL_STAGES} of them",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

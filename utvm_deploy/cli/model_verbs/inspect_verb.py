@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb
-from utvm_deploy.cli.compile_options import add_plugin
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.results.inspecting.facts import (
     Inspection,
@@ -26,40 +22,10 @@ from utvm_deploy.results.inspecting.pass_effects import GraphSizes, PassEffects
 from utvm_deploy.results.inspecting.quantizable import Quantizable
 from utvm_deploy.results.inspecting.supported import supported_operators
 
-#: Formats of files whose operators can be listed.
-FORMATS = ("tflite", "onnx", "torch")
 #: Outputs of one operator that the table names where the model cannot be compiled.
 _MOST_OUTPUTS = 2
 #: Operators that compute in float32 and are named.
 _MOST_NAMED = 8
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "inspect", "operators, shapes, quantization, MACs and memory", run
-    )
-    add_shape(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("model", metavar="MODEL", nargs="?", type=Path, help=MODEL_HELP)
-    what.add_argument(
-        "--supported",
-        action="store_true",
-        help="instead of a model: every operator that can be imported, and its constraints",
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        help="with --supported: the operators in files of this format; onnx and torch: in "
-        "quantized files",
-    )
-    add_plugin(parser)
-    parser.add_argument("--svg", metavar="FILE.svg", type=Path, help="also draw the graph")
-    parser.add_argument(
-        "--passes",
-        action="store_true",
-        help="also list what each pass of the compiler removes: layers, MACs, weights and RAM",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -69,7 +35,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
         if args.passes:
             raise UsageError("--passes is of a MODEL, and --supported is of none; leave one out")
-        return _supported(args.format or FORMATS[0], out)
+        return _supported(args.format or "tflite", out)
     if args.format is not None:
         raise UsageError("--format goes with --supported; a MODEL's name says its format")
     check_outputs(args.model, args.svg)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from utvm_deploy.api.memory_function import SCHEMA, measured
-from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_model,
-    add_name,
-    add_verb,
-    board_of,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options
+from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.compile_options import keywords
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.graph.names import short_name
@@ -32,51 +23,20 @@ from utvm_deploy.results.profiling.memory_report import (
 )
 
 
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "memory", "RAM, stack and flash of a model, and what sets the peak", run
-    )
-    add_model(parser)
-    add_board(parser)
-    add_name(parser)
-    add_compile_options(parser)
-    parser.add_argument(
-        "--svg", metavar="FILE.svg", type=Path, help="also draw the arena over time"
-    )
-    parser.add_argument(
-        "--html", metavar="FILE.html", type=Path, help="also write a page, which needs no network"
-    )
-    parser.add_argument(
-        "--no-image",
-        action="store_true",
-        help="leave out what an image with the runtime takes; nothing is linked then",
-    )
-
-
 def run(args: argparse.Namespace, out: Output) -> int:
     """Compile, measure the objects, and print the tables."""
     check_outputs(args.model, args.svg, args.html)
     board = board_of(args)
-    options = compile_options(args, board)
+    options = keywords(args, board)
     with out.progress() as progress:
         if args.dry_run:
             found = memory_report(compile_step(args, board, progress, fits=check_fits_alone), board)
         else:
-            found = measured(
-                args.model,
-                board,
-                progress,
-                image=not args.no_image,
-                name=args.name,
-                **options,
-            )
+            found = measured(args.model, board, progress, **options)
     result = memory_json(found)
     _report(found, out)
-    for path, text in ((args.svg, memory_svg), (args.html, memory_html)):
-        if path is not None and not args.dry_run:
-            write_text(path, text(result))
-            out.line(f"wrote {path}")
+    out.file(args.svg, lambda: memory_svg(result))
+    out.file(args.html, lambda: memory_html(result))
     out.result(SCHEMA, {**result, "svg": args.svg, "html": args.html})
     return 0
 

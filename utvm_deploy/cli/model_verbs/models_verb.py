@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from utvm_deploy import models
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs,
-        common,
-        "models",
-        "list the models that ship, or copy one (utvm models get NAME)",
-        run,
-    )
-    parser.add_argument("action", metavar="get", nargs="?", choices=["get"], help="copy one model")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the model to copy")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        type=Path,
-        default=Path(),
-        help="where to copy its files; default: the current folder",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

@@ -1,73 +1,13 @@
-"""Options and texts of ``utvm quantize --sensitivity`` and ``--scheme mixed``."""
+"""Texts of ``utvm quantize --sensitivity`` and ``--scheme mixed``."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import add_board, add_timing
-from utvm_deploy.cli.budget_arguments import cycles, positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quality.precision.facts import Budgets, LayerSensitivity, Mixed
-from utvm_deploy.quality.precision.steps import DEFAULT_MAX_LOSS
-from utvm_deploy.quality.quantizing.facts import INT8, INT16X8, MIN_MAX
-
-MIXED = "mixed"
-
-
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """--sensitivity, --max-loss, --board and the budgets."""
-    parser.add_argument(
-        "--sensitivity",
-        action="store_true",
-        help="also print the loss if one layer alone is quantized; with --board, also its time",
-    )
-    group = parser.add_argument_group("with --scheme mixed")
-    group.add_argument(
-        "--max-loss",
-        metavar="X",
-        type=_loss,
-        help="the most that may be lost: percentage points of accuracy against the float model if "
-        "CALIB has labels, else dB of SQNR against the int16x8 model; default: "
-        f"{DEFAULT_MAX_LOSS:g}",
-    )
-    group.add_argument(
-        "--ram-budget", metavar="BYTES", type=positive_size, help="RAM (32K is 32,768 bytes)"
-    )
-    group.add_argument("--flash-budget", metavar="BYTES", type=positive_size, help="flash")
-    group.add_argument(
-        "--cycle-budget", metavar="CYCLES", type=cycles, help="cycles (2M is 2,000,000)"
-    )
-    add_board(parser, needed=False)
-    add_timing(parser)
-
-
-def check_precision(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in ("max_loss", "ram_budget", "flash_budget", "cycle_budget")
-        if getattr(args, name) is not None
-    ]
-    if given and args.scheme != MIXED:
-        raise UsageError(f"{given[0]} goes with --scheme {MIXED}")
-    if args.scheme == MIXED and (args.clipping != MIN_MAX or args.equalize):
-        odd = "--equalize" if args.equalize else "--clipping"
-        raise UsageError(f"--scheme mixed takes ranges and weights as they are; leave {odd} out")
-    if budgets_of(args).are_set and args.board is None:
-        raise UsageError("a budget is measured on a board; give --board, too")
-    if args.board is not None and args.scheme != MIXED and not args.sensitivity:
-        raise UsageError(
-            f"a file of scheme {args.scheme} is the same for all boards; leave out --board, or add "
-            f"--sensitivity or --scheme {MIXED}, which measure layers on it"
-        )
-
-
-def budgets_of(args: argparse.Namespace) -> Budgets:
-    """The budgets of the command line."""
-    return Budgets(args.ram_budget, args.flash_budget, args.cycle_budget)
+from utvm_deploy.quality.precision.facts import LayerSensitivity, Mixed
+from utvm_deploy.quality.quantizing.facts import INT8, INT16X8
 
 
 def report_layers(rows: tuple[LayerSensitivity, ...], out: Output) -> None:
@@ -124,13 +64,3 @@ def report_mixed(mixed: Mixed, layers: int, max_loss: float, out: Output) -> Non
             out.line(f"  {what}: {own} {unit} ({INT8} {int8}, {INT16X8} {int16x8})")
     if mixed.note is not None:
         out.line(f"! {mixed.note}")
-
-
-def _loss(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, such as 0.5") from None
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not zero or more")
-    return value

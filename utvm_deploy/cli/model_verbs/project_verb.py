@@ -3,65 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-from pathlib import Path
 
 from utvm_deploy.base import process
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_name,
-    add_trust,
-    add_verb,
-    board_of,
-)
-from utvm_deploy.cli.compile_options import (
-    add_compile_options,
-    refuse_compile_options,
-)
+from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.compile_options import refuse_compile_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.reports import memory_line
-from utvm_deploy.cli.shape_option import add_shape
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.device.probe import check_programmer, flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb and its three actions to the command line."""
-    parser = verbs.add_parser("project", help="create, build and flash a source tree")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    create = add_verb(actions, common, "create", "write a tree that builds with CMake", run_create)
-    create.add_argument(
-        "model", metavar="MODEL|X.tar", type=Path, help="a model, or what compile wrote"
-    )
-    add_shape(create)
-    create.add_argument("directory", metavar="DIR", type=Path, help="the tree to make")
-    add_board(create)
-    add_name(create)
-    add_compile_options(create)
-    create.add_argument("--template", help="one of the board's templates; default: its first")
-
-    build = add_verb(actions, common, "build", "build the tree's image", run_build)
-    build.add_argument("directory", metavar="DIR", type=Path)
-    add_trust(build)
-
-    flash = add_verb(actions, common, "flash", "put the built image on its board", run_flash)
-    flash.add_argument("directory", metavar="DIR", type=Path)
-    add_trust(flash)
-    flash.add_argument(
-        "--probe",
-        default=os.environ.get("UTVM_PROBE"),
-        help="which of the board's probes; default: $UTVM_PROBE, bench.toml, its first",
-    )
-    flash.add_argument(
-        "--serial",
-        default=os.environ.get("UTVM_SERIAL"),
-        help="serial number of the probe; default: $UTVM_SERIAL, then bench.toml",
-    )
 
 
 def run_create(args: argparse.Namespace, out: Output) -> int:

@@ -3,101 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import math
-from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.quantize_function import quantize
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import Verbs, add_verb, board_of
-from utvm_deploy.cli.model_verbs.precision_text import (
-    MIXED,
-    add_precision,
-    budgets_of,
-    check_precision,
-    report_layers,
-    report_mixed,
-)
+from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.model_verbs.precision_text import report_layers, report_mixed
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.shape_option import add_shape
+from utvm_deploy.cli.parser import taken
 from utvm_deploy.quality.precision.facts import LayerSensitivity, Mixed
 from utvm_deploy.quality.precision.steps import DEFAULT_MAX_LOSS, MixedModel, QuantizedWithLayers
 from utvm_deploy.quality.precision.summary import layers_json, mixed_json
-from utvm_deploy.quality.quantizing.facts import (
-    AUTO,
-    CLIPPINGS,
-    INT8,
-    MIN_MAX,
-    SCHEMES,
-    QuantizedModel,
-)
+from utvm_deploy.quality.quantizing.facts import QuantizedModel
 
 #: Operators are counted by their kind; this many kinds are named.
 _MOST_NAMED = 8
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "quantize", "a float model to an int8 or int16 .tflite file", run
-    )
-    parser.add_argument(
-        "model", metavar="MODEL", type=Path, help="a float model: .tflite, .onnx or .pt2"
-    )
-    parser.add_argument(
-        "--data",
-        metavar="CALIB",
-        type=Path,
-        required=True,
-        help="typical inputs, a few hundred: .npz, .npy, .csv, or a folder for each class",
-    )
-    parser.add_argument(
-        "--scheme",
-        choices=(*SCHEMES, MIXED),
-        default=INT8,
-        help="int8; int16x8: int16 activations and int8 weights; or mixed: one of them for each "
-        "layer; default: int8",
-    )
-    parser.add_argument(
-        "--clipping",
-        choices=(*CLIPPINGS, AUTO),
-        default=MIN_MAX,
-        help="ranges of tensors: as observed (min-max), without the outermost elements "
-        "(percentile), with the least mean square error (mse), or the best of them (auto); "
-        "default: min-max",
-    )
-    parser.add_argument(
-        "--equalize",
-        action="store_true",
-        help="also try weights that are equalized across layers, and keep the better model",
-    )
-    parser.add_argument(
-        "--input-range",
-        metavar="LOW,HIGH",
-        type=_range,
-        help="the smallest and largest value that float inputs can have; default: as in CALIB",
-    )
-    parser.add_argument(
-        "--float-ends",
-        action="store_true",
-        help="leave the inputs and outputs of the model float",
-    )
-    parser.add_argument(
-        "--no-float",
-        action="store_true",
-        help="exit with 1 if an operator stays float; the file is written all the same",
-    )
-    add_precision(parser)
-    add_shape(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT.tflite",
-        type=Path,
-        required=True,
-        help="the quantized model to write",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -105,7 +26,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.output.suffix.lower() != ".tflite":
         raise UsageError(f"{args.output} does not end in .tflite; give such a name to --output")
     check_outputs(args.model, args.output)
-    check_precision(args)
     made, rows, mixed = _quantized(args, out)
     if not args.dry_run:
         made.save(args.output)
@@ -130,39 +50,14 @@ def _quantized(
     args: argparse.Namespace, out: Output
 ) -> tuple[QuantizedModel, tuple[LayerSensitivity, ...], Mixed | None]:
     """The quantized model, the table of layers if it is wanted, and the choice of a mixed one."""
-    budgets = budgets_of(args)
+    board = None if args.board is None else board_of(args)
+    options = taken(args, args.row.taken)
     with out.progress() as progress:
-        found = quantize(
-            args.model,
-            args.data,
-            scheme=args.scheme,
-            float_ends=args.float_ends,
-            input_range=args.input_range,
-            clipping=args.clipping,
-            equalize=args.equalize,
-            sensitivity=args.sensitivity,
-            max_loss=args.max_loss,
-            board=None if args.board is None else board_of(args),
-            ram_budget=budgets.ram,
-            flash_budget=budgets.flash,
-            cycle_budget=budgets.cycles,
-            timing=args.timing,
-            progress=progress,
-        )
+        found = quantize(args.model, args.data, board=board, progress=progress, **options)
     if isinstance(found, MixedModel):
         return found.quantized, found.rows, found.mixed
     assert isinstance(found, QuantizedModel)  # the model is a file
     return found, found.layers if isinstance(found, QuantizedWithLayers) else (), None
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range; write it as -1,1") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise argparse.ArgumentTypeError(f"{text} is not a range from a lower to a higher number")
-    return low, high
 
 
 def _report(made: QuantizedModel, out: Output) -> None:

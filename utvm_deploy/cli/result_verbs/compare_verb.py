@@ -7,12 +7,10 @@ import os
 from pathlib import Path
 
 from utvm_deploy.api.compare_function import HEXADECIMAL, compared, figures_of
-from utvm_deploy.base.files import check_writable, write_text
+from utvm_deploy.base.files import check_writable
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cli.arguments import Verbs, add_verb
-from utvm_deploy.cli.gate import percent
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import RESULT, add_server, open_server
+from utvm_deploy.cli.server_arguments import RESULT, open_server
 from utvm_deploy.results.comparing.gate import Ours, baseline_of
 from utvm_deploy.results.runs.comparable import check_compared
 from utvm_deploy.results.runs.difference import Difference
@@ -23,29 +21,6 @@ from utvm_deploy.results.runs.store import KEY_DIGITS, RunStore
 _JOB = "job:"
 
 
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "compare", "compare two runs of profile, bench or report", run)
-    for name, what in (("before", "the earlier"), ("now", "the later")):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help=f"{what} run: its digits from `utvm history`, a file with its --json result, a "
-            "report's page, or a server's job (job:DIGITS)",
-        )
-    parser.add_argument(
-        "--fail-over",
-        metavar="P%",
-        type=percent,
-        help="exit 1 if a layer, the whole model, its RAM or its flash grew by more than this; "
-        "metrics are only shown",
-    )
-    parser.add_argument(
-        "--html", metavar="FILE", type=Path, help="also write a page with tables and bars"
-    )
-    add_server(parser)
-
-
 def run(args: argparse.Namespace, out: Output) -> int:
     """A table for each model; exit code 1 if --fail-over is exceeded."""
     if args.html is not None:
@@ -54,9 +29,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     result = compared(before, now, args.fail_over)
     for one in result.found:
         _report(one, out)
-    if args.html is not None and not args.dry_run:
-        write_text(args.html, compare_html(result.found, args.before, args.now))
-        out.line(f"wrote {args.html}")
+    out.file(args.html, lambda: compare_html(result.found, args.before, args.now))
     if result.grown:
         out.line(f"GREW by more than {args.fail_over:g} %:")
     for item in result.grown:

@@ -3,134 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, fields
 from typing import Any
 
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_emulate,
-    add_model,
-    add_name,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
-from utvm_deploy.cli.compile_options import add_compile_options, compile_options, custom_of
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import compile_options, custom_of
+from utvm_deploy.cli.options.table import EVALUATED
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.parser import taken
 from utvm_deploy.cli.result_verbs.eval_text import report
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
 from utvm_deploy.device import Device
-from utvm_deploy.quality.datasets.sample_files import RAW_TYPES
 from utvm_deploy.quality.evaluating.engines import Plan
 from utvm_deploy.quality.evaluating.evaluation import make_plan
-from utvm_deploy.quality.evaluating.facts import TASKS, Evaluation, Settings
+from utvm_deploy.quality.evaluating.facts import Evaluation, Settings
 from utvm_deploy.quality.evaluating.judging import SMALLER_IS_BETTER, metric_names
-from utvm_deploy.quality.evaluating.limits import Limit, check_limits, limit_of
+from utvm_deploy.quality.evaluating.limits import check_limits
 from utvm_deploy.quality.evaluating.page import evaluation_html
 
 SCHEMA = "utvm.eval/1"
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "eval", "accuracy on labelled data, on this computer and on a board", run
-    )
-    add_model(parser)
-    add_board(parser, port=True, needed=False)
-    add_emulate(parser)
-    add_name(parser)
-    _add_data(parser)
-    add_compile_options(parser)
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write a page")
-    group = parser.add_argument_group("gate: exit 1 if a metric")
-    for option, is_least in (("--min", True), ("--max", False)):
-        group.add_argument(
-            option,
-            dest="limits",
-            metavar="METRIC=VALUE",
-            type=_limit(is_least),
-            action="append",
-            default=[],
-            help=f"is {'less' if is_least else 'more'} than this on the board (without --board: by "
-            f"the reference kernels), such as {'accuracy=0.9' if is_least else 'rmse=2.5'}; may be "
-            "given several times",
-        )
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the data, and what the output means")
-    group.add_argument(
-        "--data",
-        metavar="DATA",
-        type=Path,
-        required=True,
-        help="labelled samples: .npz, .npy, .csv, a folder with a folder for each class, or MLPerf "
-        "Tiny's folder with y_labels.csv",
-    )
-    group.add_argument(
-        "--labels", metavar="FILE.npy", type=Path, help="the labels or targets, from this file"
-    )
-    group.add_argument(
-        "--raw-type",
-        choices=RAW_TYPES,
-        help="the type of the elements in .bin files; uint8: 128 is subtracted for int8 inputs; "
-        "default: by size, but bytes for an int8 input need this option",
-    )
-    group.add_argument(
-        "--reference",
-        metavar="FLOATMODEL",
-        type=Path,
-        help="the float model that MODEL was made from: .tflite, .onnx or .pt2",
-    )
-    group.add_argument(
-        "--samples",
-        metavar="N",
-        type=positive,
-        help="take only N samples, spread evenly; if samples are windows: N recordings",
-    )
-    group.add_argument(
-        "--task", choices=TASKS, help="what the output is; default: by the data and its shape"
-    )
-    group.add_argument(
-        "--output", metavar="N", type=int, default=0, help="which output; default: %(default)s"
-    )
-    group.add_argument(
-        "--top-k",
-        metavar="K",
-        type=positive,
-        default=Settings.top_k,
-        help="also how often the right class is among the best K; default: %(default)s",
-    )
-    group.add_argument(
-        "--threshold",
-        metavar="T",
-        type=float,
-        default=Settings.threshold,
-        help="a single score of at least this is class 1; default: %(default)s",
-    )
-
-
-def _limit(is_least: bool) -> Callable[[str], Limit]:
-    def parse(text: str) -> Limit:
-        try:
-            return limit_of(text, is_least=is_least)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not METRIC=VALUE, such as accuracy=0.9"
-            ) from None
-
-    return parse
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -144,17 +40,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("--plugin needs a board; give --board")
     if board is not None:
         check_board(args, board)
-    data: dict[str, Any] = {
-        "reference": args.reference,
-        "samples": args.samples,
-        "labels": args.labels,
-        "raw_type": args.raw_type,
-    }
-    settings = Settings(args.task, args.output, args.top_k, args.threshold)
+    options = taken(args, EVALUATED)
+    del options["data"]
     with out.progress() as progress:
         if args.dry_run:
+            settings = Settings(*(options.pop(one.name) for one in fields(Settings)))
             custom = None if board is None else custom_of(args, board)
-            _check_limits(args, make_plan(args.model, args.data, settings, custom=custom, **data))
+            plan = make_plan(args.model, args.data, settings, custom=custom, **options)
+            _check_limits(args, plan)
             if board is None:
                 return 0
             return dry_run_step(args, board, compile_step(args, board, progress))
@@ -163,11 +56,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 args.model,
                 args.data,
                 device,
-                **data,
-                **asdict(settings),
+                **options,
                 check_plan=lambda plan: _check_limits(args, plan),
                 progress=progress,
-                **({} if board is None else compile_options(args, board) | {"name": args.name}),
+                **({} if board is None else compile_options(args, board)),
             )
     return _finish(args, out, found)
 
@@ -185,9 +77,7 @@ def _check_limits(args: argparse.Namespace, plan: Plan) -> None:
 def _finish(args: argparse.Namespace, out: Output, found: Evaluation) -> int:
     result: dict[str, Any] = found.to_json()
     report(found, out)
-    if args.html is not None:
-        write_text(args.html, evaluation_html(result))
-        out.line(f"wrote {args.html}")
+    out.file(args.html, lambda: evaluation_html(result))
     broken = [limit for limit in args.limits if not limit.is_kept(found.metrics)]
     if args.limits:
         result["gate"] = {

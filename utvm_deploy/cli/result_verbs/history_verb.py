@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 from pathlib import Path
 
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
-from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.output import Output, when
 
-_MOST_RUNS = 30
 _DIGEST_DIGITS = 8
 _COLUMNS = (
     *("run", "when", "verb", "model", "file", "board", "git"),
     *(">figure", "", ">RAM", ">flash", ""),
 )
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "history", "list what was run before on this computer", run)
-    parser.add_argument(
-        "model", metavar="MODEL", nargs="?", help="a model file, a model's name, or its SHA-256"
-    )
-    parser.add_argument("--board", metavar="B", default="", help="runs on this board only")
-    parser.add_argument("--of", metavar="VERB", default="", help="runs of this verb only")
-    parser.add_argument(
-        "-n",
-        "--most",
-        metavar="N",
-        type=positive,
-        default=_MOST_RUNS,
-        help="list N runs at most; default %(default)s",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -51,7 +30,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             _COLUMNS,
             [
                 (
-                    *(one.key, _when(one.started), one.verb),
+                    *(one.key, when(one.started), one.verb),
                     *(model.name, model.sha256[:_DIGEST_DIGITS], one.board, one.git),
                     *(model.ticks, model.unit, model.ram_bytes, model.flash_bytes),
                     "" if one.is_good else f"exit code {one.exit_code}",
@@ -84,10 +63,3 @@ def run(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
-
-
-def _when(started: float) -> str:
-    try:
-        return datetime.fromtimestamp(started).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""  # a clock was wrong

@@ -10,28 +10,11 @@ from utvm_deploy.api.report_function import ReportResult, report
 from utvm_deploy.base.errors import RecordsError, UsageError
 from utvm_deploy.base.files import check_writable, write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
-from utvm_deploy.cli.arguments import (
-    Verbs,
-    add_board,
-    add_emulate,
-    add_name,
-    add_timing,
-    add_verb,
-    board_of,
-    connection,
-    positive,
-)
-from utvm_deploy.cli.compile_options import (
-    add_compile_options,
-    cmsis_nn_builds_of,
-    compile_options,
-    custom_of,
-)
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, keywords
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.shape_option import add_shape, shapes_of, signature_of
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
+from utvm_deploy.cli.steps import check_board, dry_run
 from utvm_deploy.frontend.formats import FORMATS
-from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.evaluating.page import metric_text
 from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -39,40 +22,6 @@ from utvm_deploy.tuning.report import KernelHistory, histories, tuning_html, uni
 
 #: How files of records end; any other file, given with a board, is a model.
 _RECORDS = ".jsonl"
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "report", "one page on a model and a board, or on what tuning found", run
-    )
-    parser.add_argument(
-        "model",
-        metavar="MODEL|R.jsonl",
-        type=Path,
-        help="a model of int8 or float32, with --board; or what `utvm tune` wrote",
-    )
-    add_shape(parser)
-    add_board(parser, port=True, needed=False)
-    add_emulate(parser)
-    add_timing(parser)
-    add_name(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.html",
-        type=Path,
-        help="the page, which needs nothing outside; default for a model: MODEL.BOARD.html; for "
-        "records: no page",
-    )
-    group = parser.add_argument_group("accuracy, as `utvm eval` finds it")
-    group.add_argument("--data", metavar="DATA", type=Path, help="labelled samples")
-    group.add_argument("--labels", metavar="FILE.npy", type=Path, help="their labels, if elsewhere")
-    group.add_argument(
-        "--reference", metavar="FLOATMODEL", type=Path, help="the float model to compare with"
-    )
-    group.add_argument("--samples", metavar="N", type=positive, help="only N samples of DATA")
-    add_compile_options(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -100,18 +49,13 @@ def _model(args: argparse.Namespace, out: Output) -> int:
         keep_input(file, what, page)
     if args.data is None and (args.labels or args.reference or args.samples):
         raise UsageError("--labels, --reference and --samples say how --data is used; give --data")
+    if args.dry_run:
+        return dry_run(args, board, out)
     check_board(args, board)
     with out.progress() as progress:
-        if args.dry_run:
-            load_model(args.model, custom_of(args, board))
-            return dry_run_step(args, board, compile_step(args, board, progress))
         found = report(
             args.model,
             board,
-            data=args.data,
-            labels=args.labels,
-            reference=args.reference,
-            samples=args.samples,
             progress=progress,
             **report_options(args, board),
         )
@@ -121,18 +65,12 @@ def _model(args: argparse.Namespace, out: Output) -> int:
 
 def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
     """What ``report`` gets for the options of compilation, of the board and of CMSIS-NN."""
-    options = compile_options(args, board)
+    options = keywords(args, board)
     options["library"] = options.pop("cmsis_nn")
     if args.kernels != CMSIS_NN:
         options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
-    options["inputs"] = shapes_of(args) or None
-    options["signature"] = signature_of(args)
-    return {
-        **options,
-        **connection(args),
-        "given_board": args.board,
-        "name": args.name,
-    }
+    chosen = {"inputs": args.inputs or None, "signature": args.signature}
+    return {**options, **chosen, **connection(args), "given_board": args.board}
 
 
 def write_report(found: ReportResult, page: Path, out: Output) -> None:
@@ -172,10 +110,7 @@ def _records(args: argparse.Namespace, out: Output) -> int:
             [_row(history) for history in kernels],
             title=f"{setting.core}, {unit_label(setting)}, utvm {setting.utvm}, {setting.compiler}",
         )
-    if args.output is not None:
-        if not args.dry_run:
-            write_text(args.output, tuning_html(records, args.model.name))
-        out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")
+    out.file(args.output, lambda: tuning_html(records, args.model.name))
     out.result(
         "utvm.report/1",
         {

@@ -10,17 +10,12 @@ from typing import Any
 
 from utvm_deploy.api.report_function import report
 from utvm_deploy.base.errors import UsageError, UtvmError
-from utvm_deploy.base.files import check_regular, check_writable, file_digest, write_text
+from utvm_deploy.base.files import check_regular, check_writable, file_digest
 from utvm_deploy.base.outputs import keep_input
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.boards.facts import CYCLES
-from utvm_deploy.cli.arguments import Verbs, add_board, add_verb, board_of, connection
-from utvm_deploy.cli.compile_options import (
-    add_cmsis_nn,
-    add_plugin,
-    cmsis_nn_builds_of,
-    cmsis_nn_of,
-)
+from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, cmsis_nn_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -35,37 +30,6 @@ SCHEMA = "utvm.reproduce/1"
 _MOST_SHOWN = 40
 #: What a report may be made with, besides the model.
 _FILES = ("data", "labels", "reference", "records")
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "reproduce", "make a report again, and compare it", run)
-    parser.add_argument(
-        "report",
-        metavar="REPORT",
-        type=Path,
-        help="what `utvm report MODEL --board B` wrote: the page, or its --json",
-    )
-    parser.add_argument(
-        "--model", metavar="MODEL", type=Path, help="the model's file, if it lies elsewhere"
-    )
-    for option, metavar, what in (
-        ("--data", "DATA", "the file or folder of samples"),
-        ("--labels", "FILE.npy", "the file of labels"),
-        ("--reference", "FLOATMODEL", "the float model"),
-        ("--records", "R.jsonl", "the file of records"),
-    ):
-        parser.add_argument(
-            option, metavar=metavar, type=Path, help=f"{what}, if it lies elsewhere now"
-        )
-    add_board(parser, port=True, needed=False)
-    # The report names the board; $UTVM_BOARD is for verbs that need one.
-    parser.set_defaults(board=None)
-    add_cmsis_nn(parser, "if the report has measured figures of it, ", several=True)
-    add_plugin(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.html", type=Path, help="also write the new report"
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -121,9 +85,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             progress=progress,
             **_options(args, then, board),
         )
-    if args.output is not None:
-        write_text(args.output, now.html)
-        out.line(f"wrote {args.output}")
+    out.file(args.output, lambda: now.html)
     figures = compared(then, now.to_dict())
     changed = [one for one in figures if not one.is_same]
     if changed:

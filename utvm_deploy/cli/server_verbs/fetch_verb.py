@@ -3,30 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from utvm_deploy.base.errors import UsageError, UtvmError
-from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import add_server, folder_for, open_server
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "fetch", "download the files of a server's job", run)
-    parser.add_argument("job", metavar="JOB", help="its 12 digits, from `utvm jobs`")
-    parser.add_argument(
-        "files", metavar="FILE", nargs="*", help="names of its files; default: all of them"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        default=Path(),
-        help="the folder to write to; default: this one",
-    )
-    add_server(parser)
+from utvm_deploy.cli.server_arguments import folder_for, open_server
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

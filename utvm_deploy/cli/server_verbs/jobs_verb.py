@@ -3,47 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import file_digest
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
-from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import add_server, facts, open_server
+from utvm_deploy.cli.output import Output, when
+from utvm_deploy.cli.server_arguments import facts, open_server
 
 if TYPE_CHECKING:
     from utvm_deploy.service.client.facts import RemoteJob
 
 _COLUMNS = ("job", "when", "verb", "model", "board", "state", "", "why")
 
-_MOST_JOBS = 30
 #: What a server lists at a time.
 _MOST_LISTED = 1000
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "jobs", "list a server's jobs, or look at one", run)
-    parser.add_argument("job", metavar="JOB", nargs="?", help="its 12 digits; default: all")
-    parser.add_argument("--state", metavar="S", default="", help="such as running or failed")
-    parser.add_argument("--board", metavar="B", default="", help="jobs on this board")
-    parser.add_argument("--of", metavar="VERB", default="", help="jobs of this verb")
-    parser.add_argument(
-        "--model", metavar="M", default="", help="jobs of this model file, or of this SHA-256"
-    )
-    parser.add_argument(
-        "-n",
-        "--most",
-        metavar="N",
-        type=positive,
-        default=_MOST_JOBS,
-        help=f"list N jobs at most, up to {_MOST_LISTED:,}; default %(default)s",
-    )
-    parser.add_argument("--cancel", metavar="JOB", help="end this job")
-    parser.add_argument("--log", action="store_true", help="show what JOB wrote")
-    add_server(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -83,17 +57,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def _row(job: RemoteJob) -> tuple[object, ...]:
     doing = f"{job.what} {job.done}/{job.total}" if job.total > 1 else job.what
     return (
-        *(job.key, _when(job.created), job.verb, ", ".join(job.models), job.board, job.state),
+        *(job.key, when(job.created), job.verb, ", ".join(job.models), job.board, job.state),
         *("" if job.has_ended else doing, job.reason),
     )
 
 
 def _digest(model: str) -> str:
     return file_digest(Path(model)) if model and Path(model).is_file() else model
-
-
-def _when(created: float) -> str:
-    try:
-        return datetime.fromtimestamp(created).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""

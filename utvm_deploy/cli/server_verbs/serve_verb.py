@@ -3,100 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from pathlib import Path
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.paths import runs_file
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
 from utvm_deploy.cli.output import Output
-from utvm_deploy.service.client.settings import DEFAULT_PORT
 
 _LOOPBACK = "127.0.0.1"
-_MOST_PORT = 65535
-_KEEP_DAYS, _DISK_LIMIT = 90, 10 << 30
-_SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)", re.ASCII | re.IGNORECASE)
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-#: The database and one upload need some room.
-_LEAST_DISK = 256 << 20
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "serve", "serve models, jobs and boards to a team", run)
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        help="folder of models, jobs and files; default: `service` next to the runs (UTVM_RUNS)",
-    )
-    parser.add_argument(
-        "--host",
-        metavar="H",
-        action="append",
-        help=f"where to listen; default: {_LOOPBACK}, which only this computer reaches",
-    )
-    parser.add_argument(
-        "--port",
-        metavar="P",
-        type=_port,
-        default=DEFAULT_PORT,
-        help="where to listen; 0 takes a free port; default: %(default)s",
-    )
-    access = parser.add_argument_group("who may use it")
-    access.add_argument(
-        "--make-certificates",
-        metavar="DIR",
-        type=Path,
-        help="do not serve: make certificates and a token for the names and addresses that --host "
-        "gives",
-    )
-    access.add_argument(
-        "--certificates",
-        metavar="DIR",
-        type=Path,
-        help="what --make-certificates made: ask for its token and encrypt",
-    )
-    access.add_argument(
-        "--token-file",
-        metavar="FILE",
-        type=Path,
-        help="ask for the token in this file, not for the one of --certificates",
-    )
-    access.add_argument(
-        "--allow-code",
-        action="store_true",
-        help="take uploads that are programs: .pt2 and .relax models, images for the board `host`; "
-        "anyone who sends one can do all that you can (utvm docs security)",
-    )
-    cluster = parser.add_argument_group("workers")
-    cluster.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="send jobs to this Dask scheduler; default: to a worker on this computer",
-    )
-    cluster.add_argument(
-        "--listen",
-        metavar="HOST[:PORT]",
-        help="let other computers' `utvm worker` join here; default: nobody joins",
-    )
-    disk = parser.add_argument_group("disk")
-    disk.add_argument(
-        "--keep-days",
-        metavar="N",
-        type=positive,
-        default=_KEEP_DAYS,
-        help="remove jobs N days after they ended; default: %(default)s",
-    )
-    disk.add_argument(
-        "--disk-limit",
-        metavar="SIZE",
-        type=_size,
-        default=_DISK_LIMIT,
-        help="the most that all data may take, such as 500M or 20G; the oldest jobs are removed to "
-        "make room; default: 10G",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -178,21 +91,3 @@ def _make_certificates(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > _MOST_PORT:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a port; give a number up to {_MOST_PORT}"
-        )
-    return int(text)
-
-
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; give one such as 500M or 20G")
-    size = int(match[1]) << _UNITS[match[2].upper()]
-    if size < _LEAST_DISK:
-        raise argparse.ArgumentTypeError(f"{text} is too small; give {_LEAST_DISK >> 20}M or more")
-    return size

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular
-from utvm_deploy.cli.arguments import MODEL_HELP, Verbs, add_verb, positive
-from utvm_deploy.cli.gate import size
+from utvm_deploy.cli.options.kinds import number_or_word
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import (
-    add_server,
-    facts,
-    folder_for,
-    label,
-    open_server,
-    typed,
-)
-from utvm_deploy.service.server.jobs.options import NO_PLUGIN, PLUGIN, Option
+from utvm_deploy.cli.server_arguments import facts, folder_for, label, open_server
+from utvm_deploy.cli.server_verbs.job_options import PREFIX
+from utvm_deploy.service.server.jobs.options import NO_PLUGIN
 from utvm_deploy.service.server.jobs.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -32,102 +25,6 @@ if TYPE_CHECKING:
 _WAIT_MINUTES = 24 * 60
 #: How often the server is asked whether a board is there.
 _LOOK_S = 2.0
-#: Arguments of this verb. An option of a job with such a name is given by --option.
-_OURS = frozenset(
-    {
-        *("board", "job", "option", "wait", "wait-for-board", "wait-minutes"),
-        *("output", "server", "json"),
-    }
-)
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "submit", "let a server do a verb, on its boards", run)
-    parser.add_argument("models", metavar="MODEL", type=Path, nargs="+", help=MODEL_HELP)
-    parser.add_argument(
-        "--board",
-        metavar="B",
-        action="append",
-        default=[],
-        help="a board of the server; may be repeated; default: $UTVM_BOARD",
-    )
-    parser.add_argument(
-        "--job", metavar="VERB", required=True, help=f"what to do: {', '.join(VERBS)}"
-    )
-    parser.add_argument(
-        "--wait", action="store_true", help="wait for the jobs; the exit code is the verb's"
-    )
-    parser.add_argument(
-        "--wait-for-board",
-        action="store_true",
-        help="wait until a worker offers the boards, for --wait-minutes at most; without it, a "
-        "board that no worker offers is an error",
-    )
-    parser.add_argument(
-        "--wait-minutes",
-        metavar="N",
-        type=positive,
-        help=f"wait so long at most; default {_WAIT_MINUTES}. The jobs continue after it",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        help="wait, and write the jobs' files there; of several jobs into a folder each",
-    )
-    # It is refused with a reason.
-    parser.add_argument(f"--{PLUGIN}", help=argparse.SUPPRESS)
-    add_server(parser)
-    group = parser.add_argument_group("options of the verb")
-    group.add_argument(
-        "--option",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="any option that the server's jobs have",
-    )
-    for option, of in _options().items():
-        _add_option(group, option, of)
-
-
-def _options() -> dict[Option, list[str]]:
-    """The options of all verbs, each name once, with the verbs that have it."""
-    first: dict[str, Option] = {}
-    found: dict[Option, list[str]] = {}
-    for verb in VERBS.values():
-        for option in verb.options:
-            if option.name not in _OURS:
-                found.setdefault(first.setdefault(option.name, option), []).append(verb.name)
-    return found
-
-
-def _add_option(group: Any, option: Option, of: Sequence[str]) -> None:
-    shared: dict[str, Any] = {
-        "dest": f"option_{option.name}",
-        "help": f"{option.help} ({', '.join(of)})".replace("%", "%%"),
-    }
-    if option.is_flag:
-        group.add_argument(f"--{option.name}", action="store_true", default=None, **shared)
-    elif option.choices:
-        group.add_argument(f"--{option.name}", choices=option.choices, **shared)
-    elif option.kind == "file":
-        # The key of a job may look like a number.
-        metavar = "JOB" if option.member else "SHA"
-        group.add_argument(f"--{option.name}", metavar=metavar, **shared)
-    elif option.kind == "text":
-        group.add_argument(f"--{option.name}", metavar="TEXT", **shared)
-    else:
-        group.add_argument(f"--{option.name}", metavar="N", type=_number, **shared)
-
-
-def _number(text: str) -> bool | int | str:
-    """An integer, also as the other verbs take it: 3%, 64K. The server judges anything else."""
-    try:
-        return size(text.removesuffix("%"))
-    except argparse.ArgumentTypeError:
-        return typed(text)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -177,15 +74,15 @@ def _request(args: argparse.Namespace) -> tuple[str, list[str], dict[str, Any]]:
     if has_board and not boards[0]:
         raise UsageError(f"{args.job} runs on a board; give --board B, or several")
     options = {
-        name.removeprefix("option_"): value
+        name.removeprefix(PREFIX): value
         for name, value in vars(args).items()
-        if name.startswith("option_") and value is not None
+        if name.startswith(PREFIX) and value not in (None, False)
     }
     for text in args.option:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise UsageError(f"--option {text!r} is not NAME=VALUE, such as trials=200")
-        options[name] = typed(value)
+        options[name] = number_or_word(value)
     return args.job, boards if has_board else [], options
 
 

@@ -7,59 +7,15 @@ import platform
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.cli.arguments import Verbs, add_verb, positive
 from utvm_deploy.cli.output import Output
 
 if TYPE_CHECKING:
     from utvm_deploy.service.cluster.offers import Offer
 
 _PATIENCE_S = 600
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "worker", "offer this computer and its boards to a cluster", run
-    )
-    parser.add_argument(
-        "address",
-        metavar="ADDRESS",
-        nargs="?",
-        help="the scheduler's: tls://HOST:PORT, or tcp://HOST:PORT on this computer",
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST[:PORT]",
-        help="instead of ADDRESS: start a scheduler here, which others join; default port: 8786",
-    )
-    parser.add_argument(
-        "--certificates",
-        metavar="DIR",
-        type=Path,
-        help="the scheduler's certificates (utvm serve --make-certificates DIR)",
-    )
-    parser.add_argument(
-        "--dashboard",
-        metavar="PORT",
-        type=positive,
-        help="with --listen: show Dask's dashboard to this computer, at http://127.0.0.1:PORT/",
-    )
-    parser.add_argument(
-        "--name",
-        metavar="N",
-        help="with ADDRESS: what the cluster calls this worker; default: this computer's name",
-    )
-    parser.add_argument(
-        "--patience",
-        metavar="S",
-        type=positive,
-        help="with ADDRESS: wait S seconds for a scheduler that does not answer; default: "
-        f"{_PATIENCE_S}",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

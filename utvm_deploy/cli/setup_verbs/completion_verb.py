@@ -6,25 +6,7 @@ import argparse
 
 from argcomplete.shell_integration import shellcode
 
-from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.output import Output
-
-#: Shell -> what makes it read the script in each session.
-SHELLS = {
-    "bash": "echo 'eval \"$(utvm completion bash)\"' >> ~/.bashrc",
-    "zsh": "echo 'eval \"$(utvm completion zsh)\"' >> ~/.zshrc (after compinit)",
-    "fish": "utvm completion fish > ~/.config/fish/completions/utvm.fish",
-}
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "completion", "print the script that completes command lines", run
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "once for each user:\n" + "\n".join(f"  {line}" for line in SHELLS.values())
-    parser.add_argument("shell", choices=SHELLS, help="which shell")
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

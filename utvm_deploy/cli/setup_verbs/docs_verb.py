@@ -6,25 +6,11 @@ import argparse
 from collections.abc import Sequence
 from itertools import groupby
 
-from utvm_deploy.cli.arguments import Verbs, add_verb
 from utvm_deploy.cli.doc_pages import Page, Place, for_reading, named, pages, search
 from utvm_deploy.cli.output import Output
 
 #: A search shows this many lines of a page.
 _MOST_LINES = 3
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "docs", "list the pages of the documentation, print or search them", run
-    )
-    parser.add_argument(
-        "words",
-        metavar="PAGE|WORD",
-        nargs="*",
-        help="a page's name, such as guides/tuning or tuning; or words to search for",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

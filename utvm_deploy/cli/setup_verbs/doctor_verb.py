@@ -6,29 +6,17 @@ import argparse
 import os
 from dataclasses import asdict
 
-from utvm_deploy.cli.arguments import Verbs, add_trust, add_verb, board_of
+from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device.doctor import examine
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(verbs, common, "doctor", "what is installed and what is missing", run)
-    parser.add_argument("--board", metavar="B", help="check only what this board needs")
-    add_trust(parser)
-    parser.add_argument("--port", help="serial port of a real board; default: $UTVM_PORT")
-    parser.add_argument(
-        "--serial",
-        help="serial number of its probe, where several boards are plugged in; default: "
-        "$UTVM_SERIAL",
-    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 1 if something that is needed is missing."""
     board = board_of(args) if args.board else None
-    port = args.port or os.environ.get("UTVM_PORT")
-    checks = examine(board, port=port, serial=args.serial or os.environ.get("UTVM_SERIAL"))
+    # Not as defaults of the options: a setting for the board on the desk is none for others.
+    port, serial = args.port or os.environ.get("UTVM_PORT"), os.environ.get("UTVM_SERIAL")
+    checks = examine(board, port=port, serial=args.serial or serial)
     missing = [check for check in checks if not check.ok]
     out.table(
         ["", "what", "found", "purpose", "to mend it"],

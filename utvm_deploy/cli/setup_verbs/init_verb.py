@@ -11,11 +11,8 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.cli.arguments import Verbs, add_verb
-from utvm_deploy.cli.budget_arguments import positive_size
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import FILE
-from utvm_deploy.compiler.options import LEVELS
 
 #: Arguments that become lines of the file: those before its table [options], and those in it.
 _TOP = ("model", "board", "records")
@@ -24,25 +21,6 @@ _HEAD = """\
 # What verbs of utvm take in this folder where the command line does not say it.
 # Options of the command line, and UTVM_BOARD, count more than this file.
 """
-
-
-def add_parser(verbs: Verbs, common: argparse.ArgumentParser) -> None:
-    """Add the verb to the command line."""
-    parser = add_verb(
-        verbs, common, "init", f"write {FILE}: the model, board and options of this folder", run
-    )
-    parser.add_argument("model", metavar="MODEL", nargs="?", type=Path, help="the model to deploy")
-    parser.add_argument("--board", metavar="B", help="a board's name or file")
-    parser.add_argument("--optimize", choices=LEVELS, help="what to compile for")
-    parser.add_argument(
-        "--ram-budget", metavar="BYTES", type=_budget, help="the most that the arena may take"
-    )
-    parser.add_argument("--records", metavar="R", type=Path, help="what `utvm tune` measured")
-
-
-def _budget(text: str) -> str:
-    positive_size(text)
-    return text
 
 
 def run(args: argparse.Namespace, out: Output) -> int:

@@ -255,7 +255,7 @@ def quantize_mixed(
     """
     budgets = budgets or Budgets()
     if budgets.are_set and board is None:
-        raise UsageError("a budget is measured on a board; give --board, too")
+        raise UsageError("a budget is measured on a board; give board=, too")
     found = sensitivities(
         path,
         data,

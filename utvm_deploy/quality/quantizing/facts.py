@@ -17,6 +17,9 @@ from utvm_deploy.graph.names import short_name
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
 SCHEMES = (INT8, INT16X8)
+#: One of these for each layer.
+MIXED = "mixed"
+WANTED_SCHEMES = (*SCHEMES, MIXED)
 #: The type of activations.
 DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
@@ -28,6 +31,7 @@ MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
 CLIPPINGS = (MIN_MAX, PERCENTILE, MSE)
 #: All of them are tried.
 AUTO = "auto"
+WANTED_CLIPPINGS = (*CLIPPINGS, AUTO)
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
