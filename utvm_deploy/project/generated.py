@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from string import Template
 
 from utvm_deploy.boards.facts import Board, Driver, Region
@@ -181,8 +182,15 @@ def without_window(
     return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
 
 
-def linker_script(board: Board, template: str, weights: Region | None = None) -> str:
-    """The bare-metal linker script for the board's memory; ``weights`` as for ``board_config``."""
+def linker_script(board: Board, templates: Path, weights: Region | None = None) -> str:
+    """The bare-metal linker script for the board's memory, made of ``*.ld.in`` in a folder.
+
+    ``weights`` is as for ``board_config``.
+    """
+
+    def template(name: str) -> Template:
+        return Template((templates / f"{name}.ld.in").read_text(encoding="utf-8"))
+
     workspace, data = board.main_ram, board.data_ram
     # An MPU of v7-M keeps tasks from the runtime's memory by eighths of a power of two.
     used = f"(ld_data_region_used - ORIGIN({data.name}))"
@@ -193,19 +201,19 @@ def linker_script(board: Board, template: str, weights: Region | None = None) ->
     if board.project.through_alias:
         assert flash.alias is not None
         regions.append(replace(flash, name=_alias_name(flash), address=flash.alias))
-        sections = _SECTIONS_THROUGH_ALIAS.substitute(
+        sections = template("sections_through_alias").substitute(
             flash=flash.name,
             code=_view(board, "code"),
             constants=_view(board, "constants"),
         )
         data_at, data_load = " AT(ld_data_at)", ""
     else:
-        sections = _SECTIONS.substitute(flash=flash.name)
+        sections = template("sections").substitute(flash=flash.name)
         data_at, data_load = "", f" AT > {flash.name}"
     if weights is not None and weights != flash:
         sections = _WEIGHTS.substitute(weights=weights.name) + sections
     width = max(len(region.name) for region in regions)
-    return Template(template).substitute(
+    return template("link").substitute(
         board=board.name,
         memory="\n".join(_memory_line(region, width) for region in regions),
         vectors=board.vector_flash.name,
@@ -219,43 +227,10 @@ def linker_script(board: Board, template: str, weights: Region | None = None) ->
     )
 
 
-_CODE = """        KEEP(*(.text.utvm_debug_run)) /* called by a debugger only */
-        *(.text .text.*)"""
-
-_SECTIONS = Template(f"""\
-    .text :
-    {{
-{_CODE}
-        *(.rodata .rodata.*)
-        . = ALIGN(4);
-    }} > $flash
-
-    .ARM.exidx : {{ *(.ARM.exidx .ARM.exidx.*) }} > $flash
-""")
-
 # First, because what a section takes is not there for those that follow.
 _WEIGHTS = Template("""\
     .weights : { *model/*_weights.c.*(.rodata .rodata.*) } > $weights
 
-""")
-
-# Written at one address, seen at another: what is written follows on itself.
-_SECTIONS_THROUGH_ALIAS = Template(f"""\
-    ld_code_at = ALIGN(LOADADDR(.vectors) + SIZEOF(.vectors), 32);
-    .text (ld_code_at - ORIGIN($flash) + ORIGIN($code)) : AT(ld_code_at)
-    {{
-{_CODE}
-    }} > $code
-    ld_constants_at = ALIGN(ld_code_at + SIZEOF(.text), 32);
-    .rodata (ld_constants_at - ORIGIN($flash) + ORIGIN($constants)) : AT(ld_constants_at)
-    {{
-        *(.rodata .rodata.*)
-    }} > $constants
-    ld_exidx_at = ALIGN(ld_constants_at + SIZEOF(.rodata), 32);
-    .ARM.exidx ld_exidx_at : AT(ld_exidx_at) {{ *(.ARM.exidx .ARM.exidx.*) }} > $flash
-    ld_data_at = ALIGN(ld_exidx_at + SIZEOF(.ARM.exidx), 32);
-    ASSERT(ld_data_at + SIZEOF(.data) <= ORIGIN($flash) + LENGTH($flash),
-        "no flash is left for initial values")
 """)
 
 

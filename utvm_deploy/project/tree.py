@@ -225,8 +225,7 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
                 ", ".join(kept_out),
                 board.name,
             )
-        script = (folders[-1] / "link.ld.in").read_text(encoding="utf-8")
-        files["link.ld"] = linker_script(without_pools(board, pools), script, weights)
+        files["link.ld"] = linker_script(without_pools(board, pools), folders[-1], weights)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
 
