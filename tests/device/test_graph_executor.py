@@ -16,7 +16,6 @@ from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.results.verifying.bisect import bisect
 
 Digits = Callable[[Board], CompiledModel]
 DIGITS = data_dir("models") / "digits.tflite"
@@ -61,15 +60,6 @@ def test_layers_can_be_replaced(
     other = model.run_layers(sample, replace={len(plain) - 2: zeros})
     assert (other[-1].outputs[0] != plain[-1].outputs[0]).any()
     np.testing.assert_array_equal(model(sample), plain[-1].outputs[0])
-
-
-def test_the_wrong_layers_are_found(host: Device, digits: Digits, sample: np.ndarray) -> None:
-    compiled = digits(host.board)
-    assert not bisect(host.load(compiled, into="ram"), DIGITS, sample).wrong
-    last = len(compiled.layers) - 1
-    found = bisect(host.load(broken(compiled, 1, last), into="ram"), DIGITS, sample)
-    assert [wrong.layer.index for wrong in found.wrong] == [1, last]
-    assert [wrong.mismatch.wrong_elements for wrong in found.wrong] == [1, 1]
 
 
 def test_replacements_that_do_not_fit(host: Device, digits: Digits, sample: np.ndarray) -> None:

@@ -20,7 +20,6 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.results.verifying.bisect import bisect
 from utvm_deploy.results.verifying.on_board import verify
 
 pytestmark = pytest.mark.tools
@@ -133,17 +132,6 @@ def test_verify_has_a_row_for_each_layer_and_names_the_strip(
     assert not found.ok and wrong[0].layer.index == second.layer.index and mismatch is not None
     assert mismatch.tensor == strip.name and mismatch.call == strip.index
     assert mismatch.element == (0, rows[0], 0, 0) and mismatch.elements == 16 * 16 * 8
-
-
-def test_bisect_finds_layers_with_wrong_strips(
-    host: Device, compiled: CompiledModel, path: Path, sample: np.ndarray
-) -> None:
-    first, _, third, _ = layers_of_file(compiled.layers)
-    moved = next(one for one in third.calls if one.kind != "MOVE")
-    wrong = broken(compiled, first.strips[-1], moved)
-    found = bisect(host.load(wrong, into="ram"), path, sample)
-    assert [one.layer.index for one in found.wrong] == [first.layer.index, third.layer.index]
-    assert [one.mismatch.call for one in found.wrong] == [first.strips[-1].index, moved.index]
 
 
 def test_rows_that_are_pushed_are_one_layer(host: Device, path: Path, sample: np.ndarray) -> None:

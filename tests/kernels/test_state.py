@@ -16,7 +16,6 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.results.verifying.bisect import bisect
 from utvm_deploy.results.verifying.on_board import verify
 
 RUNS = 6
@@ -116,17 +115,6 @@ def test_verify_runs_layers_from_the_same_state(device: Device, tmp_path: Path) 
     model = device.load(utvm_deploy.compile(path, device.board))
     found = verify(model, path, Samples(inputs=inputs, outputs=None, origin="random"))
     assert found.ok and found.samples_run == RUNS
-
-
-def test_a_bisection_begins_each_pass_without_state(tmp_path: Path) -> None:
-    m = ModelWriter()
-    keyword_model(m)
-    path = m.save(tmp_path / "model.tflite")
-    sample = sample_inputs(m, 0)
-    with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, device.board))
-        model.run(sample_inputs(m, 1))
-        assert not bisect(model, path, *sample).wrong
 
 
 def test_ring_buffers_are_not_copied(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import contextvars
 import ctypes
 import logging
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -337,6 +338,13 @@ def interrupts_held() -> Iterator[None]:
         # Also if the block failed: what it did may have failed by the same Ctrl-C.
         if held:
             handler(signal.SIGINT, held[0])
+
+
+def limit_memory(most_bytes: int) -> None:
+    """Let this child map so many bytes at most: a file may ask for any number of huge tensors."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _parent_death_hook() -> Callable[[], None] | None:

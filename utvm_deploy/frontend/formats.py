@@ -15,7 +15,6 @@ import contextvars
 import hashlib
 import json
 import os
-import resource
 import signal
 import sys
 import traceback
@@ -28,6 +27,7 @@ from typing import Any
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.base.files import check_regular
+from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import (
@@ -341,11 +341,7 @@ def limit_import() -> None:
     if not sizes.exists():  # only Linux reports it
         return
     used = int(sizes.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = used + IMPORT_BYTES
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    limit_memory(used + IMPORT_BYTES)
 
 
 if __name__ == "__main__":

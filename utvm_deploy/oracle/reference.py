@@ -16,7 +16,6 @@ only in a child process; one child serves all samples.
 from __future__ import annotations
 
 import importlib.metadata
-import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ import numpy as np
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import FileRefused, ModelError, UtvmError, VerifyError
+from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
 from utvm_deploy.frontend.formats import converted
@@ -235,7 +235,7 @@ def load_results(path: Path, directory: Path, samples: int) -> ReferenceRun:
 
 def interpret_or_explain(model: str, directory: Path) -> int:
     """In the child: run all samples, leave results or a refusal; the exit status."""
-    _limit_memory()
+    limit_memory(MEMORY_BYTES)
     file = Path(model)
     try:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
@@ -262,13 +262,6 @@ def interpret_or_explain(model: str, directory: Path) -> int:
         (directory / _REFUSAL).write_bytes(utf8(" ".join(str(exc).split())))
         return 1
     return 0
-
-
-def _limit_memory() -> None:
-    """A model file may ask for any number of huge tensors; the system is not to go down with it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _interpret(

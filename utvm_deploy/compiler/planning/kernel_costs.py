@@ -82,10 +82,6 @@ class Option:
     is_measured: bool
 
 
-#: Gives the options of a step; the first is the step as it is.
-OptionsOf = Callable[[Step], tuple[Option, ...]]
-
-
 @dataclass(frozen=True)
 class WholeLayer:
     """What a layer costs that is not computed in strips, with scratch in tightly coupled RAM."""

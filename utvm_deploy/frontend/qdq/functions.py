@@ -394,11 +394,6 @@ def _is_in_order(store: Storage, pending: Pending) -> bool:
     )
 
 
-def _is_above_zero(store: Storage, pending: Pending) -> bool:
-    """Whether no input is below zero, of which there is no logarithm."""
-    return _starts_at_zero(store, pending)
-
-
 EMITTERS: Mapping[str, Emitter] = {
     **dict.fromkeys(_UNARY, unary),
     **dict.fromkeys(_COMPARISONS, comparison),
@@ -427,7 +422,7 @@ INT8_ONLY = frozenset(("Sqrt",))
 NEEDS: Mapping[str, Callable[[Storage, Pending], bool]] = {
     "Div": _is_by_constant,
     "Exp": _is_in_order,
-    "Log": _is_above_zero,
+    "Log": _starts_at_zero,
     "Pow": _is_square,
     "Sqrt": _starts_at_zero,
 }

@@ -234,10 +234,6 @@ class Assembler:
         """Branch to a label further down if a register is 0."""
         self._branch(f"cbz {register}, ", label, Kind.COMPARE_BRANCH, (register,))
 
-    def cbnz(self, register: str, label: Label) -> None:
-        """Branch to a label further down if a register is not 0."""
-        self._branch(f"cbnz {register}, ", label, Kind.COMPARE_BRANCH, (register,))
-
     @contextmanager
     def loop(self, condition: str, *, aligned: bool = False) -> Iterator[Label]:
         """A block that runs again while the condition holds at its end; gives its first place."""

@@ -248,7 +248,7 @@ class _Parts:
         self.writes: list[str] = []
         self.written_back: list[str] = []
         self.bank: tuple[str, int] | None = None
-        self.loads_slot = self.stores_slot = False
+        self.loads_slot = False
 
     def take(self, letter: str, operand: Operand) -> None:
         """Add what an operand reads and writes."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.quality.quantizing.child_files import JOB, REFUSAL
 
@@ -37,7 +37,7 @@ def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
     def tell(done: int, total: int) -> None:
         print(done, total, file=stdout, flush=True)
 
-    _limit_memory()
+    limit_memory(MEMORY_BYTES)
     try:
         steps[step](folder, json.loads((folder / JOB).read_text("utf-8")), tell)
         return 0
@@ -53,9 +53,3 @@ def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
         text = f"its quantization failed with {said} ({Path(where.filename).name}:{where.lineno})"
     (folder / REFUSAL).write_bytes(utf8(text))
     return 1
-
-
-def _limit_memory() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -27,10 +27,9 @@ from utvm_deploy.kernels.native.fpu.gemm import (
     TILES,
     FpuTile,
     gemm_text,
-    pack,
 )
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
-from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D, row_kernels, row_labels
+from utvm_deploy.kernels.native.fpu.rows import FpuProduct, FpuRowConv2D, row_kernels, row_labels
 from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.targets.arm_m.toolchain import has_extremes
@@ -56,13 +55,9 @@ class TileChoices(Choices):
 
 
 @dataclass(frozen=True)
-class FpuConv2D:
+class FpuConv2D(FpuProduct[FpuTile]):
     """Shape parameters; a fully connected layer has windows of one pixel."""
 
-    window: Window
-    input_channels: int
-    output_channels: int
-    tile: FpuTile
     tiles: int = 1  # that are copied at a time
     is_dense: bool = False
 
@@ -76,32 +71,12 @@ class FpuConv2D:
         return f"conv2d_float_{self.window.label}_{end}"
 
     @property
-    def fused(self) -> FpuConv2D:
-        """The same with products and sums that may be rounded at once."""
-        return replace(self, tile=replace(self.tile, fused=True))
-
-    @property
     def why(self) -> str:
         rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
         pixels, channels = self.tile.pixels, self.tile.channels
         return (
             f"FPU assembly, {pixels} pixels x {channels} channels in registers, products {rounded}"
         )
-
-    @property
-    def depth(self) -> int:
-        """Products of an output."""
-        rows, columns = self.window.kernel
-        return rows * columns * self.input_channels
-
-    @property
-    def parts(self) -> list[tuple[FpuTile, int, int]]:
-        """The tiles of whole groups and of the channels that remain: first channel, groups."""
-        groups, rest = divmod(self.output_channels, self.tile.channels)
-        found = [(self.tile, 0, groups)] if groups else []
-        if rest:
-            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
-        return found
 
     @property
     def geometry(self) -> Array:
@@ -159,14 +134,6 @@ class FpuConv2D:
             sizes = (count, groups, self.depth, pitch, "mode")
             c.call(tile.function, pixels, panels, self._limits.at(), to, *sizes)
 
-    def packed(self, weights: Array, bias: Array) -> Array:
-        """[outputs, depth] and the bias as the tiles read them."""
-        found = []
-        for tile, first, groups in self.parts:
-            some = slice(first, first + groups * tile.channels)
-            found.append(pack(weights[some], bias[some], tile.channels))
-        return np.concatenate(found)
-
     def cycles(self, core: str) -> float:
         """About the cycles, if the copied windows never miss the data cache."""
         count = self.window.batch * self._pixels
@@ -190,20 +157,8 @@ class FpuConv2D:
         return self.window.output_height * self.window.output_width
 
     @property
-    def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.input_channels), "float32")
-
-    @property
     def _geometry(self) -> Operand:
         return Operand("geometry", (_GEOMETRY_WORDS,), "int32")
-
-    @property
-    def _panels(self) -> Operand:
-        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
-
-    @property
-    def _limits(self) -> Operand:
-        return Operand("limits", (2,), "float32")
 
     @property
     def _tile(self) -> Operand:

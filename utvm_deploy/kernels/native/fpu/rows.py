@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, pack
+from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, FpuTile, pack
 from utvm_deploy.kernels.native.fpu.row_tile import RowTile, rows_text, step_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.targets.table import CORES
@@ -33,15 +34,64 @@ _COPY, _RUN, _TILE, _OUTPUT = 1.5, 14, 40, 4
 #: Bytes of a line of the data cache.
 _LINE_BYTES = 32
 
+_Tile = TypeVar("_Tile", FpuTile, RowTile)
+_Self = TypeVar("_Self", bound="FpuProduct[Any]")
+
 
 @dataclass(frozen=True)
-class FpuRowConv2D:
-    """Shape parameters; a block has some rows of outputs, or pixels of the only row."""
+class FpuProduct(Generic[_Tile]):
+    """Shape parameters of a product, whose register tile is of either kind."""
 
     window: Window
     input_channels: int
     output_channels: int
-    tile: RowTile
+    tile: _Tile
+
+    @property
+    def fused(self: _Self) -> _Self:
+        """The same with products and sums that may be rounded at once."""
+        return replace(self, tile=replace(self.tile, fused=True))
+
+    @property
+    def depth(self) -> int:
+        """Products of an output."""
+        rows, columns = self.window.kernel
+        return rows * columns * self.input_channels
+
+    @property
+    def parts(self) -> list[tuple[_Tile, int, int]]:
+        """The tiles of whole groups and of the channels that remain: first channel, groups."""
+        groups, rest = divmod(self.output_channels, self.tile.channels)
+        found = [(self.tile, 0, groups)] if groups else []
+        if rest:
+            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
+        return found
+
+    def packed(self, weights: Array, bias: Array) -> Array:
+        """[outputs, depth] and the bias as the tiles read them."""
+        found = []
+        for tile, first, groups in self.parts:
+            some = slice(first, first + groups * tile.channels)
+            found.append(pack(weights[some], bias[some], tile.channels))
+        return np.concatenate(found)
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.input_channels), "float32")
+
+    @property
+    def _panels(self) -> Operand:
+        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
+
+    @property
+    def _limits(self) -> Operand:
+        return Operand("limits", (2,), "float32")
+
+
+@dataclass(frozen=True)
+class FpuRowConv2D(FpuProduct[RowTile]):
+    """Shape parameters; a block has some rows of outputs, or pixels of the only row."""
+
     block: int
 
     @property
@@ -52,30 +102,10 @@ class FpuRowConv2D:
         return f"conv2d_float_{self.window.label}_{channels}_{tile}"
 
     @property
-    def fused(self) -> FpuRowConv2D:
-        """The same with products and sums that may be rounded at once."""
-        return replace(self, tile=replace(self.tile, fused=True))
-
-    @property
     def why(self) -> str:
         rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
         tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
         return f"FPU assembly over rows, {tile} in registers, products {rounded}"
-
-    @property
-    def depth(self) -> int:
-        """Products of an output."""
-        rows, columns = self.window.kernel
-        return rows * columns * self.input_channels
-
-    @property
-    def parts(self) -> list[tuple[RowTile, int, int]]:
-        """The tiles of whole groups and of the channels that remain: first channel, groups."""
-        groups, rest = divmod(self.output_channels, self.tile.channels)
-        found = [(self.tile, 0, groups)] if groups else []
-        if rest:
-            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
-        return found
 
     @property
     def geometry(self) -> Array:
@@ -139,14 +169,6 @@ class FpuRowConv2D:
             sizes = (rows, width, groups, self._geometry.at(), "mode")
             c.call(tile.function, source, panels, self._limits.at(), target, *sizes)
 
-    def packed(self, weights: Array, bias: Array) -> Array:
-        """[outputs, depth] and the bias as the tiles read them."""
-        found = []
-        for tile, first, groups in self.parts:
-            some = slice(first, first + groups * tile.channels)
-            found.append(pack(weights[some], bias[some], tile.channels))
-        return np.concatenate(found)
-
     def cycles(self, core: str) -> float:
         """About the cycles, with waits for the data cache."""
         w = self.window
@@ -202,20 +224,8 @@ class FpuRowConv2D:
         return (rows - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilations[0] + 1
 
     @property
-    def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.input_channels), "float32")
-
-    @property
     def _geometry(self) -> Operand:
         return Operand("geometry", (2 * _SHAPE_WORDS,), "int32")
-
-    @property
-    def _panels(self) -> Operand:
-        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
-
-    @property
-    def _limits(self) -> Operand:
-        return Operand("limits", (2,), "float32")
 
     @property
     def _rows(self) -> Operand:
