@@ -12,6 +12,7 @@ from itertools import combinations
 from unittest import mock
 
 import pytest
+from fence import Fence, Stretch
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.arena import shared_bytes
@@ -24,7 +25,6 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.targets.arm_m.target import ARM_M
-from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
 #: Where a task's function returns to (templates/arm_m/baremetal/guard_armv7m.c).
 RETURN_SYMBOL = "leave_task"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence, Stretch
 from fenced import crossings_of, fenced_device, stretch, watched
 from tflite_writer import ModelWriter
 
@@ -16,7 +17,6 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import Span
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device, Tensor
-from utvm_deploy.targets.emulator.fence import Fence, Stretch
 
 pytestmark = pytest.mark.emulator
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from fenced import fenced_device, placed, source_of, stretch, watched
 from odd_shapes import ACTIVATIONS, random_inputs
 from test_convolutions import spread_scale, weights_and_bias
@@ -28,7 +29,6 @@ from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.call import LibraryKernel
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.targets.emulator.fence import Fence
 from utvm_deploy.tuning.measuring.build import kernel_text
 
 #: Board -> its family of kernels. The two with the DSP extension take half of the candidates each.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from fenced import fenced_device, placed, source_of, stretch, watched
 from float_writer import FloatWriter
 from kernel_harness import check_model
@@ -24,7 +25,6 @@ from utvm_deploy.kernels.contract.call import is_native
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.targets.emulator.fence import Fence
 from utvm_deploy.tuning.measuring.build import kernel_text
 
 CORE = "cortex-m7"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from kernel_harness import call_of, check
 from odd_shapes import compare_on, random_inputs
 from test_bounds import compare_behind_fence
@@ -24,7 +25,6 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
-from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, rows, columns, channels, outputs, groups, window, strides, dilation, padding (0: SAME),
 # weights (0: drawn, otherwise all the same), bits of biases

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from kernel_harness import check
 from odd_shapes import compare_on
 from test_bounds import compare_behind_fence
@@ -18,7 +19,6 @@ from utvm_deploy.device import INSTRUCTIONS, Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, rows, columns, channels, window, strides, dilation, padding (0: SAME), bits of biases
 DEPTHWISE = [

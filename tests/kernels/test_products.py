@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from kernel_harness import check
 from odd_shapes import compare_on
 from small_models import svdf
@@ -20,7 +21,6 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.native.dsp.patches import DspTransposeConv
 from utvm_deploy.kernels.native.mve.transpose_conv import MveTransposeConv
-from utvm_deploy.targets.emulator.fence import Fence
 
 # batch, height, width, inputs, outputs, window, strides, padding (0: SAME)
 TRANSPOSED = [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fence import Fence
 from kernel_harness import check
 from odd_shapes import compare_on
 from test_bounds import compare_behind_fence
@@ -19,7 +20,6 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.driver import Driver
 from utvm_deploy.kernels.native.dsp.elementwise import DspElementwise
 from utvm_deploy.kernels.native.elementwise import ElementwiseKernel, Run
-from utvm_deploy.targets.emulator.fence import Fence
 
 ARITHMETIC = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
 # The other side of each shape: repeated by image, by channel, by row, along the inner dimension.

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from fence import Fence
 from fenced import crossings_of, hides_accesses, planned_apart
 from guarded import faults_of, is_possible
 from tflite_writer import ModelWriter
@@ -30,7 +31,6 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.results.verifying.on_board import Verification, verify
-from utvm_deploy.targets.emulator.fence import Fence
 
 #: How each model is tried: random bytes, and only the ends of the range.
 SAMPLE_SEED = 5

@@ -5,7 +5,7 @@
         ...the call, and device.sync()...
         fence.crossings()
 
-A plugin of the emulator (``fence/fence.c``) checks every access of the call. Red zones find only
+A plugin of the emulator (``fence_plugin/fence.c``) checks every access of the call. Red zones find only
 stores, and a neighbour in the arena is not a red zone.
 """
 
@@ -41,7 +41,7 @@ def _headers() -> dict[str, str]:
     return {"fence_table.h": "\n".join([*lines, ""])}
 
 
-FENCE = Plugin("fence", Path(__file__).with_name("fence"), _headers)
+FENCE = Plugin("fence", Path(__file__).with_name("fence_plugin"), _headers)
 
 
 @dataclass(frozen=True)
