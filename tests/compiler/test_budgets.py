@@ -21,6 +21,7 @@ from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.planning.kernel_costs import KernelCosts, Option
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.targets.contract.costs import ESTIMATED
 
 BOARD = "mps2_an500"
 CIFAR = data_dir("models") / "cifar10_cnn.tflite"
@@ -156,6 +157,7 @@ def test_scratch_that_a_cache_cannot_hold_costs_more(
     assert plain and cached
     costs = KernelCosts.__new__(KernelCosts)
     costs._cache_bytes = 4096
+    costs.table = ESTIMATED
     costs._graph = load_model(model)
     step = cached[0].step
     misses = [costs._misses_cycles(step, size) for size in (0, 2048, 3072, 5120, 9000)]

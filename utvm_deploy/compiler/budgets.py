@@ -114,6 +114,8 @@ class Tradeoff:
     measured: float
     # Layers that are computed in strips of rows.
     streamed: int = 0
+    # Of the cycles: "instructions" if nobody counted what kernels cost on the core.
+    unit: str = "cycles"
 
     @property
     def text(self) -> str:
@@ -124,5 +126,5 @@ class Tradeoff:
             f"the arena has {self.arena_bytes:,} bytes; the fastest plan has "
             f"{self.fastest_bytes:,}, the smallest {self.least_bytes:,}. This "
             f"plan is about {slower:.1%} slower than the fastest (by records for "
-            f"{self.measured:.0%} of its time, else by estimate).{strips}"
+            f"{self.measured:.0%} of its time, else by an estimate in {self.unit}).{strips}"
         )

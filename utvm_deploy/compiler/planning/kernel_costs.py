@@ -1,9 +1,12 @@
 """The kernels that a layer could have with less scratch, and the cycles of each.
 
 A kernel that records know costs what was measured. Of the others, the cost is estimated from the
-kernel's facts. A kernel with scratch gathers windows of as many pixels as its scratch holds, and
-then goes through all weights. So there are about ``2 MACs / (channels * scratch)`` such passes. A
-pass reads each weight once more, and begins each pair of output channels again.
+kernel's facts, by the table of the core (``CostTable``). All "cycles" here are in the table's unit,
+which is instructions for a core without a table.
+
+A kernel with scratch gathers windows of as many pixels as its scratch holds, and then goes through
+all weights. So there are about ``2 MACs / (channels * scratch)`` such passes. A pass reads each
+weight once more, and begins each pair of output channels again.
 
 Records are measured with scratch in tightly coupled RAM. Where the arena is behind a data cache,
 scratch of more than half of the cache is evicted before the next pair of channels reads it. Then
@@ -24,48 +27,15 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, is_native
-from utvm_deploy.kernels.native.dense import DenseLayer
-from utvm_deploy.kernels.native.dsp.winograd import DspWinograd
-from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.targets.contract.costs import CostTable
 
-#: Cycles of a pass for each weight, and for each output channel. Counted on a Cortex-M7 for
-#: convolutions with less and less scratch: between 0.45 and 0.8 cycles a weight.
-CYCLES_PER_WEIGHT, CYCLES_PER_CHANNEL = 0.75, 24.0
-#: A pass of a depthwise convolution takes this many times as long.
-DEPTHWISE_PASS = 1.4
-#: Cycles of layers without records, by MAC and by element of the output: assembly, and plain C.
-CYCLES_PER_MAC = {GENERIC: 3.5}
-OTHER_CYCLES_PER_MAC = 0.7
-CYCLES_PER_ELEMENT = 8.0
-#: The additional cycles of a row of a window if pixels are gathered one by one. Counted on the
-#: Cortex-M7, of first layers with 3 channels: 27 to 39.
-CYCLES_PER_GATHERED_ROW = 35.0
-#: What the largest direct convolutions take, of the benchmarks' ResNet-8 on the Cortex-M7.
-DIRECT_CYCLES_PER_MAC = 0.62
-#: A depthwise convolution without scratch takes this share more. All that it asks for is enough for
-#: a strip, and two fifths of that for a whole layer. Counted on the Cortex-M7: 25x5x64 takes
-#: 158,000 cycles with 1,280 bytes of the 3,072 that it asks for, and 192,000 with 512. A row of it
-#: takes 9,100 with 1,344 bytes, 10,700 with 768 and 12,900 without.
-DEPTHWISE_LOSS, DEPTHWISE_ENOUGH = 0.5, 0.4
-#: What a call costs that computes a strip of a layer, and a byte that MOVE copies. Counted on the
-#: Cortex-M7: a strip of a convolution takes 800 to 3,000 cycles more than its share of the whole
-#: layer. The rest of that is the one pass that a strip takes at least.
-CYCLES_PER_CALL, CYCLES_PER_MOVED_BYTE = 100.0, 1.0
-#: What a fully connected layer takes more that widens its inputs for each group of outputs. On the
-#: Cortex-M7, 640 inputs and 128 outputs take 50,687 cycles instead of 48,344.
-CYCLES_PER_DIRECT_MAC = 0.03
-#: Plain C takes this many times as long as assembly.
-GENERIC_FACTOR = 5.0
-#: What a line costs that is not in the cache any more, and the MACs that read one line.
-CYCLES_PER_MISS, MACS_PER_LINE = 26.0, 32
 #: Shares of the cache: with scratch up to the first, hardly any line is a miss; from the second on,
-#: nearly each. Counted on an emulated Cortex-M7 with 4 KB: 3,088 bytes have a third of the misses,
-#: 4,624 bytes three quarters, 6,160 bytes nine tenths.
+#: nearly each. Counted on an emulated core with 4 KB: 3,088 bytes have a third of the misses, 4,624
+#: bytes three quarters, 6,160 bytes nine tenths.
 NO_MISSES, ALL_MISSES = 0.5, 1.25
-#: Of kernels by Winograd's method, 40 to 61 MACs read one line.
-WINOGRAD_SHARING = 1.5
 #: Kernels without scratch keep this many bytes in registers and on the stack.
 LEAST_SCRATCH = 192
 #: The number of kernels with less and less scratch that are asked for.
@@ -98,20 +68,20 @@ WholeLayers: TypeAlias = Mapping[tuple[str, tuple[int, ...]], WholeLayer]
 NO_LAYERS: WholeLayers = {}
 
 
-def strip_cycles(graph: Graph, operator: Operator) -> float:
+def strip_cycles(graph: Graph, operator: Operator, table: CostTable) -> float:
     """About how many more cycles an operator takes for each strip of rows."""
-    return CYCLES_PER_CALL + _pass_cycles(graph, operator)
+    return table.per_call + _pass_cycles(graph, operator, table)
 
 
-def _pass_cycles(graph: Graph, operator: Operator) -> float:
+def _pass_cycles(graph: Graph, operator: Operator, table: CostTable) -> float:
     """The cycles of reading all weights of a layer once; 0: it has none."""
     number = operator.inputs[1] if len(operator.inputs) > 1 else None
     weights = None if number is None else graph.tensors[number].data
     channels = graph.tensors[operator.outputs[0]].shape[-1]
     if weights is None or not channels:
         return 0.0
-    times = DEPTHWISE_PASS if operator.kind == "DEPTHWISE_CONV_2D" else 1.0
-    return float(times * (CYCLES_PER_WEIGHT * weights.size + CYCLES_PER_CHANNEL * channels))
+    times = table.depthwise_pass if operator.kind == "DEPTHWISE_CONV_2D" else 1.0
+    return float(times * (table.per_weight * weights.size + table.per_channel * channels))
 
 
 def missed_share(size: int, cache_bytes: int) -> float:
@@ -129,21 +99,29 @@ def weight_passes(graph: Graph, step: Step, scratch_bytes: int) -> float:
 
 def _sharing(graph: Graph, step: Step) -> float:
     """How many windows of a convolution read one gathered column."""
-    attributes, kernel = step.operator.attributes, step.call.kernel
+    attributes, known = step.operator.attributes, reading_of(step.call.kernel).windows_per_column
     number = step.operator.inputs[1] if len(step.operator.inputs) > 1 else None
-    if not isinstance(attributes, Convolution) or isinstance(kernel, GatheredConv2D):
+    if not isinstance(attributes, Convolution):
         return 1.0
     if step.operator.kind != "CONV_2D" or number is None:
         return 1.0
-    if isinstance(kernel, DspWinograd):
-        return WINOGRAD_SHARING
+    if known is not None:
+        return known
     width = graph.tensors[number].shape[2]
     return max(width / attributes.strides[1], 1.0)
 
 
-def moving_cycles(size: int) -> float:
+def moving_cycles(size: int, table: CostTable) -> float:
     """About how many cycles MOVE takes for ``size`` bytes."""
-    return CYCLES_PER_CALL + CYCLES_PER_MOVED_BYTE * size
+    return table.per_call + table.per_moved_byte * size
+
+
+@dataclass(frozen=True)
+class CoreCosts:
+    """What kernels cost on a board's core."""
+
+    table: CostTable
+    cache_bytes: int = 0  # of the data cache between the core and the arena; 0: none
 
 
 class KernelCosts:
@@ -157,17 +135,16 @@ class KernelCosts:
         smaller: Callable[[Step, int], KernelCall],
         scratch_of: Callable[[Step], tuple[int, ...]],
         rounded: Callable[[KernelCall], KernelCall],
-        cache_bytes: int = 0,
+        costs: CoreCosts,
         whole: WholeLayers = NO_LAYERS,
     ) -> None:
-        """``cache_bytes`` are of the data cache between the core and the arena; 0: none."""
         self._graph = graph
         self._records = records
         self._near = near
         self._smaller = smaller
         self._scratch_of = scratch_of
         self._rounded = rounded
-        self._cache_bytes = cache_bytes
+        self.table, self._cache_bytes = costs.table, costs.cache_bytes
         self._whole = whole
 
     def options(self, step: Step) -> tuple[Option, ...]:
@@ -193,7 +170,7 @@ class KernelCosts:
         gathered = self._gathering_cycles(least.step if least else step)
         highest = max(known.values(), default=fastest)
 
-        whole, enough = self._whole_of(step), DEPTHWISE_ENOUGH * scratch
+        whole, enough = self._whole_of(step), self.table.depthwise_enough * scratch
 
         def option(one: Step) -> Option:
             size = sum(self._scratch_of(one))
@@ -204,16 +181,18 @@ class KernelCosts:
                 cycles += self._narrow_cycles(one, size, scratch, cycles)
                 return Option(one, size, cycles, False)
             if one.call.family == GENERIC != step.call.family:
-                return Option(one, size, GENERIC_FACTOR * fastest, False)
+                return Option(one, size, self.table.portable_factor * fastest, False)
             if not known and size >= scratch:
                 return Option(one, size, fastest, False)
-            if isinstance(one.call.kernel, DenseLayer):
-                return Option(one, size, fastest + CYCLES_PER_DIRECT_MAC * one.call.macs, False)
+            reading = reading_of(one.call.kernel)
+            if reading.rewidens:
+                more = self.table.per_rewidened_mac * one.call.macs
+                return Option(one, size, fastest + more, False)
             # What records do not know is no faster. They may know only those of
             # Winograd's method.
             floor = highest
-            if not isinstance(one.call.kernel, DspWinograd) and one.operator.kind == "CONV_2D":
-                floor = max(floor, DIRECT_CYCLES_PER_MAC * one.call.macs)
+            if not reading.is_winograd and one.operator.kind == "CONV_2D":
+                floor = max(floor, self.table.least_per_mac * one.call.macs)
             more = self._passes_cycles(one) - base + self._narrow_cycles(one, size, enough, floor)
             more += max(self._gathering_cycles(one) - gathered, 0.0)
             return Option(one, size, floor + max(more, 1.0), False)
@@ -237,7 +216,7 @@ class KernelCosts:
             scratch = sum(self._scratch_of(step))
             options = self._as_in_tcm(step, scratch, list(self._measured(step)))
             # Strips are too low for Winograd's method.
-            direct = [o for o in options if not isinstance(o.step.call.kernel, DspWinograd)]
+            direct = [o for o in options if not reading_of(o.step.call.kernel).is_winograd]
             best = min(direct or options, key=lambda one: one.cycles)
             passes = self._passes_cycles(best.step) + self._gathering_cycles(best.step)
             passes = min(passes, best.cycles)
@@ -285,44 +264,40 @@ class KernelCosts:
 
     def _passes_cycles(self, step: Step) -> float:
         """The part of a layer's cycles that reading the weights in each pass takes."""
-        each = _pass_cycles(self._graph, step.operator)
+        each = _pass_cycles(self._graph, step.operator, self.table)
         if not each or not step.call.macs:
             return 0.0
         return weight_passes(self._graph, step, sum(self._scratch_of(step))) * each
 
     def _gathering_cycles(self, step: Step) -> float:
         """The cycles of gathering pixels one by one."""
-        kernel = step.call.kernel
-        if not isinstance(kernel, GatheredConv2D) or kernel.is_dense:
-            return 0.0
-        window = kernel.window
-        rows = window.batch * window.output_height * window.output_width * window.kernel[0]
-        return CYCLES_PER_GATHERED_ROW * rows
+        return self.table.per_gathered_row * reading_of(step.call.kernel).gathered_rows
 
     def _narrow_cycles(self, step: Step, size: int, enough: float, cycles: float) -> float:
         """The additional cycles of a depthwise convolution that has too little scratch."""
         if step.operator.kind != "DEPTHWISE_CONV_2D" or size >= enough:
             return 0.0
-        return DEPTHWISE_LOSS * (1 - size / enough) * cycles
+        return self.table.depthwise_loss * (1 - size / enough) * cycles
 
     def _misses_cycles(self, step: Step, size: int) -> float:
         """What a cache in front of the arena adds to a layer's cycles."""
         if not self._cache_bytes:
             return 0.0
         share = missed_share(size, self._cache_bytes)
-        lines = step.call.macs / MACS_PER_LINE / _sharing(self._graph, step)
-        return CYCLES_PER_MISS * share * lines
+        lines = step.call.macs / self.table.macs_per_line / _sharing(self._graph, step)
+        return self.table.per_miss * share * lines
 
     def _unknown(self, step: Step) -> float:
         """The estimated cost of a layer without records."""
         size = self._output_bytes(step)
         if isinstance(step.operator.attributes, Move | InputRows):
-            return moving_cycles(size)
+            return moving_cycles(size, self.table)
         whole = self._whole_of(step)
         if whole is not None:
             return self._of_strip(step, whole)
-        per_mac = CYCLES_PER_MAC.get(step.call.family, OTHER_CYCLES_PER_MAC)
-        return per_mac * step.call.macs + CYCLES_PER_ELEMENT * size
+        is_portable = step.call.family == GENERIC
+        per_mac = self.table.per_portable_mac if is_portable else self.table.per_native_mac
+        return per_mac * step.call.macs + self.table.per_output_byte * size
 
     def _whole_of(self, step: Step) -> WholeLayer | None:
         """The layer of which a step computes a strip; None if it computes a whole layer."""
@@ -335,7 +310,7 @@ class KernelCosts:
         if whole.macs:
             share = step.call.macs / whole.macs
         passes = self._passes_cycles(step) + self._gathering_cycles(step)
-        return CYCLES_PER_CALL + share * (whole.cycles - whole.passes) + passes
+        return self.table.per_call + share * (whole.cycles - whole.passes) + passes
 
     def _output_bytes(self, step: Step) -> int:
         return sum(self._graph.tensors[one].size_bytes for one in step.operator.outputs)

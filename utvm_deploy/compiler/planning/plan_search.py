@@ -16,7 +16,7 @@ from typing import TypeAlias
 from utvm_deploy.compiler.arena.arenas import Arenas, refilled
 from utvm_deploy.compiler.arena.plan import Step, View
 from utvm_deploy.compiler.budgets import Limits, OverBudget, Tradeoff
-from utvm_deploy.compiler.planning.kernel_costs import GENERIC_FACTOR, KernelCosts, Option
+from utvm_deploy.compiler.planning.kernel_costs import KernelCosts, Option
 from utvm_deploy.graph.model import Graph
 
 Sequenced = tuple[Step | View, ...]
@@ -78,7 +78,8 @@ def within_limits(
             raise OverBudget(
                 f"the cycle budget is {most:,}, and the fastest plan"
                 f"{' within the RAM budget' if limits.ram is not None else ''} takes "
-                f"{round(found.cycles):,} by the records; give a budget of at least that",
+                f"{round(found.cycles):,} {costs.table.unit} by the records; give a budget of at "
+                "least that",
                 search.smallest().arena_bytes,
                 free,
             )
@@ -91,6 +92,7 @@ def within_limits(
         *free,
         least.arena_bytes,
         measured / found.cycles if found.cycles else 0.0,
+        unit=costs.table.unit,
     )
     return search.sequence_of(found, limits), tradeoff
 
@@ -129,7 +131,7 @@ class _Search:
                 continue
             self._known_needs, self._has_plain = None, True
             plain = self._with_scratch(plain)
-            cycles = GENERIC_FACTOR * min(one.cycles for one in options)
+            cycles = self._costs.table.portable_factor * min(one.cycles for one in options)
             made = Option(plain, sum(plain.scratch_bytes), cycles, is_measured=False)
             self._options[index] = [*options, made]
 
@@ -205,7 +207,7 @@ class _Search:
             if other.call.kernel != step.call.kernel and option.cycles > fastest.cycles:
                 more = round(option.cycles - fastest.cycles)
                 less = fastest.scratch_bytes - option.scratch_bytes
-                told = f"{why} (about {more:,} cycles for {less:,} bytes)"
+                told = f"{why} (about {more:,} {self._costs.table.unit} for {less:,} bytes)"
                 other = replace(other, call=replace(other.call, why_not=told))
             steps.append(other)
         return refilled(self._sequence, steps)

@@ -26,7 +26,12 @@ from utvm_deploy.compiler.picks import Picks
 from utvm_deploy.compiler.planning.choice import Choose, calls_of
 from utvm_deploy.compiler.planning.decision import Known, Sequenced, decide, model_of, settled
 from utvm_deploy.compiler.planning.flash_limit import room_for_tables, within_flash
-from utvm_deploy.compiler.planning.kernel_costs import NO_LAYERS, KernelCosts, WholeLayers
+from utvm_deploy.compiler.planning.kernel_costs import (
+    NO_LAYERS,
+    CoreCosts,
+    KernelCosts,
+    WholeLayers,
+)
 from utvm_deploy.compiler.planning.plan_search import within_limits
 from utvm_deploy.compiler.planning.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.planning.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
@@ -36,6 +41,8 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.targets.contract.costs import ESTIMATED, CostTable
+from utvm_deploy.targets.table import target_of
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,12 @@ class Planner:
         total = sum(cycles for cycles, _ in known)
         return total, sum(cycles for cycles, is_known in known if is_known) / max(total, 1.0)
 
+    @property
+    def costs(self) -> CostTable:
+        """What kernels without a record cost on the board's core."""
+        core = self.board.cpu.kernel_core
+        return target_of(core).costs.get(core, ESTIMATED)
+
     def _costs(self, graph: Graph, known: Known, layers: WholeLayers) -> KernelCosts:
         flag = OPTIMIZATION_FLAGS[self.objective]
         return KernelCosts(
@@ -120,7 +133,7 @@ class Planner:
             self._smaller(graph),
             self.scheduler.scratch_of,
             self.rounded,
-            cache_of_arena(self.board),
+            CoreCosts(self.costs, cache_of_arena(self.board)),
             layers,
         )
 

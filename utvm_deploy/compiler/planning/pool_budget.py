@@ -34,7 +34,8 @@ def within_pool(
         cycles, measured = fast.cycles(made)
         free = free if any(free) else (arena, round(cycles))
         if arena + pool <= most_bytes:
-            tradeoff = Tradeoff(arena, round(cycles), *free, arena, measured)
+            unit = planner.costs.unit
+            tradeoff = Tradeoff(arena, round(cycles), *free, arena, measured, unit=unit)
             return replace(made, tradeoff=tradeoff), held
         # Blocks in a pool are aligned; the smaller room ends this.
         room = min(most_bytes - arena, room) - aligned_in_pool(1)
@@ -57,8 +58,8 @@ def faster_with_pool(
     _, size = _sizes(made, fast, held.stack.room)
     return (
         f"faster: scratch in {held.pool.name}, {size:,} bytes of it (--scratch auto at level time, "
-        f"without a budget), takes about {better / 1e6:.1f} M cycles; this takes about "
-        f"{cycles / 1e6:.1f} M, by records and estimates"
+        f"without a budget), takes about {better / 1e6:.1f} M {planner.costs.unit}; this takes "
+        f"about {cycles / 1e6:.1f} M, by records and estimates"
     )
 
 

@@ -21,6 +21,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
 from utvm_deploy.graph.strip_writer import in_strips
 from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
+from utvm_deploy.targets.contract.costs import CostTable
 
 #: Rows that enter a chain in each strip.
 _PACES = (1, 2, 3, 4)
@@ -61,9 +62,9 @@ class Suggestion:
         """How many layers are in its chains, and the rows of an input that comes in rows."""
         return sum(chain.last - chain.first + 1 for chain in self.chains)
 
-    def extra_cycles(self, graph: Graph) -> float:
+    def extra_cycles(self, graph: Graph, table: CostTable) -> float:
         """About how many cycles its strips take more than whole layers."""
-        return sum(_extra_cycles(Strips(graph, chain)) for chain in self.chains)
+        return sum(_extra_cycles(Strips(graph, chain), table) for chain in self.chains)
 
     def applied(self, graph: Graph) -> Graph:
         """The graph with its chains in strips."""
@@ -144,10 +145,10 @@ def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
     return Fraction(pace, shrinking)
 
 
-def _extra_cycles(strips: Strips) -> float:
+def _extra_cycles(strips: Strips, table: CostTable) -> float:
     """What the strips of a chain take more than its layers: calls, and rows that are moved."""
     found, before = 0.0, strips.none
-    cycles = [strip_cycles(strips.graph, operator) for operator in strips.operators]
+    cycles = [strip_cycles(strips.graph, operator, table) for operator in strips.operators]
     for ends in strips.ends:
         for operator, each in zip(strips.operators, cycles, strict=True):
             output = operator.outputs[0]
@@ -156,10 +157,12 @@ def _extra_cycles(strips: Strips) -> float:
             found += each
             if output != strips.result:
                 rows = max(before[output] - strips.first_needed(output, before), 0)
-                found += moving_cycles(rows * strips.row_bytes(output)) if rows else 0.0
+                moved = rows * strips.row_bytes(output)
+                found += moving_cycles(moved, table) if moved else 0.0
                 parked = strips.parked_from(output, before, ends)
                 if parked is not None:
-                    found += moving_cycles((ends[output] - parked) * strips.row_bytes(output))
+                    moved = (ends[output] - parked) * strips.row_bytes(output)
+                    found += moving_cycles(moved, table)
         before = ends
     return found
 
@@ -280,7 +283,8 @@ class _Plans:
         for one in some:
             if limits.ram is None and _LEAST_SHARE * one.live_bytes >= self.smallest:
                 continue
-            if most is not None and least + one.extra_cycles(self._graph) > most:
+            more = 0.0 if most is None else one.extra_cycles(self._graph, self._planner.costs)
+            if most is not None and least + more > most:
                 continue
             if not number:
                 return

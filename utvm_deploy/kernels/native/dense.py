@@ -13,6 +13,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Argument, Driver, Operand
+from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 
 #: Words of a scale: multiplier, low and high word of the offset, shift - 32.
@@ -83,6 +84,10 @@ class DenseLayer:
     @property
     def scratch(self) -> tuple[Operand, ...]:
         return self.routine.scratch(self.inputs)
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(rewidens=True)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:

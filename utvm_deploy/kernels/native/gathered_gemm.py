@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import (
     MicroKernel,
@@ -87,6 +88,12 @@ class GatheredConv2D:
         channels = f"{self.groups * self.input_channels}x{self.groups * self.output_channels}"
         groups = f"_g{self.groups}" if self.groups > 1 else ""
         return f"conv2d_{self.window.label}_{channels}{groups}_{self.product.label}"
+
+    @property
+    def reading(self) -> Reading:
+        w = self.window
+        rows = 0 if self.is_dense else w.batch * w.output_height * w.output_width * w.kernel[0]
+        return Reading(gathered_rows=rows, windows_per_column=1.0)
 
     @property
     def depth(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from utvm_deploy.targets.arm_m.cores import CORES
+from utvm_deploy.targets.arm_m.costs import COSTS
 from utvm_deploy.targets.arm_m.debugger import DEBUGGER
 from utvm_deploy.targets.arm_m.fault import FAULTS
 from utvm_deploy.targets.arm_m.sequences import SEQUENCES
@@ -41,6 +42,7 @@ ARM_M = Target(
     code_bit=1,
     faults=FAULTS,
     debugger=DEBUGGER,
+    costs=COSTS,
     cores=CORES,
     toolchain=TOOLCHAIN,
     templates=TEMPLATES,

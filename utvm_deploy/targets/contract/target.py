@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.contract.debugger import Debugger
 from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
 from utvm_deploy.targets.contract.sequences import Sequences
@@ -125,6 +126,8 @@ class Target:
     faults: FaultWords = NO_WORDS
     #: None: no debugger can run tasks in its cores.
     debugger: Debugger | None = None
+    #: Core -> what its kernels cost. For cores without a table, plans count instructions.
+    costs: Mapping[str, CostTable] = field(default_factory=dict)
     #: What `utvm silicon` counts on boards.
     sequences: Sequences | None = None
     #: Core -> its timing: for what is here, there is a cycle model.

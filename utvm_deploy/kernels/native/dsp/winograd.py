@@ -19,6 +19,7 @@ from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
+from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
@@ -84,6 +85,11 @@ class DspWinograd:
     @property
     def why(self) -> str:
         return f"DSP assembly, Winograd F(2x2, 3x3), {self.rows} rows of tiles at a time"
+
+    @property
+    def reading(self) -> Reading:
+        # 40 to 61 MACs read one line, and not 32.
+        return Reading(windows_per_column=1.5, is_winograd=True)
 
     @property
     def choices(self) -> WinogradChoices:
