@@ -5,8 +5,8 @@
         ...the call, and device.sync()...
         fence.crossings()
 
-A plugin of the emulator (``fence_plugin/fence.c``) checks every access of the call. Red zones find only
-stores, and a neighbour in the arena is not a red zone.
+A plugin of the emulator (``fence_plugin/fence.c``) checks every access of the call. Red zones find
+only stores, and a neighbour in the arena is not a red zone.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def limit_memory(most_bytes: int) -> None:
-    """Let this child map so many bytes at most: a file may ask for any number of huge tensors."""
+    """Let this child map ``most_bytes`` at most: a file may ask for any number of huge tensors."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -84,7 +84,7 @@ class _Values:
         self.step += 1
 
     def end(self) -> None:
-        """Read the outputs of the graph, and what it leaves for the next run."""
+        """Read the outputs of the graph, and the states that the next run needs."""
         for tensor in (*self.graph.outputs, *(left for _, left in self.graph.states)):
             for held in self.held[tensor]:
                 self._read(held, 0, self._size(held))
