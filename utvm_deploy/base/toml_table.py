@@ -118,11 +118,11 @@ class Table:
                 key, f"{shown(value)} is not one of {', '.join(sorted(choices))}{hint}"
             )
 
-    def integer(self, key: str, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
-        """An integer from ``minimum`` to ``maximum``."""
+    def integer(self, key: str, minimum: int = 0) -> int:
+        """An integer from ``minimum`` to ``MAX_INTEGER``."""
         value: int = self._get(key, int)
-        if not minimum <= value <= maximum:
-            raise self.error(key, f"{shown(value)} is not between {minimum} and {maximum}")
+        if not minimum <= value <= MAX_INTEGER:
+            raise self.error(key, f"{shown(value)} is not between {minimum} and {MAX_INTEGER}")
         return value
 
     def boolean(self, key: str) -> bool:

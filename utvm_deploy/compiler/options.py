@@ -157,10 +157,10 @@ class CompileOptions:
             )
 
 
-def check_option(what: str, value: str, choices: tuple[str, ...], purpose: str = "") -> None:
+def check_option(what: str, value: str, choices: tuple[str, ...]) -> None:
     """CompileError unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise CompileError(f"no {what} {value!r}{purpose}; choose one of {', '.join(choices)}")
+        raise CompileError(f"no {what} {value!r}; choose one of {', '.join(choices)}")
 
 
 DEFAULT_OPTIONS = CompileOptions()

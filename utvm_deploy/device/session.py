@@ -122,9 +122,9 @@ class Session:
         self.queue.add_zones(block)
         return block
 
-    def allocate_with(self, data: bytes, what: str, alignment: int = ALIGNMENT) -> Block:
+    def allocate_with(self, data: bytes, what: str) -> Block:
         """A block that holds ``data``, zones included in the one write."""
-        block = self.memory.allocate(len(data), what, alignment)
+        block = self.memory.allocate(len(data), what)
         try:
             self.write_block(block, data)
         except BaseException:

@@ -37,22 +37,22 @@ def in_terms_of_today(
     return [node]
 
 
-def with_version(onnx: Any, proto: Any, wanted: int = BY_CHANNEL) -> Any:
-    """The same model in a version of ONNX's operators that is at least ``wanted``.
+def with_version(onnx: Any, proto: Any) -> Any:
+    """The same model in a version of ONNX's operators that is at least ``BY_CHANNEL``.
 
     Raises ModelError if onnx cannot convert it.
     """
     version = _version(proto)
-    if version >= wanted:
+    if version >= BY_CHANNEL:
         return proto
     is_old = version < _RESIZE_BY_COORDINATES
     resized = [node for node in proto.graph.node if node.op_type in ("Resize", "Upsample")]
     try:
-        made = onnx.version_converter.convert_version(proto, wanted)
+        made = onnx.version_converter.convert_version(proto, BY_CHANNEL)
     except Exception as exc:  # of many classes
         raise ModelError(
-            f"onnx cannot convert it from version {version} of its operators to {wanted} "
-            f"({last_words(exc)}); export it with opset {wanted} or above"
+            f"onnx cannot convert it from version {version} of its operators to {BY_CHANNEL} "
+            f"({last_words(exc)}); export it with opset {BY_CHANNEL} or above"
         ) from exc
     for node in made.graph.node if is_old and resized else ():
         if node.op_type == "Resize":

@@ -215,20 +215,20 @@ class Rewriting:
             return name
         return self.add("Reshape", name, self.constant(wanted, np.int64))
 
-    def reduced(self, kind: str, name: str, axes: Sequence[int], keepdims: int = 1) -> str:
-        """A reduction along constant axes."""
+    def reduced(self, kind: str, name: str, axes: Sequence[int]) -> str:
+        """A reduction along constant axes, which stay with an extent of 1."""
         is_input = self.state.version >= (13 if kind == "ReduceSum" else 18)
         if is_input:
-            return self.add(kind, name, self.constant(axes, np.int64), keepdims=keepdims)
-        return self.add(kind, name, axes=list(axes), keepdims=keepdims)
+            return self.add(kind, name, self.constant(axes, np.int64), keepdims=1)
+        return self.add(kind, name, axes=list(axes), keepdims=1)
 
     def taken(self, name: str, places: Any, axis: int) -> str:
         """Elements at constant places along an axis; one place removes the axis."""
         return self.add("Gather", name, self.constant(places, np.int64), axis=axis)
 
-    def part(self, name: str, first: int, last: int, axis: int, step: int = 1) -> str:
+    def part(self, name: str, first: int, last: int, axis: int) -> str:
         """A run of elements along an axis."""
-        ends = (self.constant([one], np.int64) for one in (first, last, axis, step))
+        ends = (self.constant([one], np.int64) for one in (first, last, axis, 1))
         return self.add("Slice", name, *ends)
 
     def cast(self, name: str, dtype: Any) -> str:

@@ -19,9 +19,9 @@ class _Step:
     def to(self, kind: str, one: str, other: str) -> str:
         return self.r.add(kind, one, other)
 
-    def decayed(self, gradient: str, x: str, default: float = 0.0) -> str:
+    def decayed(self, gradient: str, x: str) -> str:
         """The gradient, with that of the norm."""
-        norm = self.number("norm_coefficient", default)
+        norm = self.number("norm_coefficient", 0.0)
         return self.to("Add", gradient, self.to("Mul", norm, x))
 
 

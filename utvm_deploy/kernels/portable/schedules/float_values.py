@@ -80,9 +80,9 @@ def _bound_label(bound: float) -> str:
     return f"m{text}" if bound < 0 else text
 
 
-def float_bias(op: Operation, channels: int, index: int = 2) -> Array:
-    """The bias at an input, or zeros, which the reference adds, too."""
+def float_bias(op: Operation, channels: int) -> Array:
+    """The bias, or zeros, which the reference adds, too."""
     inputs = op.operator.inputs
-    if len(inputs) <= index or inputs[index] is None:
+    if len(inputs) <= 2 or inputs[2] is None:
         return np.zeros(channels, dtype=np.float32)
-    return op.constant(index)
+    return op.constant(2)
