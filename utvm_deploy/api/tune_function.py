@@ -192,19 +192,23 @@ def check_limits(
         return
     if given["server"] is not None:
         raise UsageError(
-            "the board is one of a server, and cluster= measures on the boards of a scheduler's "
+            "board= is a board of a server, and cluster= measures on the boards of a scheduler's "
             "workers; leave one of them out"
         )
     for name in ("port", "probe", "serial", "link"):
         if given[name] is not None:
             raise UsageError(
-                f"{name}= says where one board is, and cluster= measures on the boards of its "
-                "workers; leave one of them out"
+                f"{name}= says where a board of this computer is, and cluster= measures on the "
+                "boards of its workers; leave one of them out"
             )
-    if given["plugin"] is not None or has_library:
+    if given["plugin"] is not None:
         raise UsageError(
-            "workers of a cluster run no code of yours; leave out plugin= and cmsis_nn, or tune "
-            "without cluster="
+            "workers of a cluster run no code of yours; leave out plugin=, or tune without cluster="
+        )
+    if has_library:
+        raise UsageError(
+            "workers of a cluster have no CMSIS-NN of yours; leave out cmsis_nn, or tune without "
+            "cluster="
         )
     if given["timing"] != CYCLES:
         raise UsageError("workers of a cluster count cycles; leave out timing=, or cluster=")
