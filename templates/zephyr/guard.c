@@ -7,9 +7,6 @@
 #include <zephyr/kernel.h>
 #include <zephyr/linker/section_tags.h>
 #include <zephyr/sys/reboot.h>
-#ifdef CONFIG_CPU_CORTEX_M
-#include <cmsis_core.h>
-#endif
 
 #include "app_config.h"
 #include "port.h"
@@ -91,17 +88,6 @@ void guard_deadline(void *context, uint32_t us) {
     }
 }
 
-// What stopped is of this core; nothing more is known yet.
-static void begin_fault(void) {
-#if defined(CONFIG_CPU_CORTEX_M)
-    stopped = (struct utvm_fault){UTVM_ARCHITECTURE_ARM_M, UTVM_FAULT_ARM_M_WORDS, {0}};
-#elif defined(CONFIG_X86)
-    stopped = (struct utvm_fault){UTVM_ARCHITECTURE_X86, UTVM_FAULT_X86_WORDS, {0}};
-#else
-    stopped = (struct utvm_fault){0};
-#endif
-}
-
 // Of the running task: note where it was, and let the runtime go on.
 static void stop(enum utvm_status why) {
     running = NULL;
@@ -116,57 +102,10 @@ static void expire(struct k_timer *timer) {
     if (running == NULL) {
         return;
     }
-    begin_fault();
-#ifdef CONFIG_CPU_CORTEX_M
-    // What the core stacked when the interrupt came: r0-r3, r12, lr, pc, xpsr.
-    const uint32_t *frame = (const uint32_t *)__get_PSP();
-    stopped.words[UTVM_FAULT_ARM_M_LR] = frame[5];
-    stopped.words[UTVM_FAULT_ARM_M_PC] = frame[6];
-    stopped.words[UTVM_FAULT_ARM_M_XPSR] = frame[7];
-    stopped.words[UTVM_FAULT_ARM_M_SP] = (uint32_t)(uintptr_t)frame;
-#endif
+    fault_at_deadline(&stopped);
     stop(UTVM_STATUS_TIMEOUT);
     k_thread_abort(&task_thread);
 }
-
-#ifdef CONFIG_CPU_CORTEX_M
-// The kernel clears the fault status register and keeps what it said in words
-// of its own; back to the register's bits.
-static uint32_t fault_status(unsigned int reason) {
-    switch (reason) {
-    case K_ERR_ARM_MEM_INSTRUCTION_ACCESS:
-        return SCB_CFSR_IACCVIOL_Msk;
-    case K_ERR_ARM_MEM_DATA_ACCESS:
-        return SCB_CFSR_DACCVIOL_Msk;
-    case K_ERR_STACK_CHK_FAIL:
-#ifdef CONFIG_BUILTIN_STACK_GUARD
-        return SCB_CFSR_STKOF_Msk;
-#endif
-    case K_ERR_ARM_MEM_STACKING:
-        return SCB_CFSR_MSTKERR_Msk;
-    case K_ERR_ARM_BUS_INSTRUCTION_BUS:
-        return SCB_CFSR_IBUSERR_Msk;
-    case K_ERR_ARM_BUS_PRECISE_DATA_BUS:
-        return SCB_CFSR_PRECISERR_Msk;
-    case K_ERR_ARM_BUS_IMPRECISE_DATA_BUS:
-        return SCB_CFSR_IMPRECISERR_Msk;
-    case K_ERR_ARM_BUS_STACKING:
-        return SCB_CFSR_STKERR_Msk;
-    case K_ERR_ARM_USAGE_UNDEFINED_INSTRUCTION:
-        return SCB_CFSR_UNDEFINSTR_Msk;
-    case K_ERR_ARM_USAGE_ILLEGAL_EPSR:
-        return SCB_CFSR_INVSTATE_Msk;
-    case K_ERR_ARM_USAGE_NO_COPROCESSOR:
-        return SCB_CFSR_NOCP_Msk;
-    case K_ERR_ARM_USAGE_UNALIGNED_ACCESS:
-        return SCB_CFSR_UNALIGNED_Msk;
-    case K_ERR_ARM_USAGE_DIV_0:
-        return SCB_CFSR_DIVBYZERO_Msk;
-    default:
-        return 0u;
-    }
-}
-#endif
 
 // When it returns the kernel ends the thread that was running.
 void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *esf) {
@@ -174,22 +113,6 @@ void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *esf) 
         // Not a task's fault but ours: nothing is left to rely on.
         sys_reboot(SYS_REBOOT_COLD);
     }
-    begin_fault();
-#if defined(CONFIG_CPU_CORTEX_M)
-    stopped.words[UTVM_FAULT_ARM_M_EXCEPTION] = __get_IPSR();
-    stopped.words[UTVM_FAULT_ARM_M_CFSR] = fault_status(reason);
-    if (esf != NULL) {
-        stopped.words[UTVM_FAULT_ARM_M_PC] = esf->basic.pc;
-        stopped.words[UTVM_FAULT_ARM_M_LR] = esf->basic.lr;
-        stopped.words[UTVM_FAULT_ARM_M_XPSR] = esf->basic.xpsr;
-    }
-#elif defined(CONFIG_X86) && !defined(CONFIG_X86_64)
-    if (esf != NULL) {
-        stopped.words[UTVM_FAULT_X86_PC] = esf->eip;
-        stopped.words[UTVM_FAULT_X86_SP] = esf->esp;
-    }
-#else
-    ARG_UNUSED(esf);
-#endif
+    fault_of(&stopped, reason, esf);
     stop(UTVM_STATUS_FAULT);
 }

@@ -31,4 +31,10 @@ void guard_start(void);
 enum utvm_status guard_call(void *context, const struct utvm_call *call, struct utvm_fault *fault);
 void guard_deadline(void *context, uint32_t us);
 
+// The fault records of the target, fault.c: of the thread that the kernel's timer
+// interrupted, and of one that the kernel ends for a reason of its own.
+struct arch_esf;
+void fault_at_deadline(struct utvm_fault *fault);
+void fault_of(struct utvm_fault *fault, unsigned int reason, const struct arch_esf *esf);
+
 #endif

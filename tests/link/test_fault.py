@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from typing import Any
@@ -20,7 +21,8 @@ from utvm_deploy.device.link.fault import (
 )
 from utvm_deploy.device.link.messages import FAULT, MAX_FAULT_WORDS, OUTCOME, Status
 from utvm_deploy.device.link.replies import contents
-from utvm_deploy.targets.table import TARGETS
+from utvm_deploy.targets.contract.fault import Fault, FaultWords
+from utvm_deploy.targets.table import TARGETS, registered
 
 SYMBOLS = {"reset_handler": 0x101, "peek": 0x201, "utvm_workspace": 0x2000_0000}
 
@@ -166,6 +168,32 @@ def test_the_records_that_the_runtime_sends(vector: dict[str, Any]) -> None:
             assert read_fault(sent) == target.faults.decode(vector["words"])
             return
     assert f"architecture {vector['architecture']}" in read_fault(sent).phrase
+
+
+def test_an_architecture_to_come_needs_no_new_version() -> None:
+    """RISC-V's registers fit a record, and its target says what they mean."""
+    causes = {5: "load access fault"}
+    riscv = dataclasses.replace(
+        TARGETS["x86"],
+        name="riscv",
+        tag=77,
+        cores=(),
+        faults=FaultWords(
+            ("mcause", "mepc", "mtval", "ra", "sp", "mstatus"),
+            lambda words: Fault(
+                causes[words["mcause"]],
+                address=words["mtval"],
+                pc=words["mepc"],
+                called_from=words["ra"],
+            ),
+        ),
+    )
+    with registered(riscv):
+        sent = record("riscv", mcause=5, mepc=0x8000_0100, mtval=0x10, ra=0x8000_0204)
+        error = stopped_task(outcome(Status.FAULT), sent, place_of)
+        assert "load access fault at address 0x00000010, in <80000100>" in str(error)
+        assert error.lr == 0x8000_0204
+    assert "architecture 77" in read_fault(sent).phrase
 
 
 def test_words_that_are_missing_or_new() -> None:
