@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from utvm_deploy.base.errors import DeviceError, DeviceFault, LinkError
+from utvm_deploy.base.errors import DeviceError, DeviceFault, DeviceReset, LinkError
 from utvm_deploy.device.calls import Call
 from utvm_deploy.device.link.base import Hello, Task
+from utvm_deploy.device.link.fault import FAULT_BYTES, FAULT_SYMBOL
 from utvm_deploy.device.link.gdb.combined import CombinedLink
 from utvm_deploy.device.link.gdb.debug_link import (
+    FAULT_POINT_SYMBOL,
     MAILBOX_SYMBOL,
     POINT_SYMBOL,
     RUN_SYMBOL,
     DebugLink,
 )
 from utvm_deploy.device.link.gdb.packets import Stop
-from utvm_deploy.device.link.messages import BY_NAME, MAILBOX, PROTOCOL_VERSION, REPLY_BIT
+from utvm_deploy.device.link.messages import BY_NAME, FAULT, MAILBOX, PROTOCOL_VERSION, REPLY_BIT
 from utvm_deploy.device.queue import CHECK_SYMBOL, FILL_SYMBOL, FILL_ZONES_SYMBOL, Queue
 from utvm_deploy.targets.arm_m.target import ARM_M
 
@@ -64,6 +66,33 @@ def test_a_mailbox_of_another_protocol(version: int, advice: str) -> None:
     link = DebugLink(Core(version=version), SYMBOLS)  # type: ignore[arg-type]
     with pytest.raises(DeviceError, match=f"protocol version {version}, this .* 4: {advice}"):
         link.hello()
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (FAULT.pack(1, 2) + (5).to_bytes(4, "little") + bytes(4), r"bus fault: cause unknown\)"),
+        (b"\xff" * 64, "its record cannot be read: the device sent a fault record of .* bytes"),
+        (None, "cause unknown"),
+    ],
+)
+def test_a_fault_beyond_the_runtimes_help(record: bytes | None, said: str) -> None:
+    """The words of its record, once: the next restart may have another reason."""
+    record_at, point = 0x2000_2000, 0x300
+
+    class Faulted(Core):
+        def read_register(self, name: str) -> int:
+            return point
+
+        def read_memory(self, address: int, size: int) -> bytes:
+            assert (address, size) == (record_at, FAULT_BYTES)
+            return (b"" if record is None else b"FALT" + record).ljust(size, b"\0")
+
+    core = Faulted()
+    symbols = {**SYMBOLS, FAULT_POINT_SYMBOL: point, FAULT_SYMBOL: record_at}
+    with pytest.raises(DeviceReset, match=rf"asked to start, the device faulted \({said}"):
+        DebugLink(core, symbols).hello()  # type: ignore[arg-type]
+    assert core.told[-1] == "write_memory"
 
 
 def test_a_core_runs_on_although_a_copy_was_interrupted() -> None:
