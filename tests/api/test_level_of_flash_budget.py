@@ -7,7 +7,6 @@ import pytest
 import utvm_deploy
 from utvm_deploy import models
 from utvm_deploy.api import memory_function
-from utvm_deploy.base.progress import no_progress
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import Objective
@@ -36,8 +35,6 @@ def test_memory_builds_the_image_at_the_level_that_the_budget_chose(
 
     monkeypatch.setattr(memory_function, "build_image", lambda compiled, board: None)
     monkeypatch.setattr(memory_function, "image_memory", image_memory)
-    found = memory_function.measured(
-        DIGITS, BOARD, no_progress, image=True, flash_budget=least_flash()
-    )
+    found = memory_function.memory(DIGITS, BOARD, flash_budget=least_flash()).found
     assert found.compiled.optimize == Objective.SIZE and not found.notes
     assert built == [(found.compiled, "dtcm")]

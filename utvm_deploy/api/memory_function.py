@@ -95,32 +95,23 @@ def memory(
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
     cannot be imported, and CompileError for a model that does not fit the board.
     """
-    target = board_of(board)
+    target, told = board_of(board), progress or no_progress
     with with_shapes(inputs, signature), model_file(model, name) as path:
         options, _ = with_backend(options, target)
-        return MemoryResult(
-            measured(path, target, progress or no_progress, name=name, image=image, **options)
-        )
-
-
-def measured(
-    model: Path, board: Board, progress: Progress, *, image: bool, **options: Any
-) -> MemoryReport:
-    """Compile the model, its C and its image; notes say what is missing."""
-    compiled = compile_fitting(model, board, progress, fits=check_fits_alone, **options)
+        compiled = compile_fitting(path, target, told, fits=check_fits_alone, name=name, **options)
     code, whole, notes = None, None, []
     try:
-        progress("compiling its C", 0, 1)
-        code = model_code(compiled, board)
+        told("compiling its C", 0, 1)
+        code = model_code(compiled, target)
     except MissingTool as error:
         notes.append(f"stack and code are not known: {error}")
     if code is not None and image:
         try:
-            progress("building the image", 0, 1)
-            whole = image_memory(compiled, build_image(compiled, board), _scratch_place(compiled))
+            told("building the image", 0, 1)
+            whole = image_memory(compiled, build_image(compiled, target), _scratch_place(compiled))
         except (MissingTool, CompileError, BuildError) as error:
             notes.append(f"there is no image with the runtime: {error}")
-    return memory_report(compiled, board, code, whole, notes)
+    return MemoryResult(memory_report(compiled, target, code, whole, notes))
 
 
 def _scratch_place(compiled: CompiledModel) -> str:

@@ -7,6 +7,7 @@ scripts can pipe stdout without filtering.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,8 +26,9 @@ from utvm_deploy.base import process
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.base.readable import readable
-from utvm_deploy.cli.events import write_event
 
+#: Names the file of events.
+EVENTS_VARIABLE = "UTVM_EVENTS"
 #: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0
 #: Of prose when stdout is a file or a pipe.
@@ -112,10 +114,6 @@ class Output:
         else:
             yield self._plain_progress
 
-    def event(self, kind: str, **facts: Any) -> None:
-        """Something that a program which follows this one may want to know at once."""
-        write_event(kind, facts)
-
     @contextmanager
     def live_table(self, columns: Sequence[str]) -> Iterator[LiveTable]:
         """Gives a ``LiveTable``: on a terminal a table on stderr that changes, else its caption."""
@@ -145,12 +143,23 @@ class Output:
         self._stderr.print(readable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _plain_progress(self, what: str, done: int, total: int) -> None:
-        write_event("progress", {"what": what, "done": done, "total": total})
+        _write_event(what, done, total)
         what_before, then = self._last_plain
         now = time.monotonic()
         if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:
             self._last_plain = (what, now)
             self._stderr.print(_step(what, done, total), markup=False, highlight=False)
+
+
+def _write_event(what: str, done: int, total: int) -> None:
+    """Append a line of JSON to the file that a program which follows this one reads.
+
+    If there is none, or it cannot be written, the verb continues.
+    """
+    line = json.dumps({"event": "progress", "what": what, "done": done, "total": total})
+    if path := os.environ.get(EVENTS_VARIABLE):
+        with suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from utvm_deploy.cli.output import Output
 
 if TYPE_CHECKING:
     from utvm_deploy.service.client.api import Server
-    from utvm_deploy.service.client.facts import RemoteJob
+    from utvm_deploy.service.client.facts import RemoteFile, RemoteJob
 
 #: The file of a job that every verb has: what it printed with --json.
 RESULT = "result.json"
@@ -39,6 +40,24 @@ def folder_for(path: Path) -> Path:
     except OSError as error:
         raise UtvmError(f"{path} cannot be made: {error.strerror}; name another folder") from error
     return path
+
+
+def fetched(
+    server: Server, job: RemoteJob, files: Sequence[RemoteFile], folder: Path, out: Output
+) -> list[Path]:
+    """Download files of a job into a folder, and say so; none if a name is not safe."""
+    from utvm_deploy.service.client.download import download, safe_name
+
+    for file in files:
+        safe_name(file.name)
+    with out.progress() as progress:
+        paths = []
+        for number, file in enumerate(files):
+            progress(f"fetch {file.name}", number, len(files))
+            paths.append(download(server, job, file, folder_for(folder)))
+    for path, file in zip(paths, files, strict=True):
+        out.line(f"wrote {path} ({file.size:,} bytes)")
+    return paths
 
 
 def facts(job: RemoteJob) -> dict[str, Any]:

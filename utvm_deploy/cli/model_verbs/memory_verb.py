@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from utvm_deploy.api.memory_function import SCHEMA, measured
+import utvm_deploy
+from utvm_deploy.api.memory_function import SCHEMA
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import keywords
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if args.dry_run:
             found = memory_report(compile_step(args, board, progress, fits=check_fits_alone), board)
         else:
-            found = measured(args.model, board, progress, **options)
+            found = utvm_deploy.memory(args.model, board, progress=progress, **options).found
     result = memory_json(found)
     _report(found, out)
     out.file(args.svg, lambda: memory_svg(result))

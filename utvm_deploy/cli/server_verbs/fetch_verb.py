@@ -6,15 +6,12 @@ import argparse
 
 from utvm_deploy.base.errors import UsageError, UtvmError
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import folder_for, open_server
+from utvm_deploy.cli.server_arguments import fetched, open_server
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Each file is written whole, and its SHA-256 is checked."""
     with open_server(args, out) as server:
-        # Only now: opening the server says which packages are not installed.
-        from utvm_deploy.service.client.download import download, safe_name
-
         job = server.job(args.job)
         names = [file.name for file in job.files]
         absent = [name for name in args.files if name not in names]
@@ -25,19 +22,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if not names:
             raise UtvmError(f"job {job.key} has no files; it is {job.state}")
         wanted = [file for file in job.files if not args.files or file.name in args.files]
-        for file in wanted:
-            safe_name(file.name)
         if args.dry_run:
             out.line(f"would write {', '.join(file.name for file in wanted)} to {args.output}")
             return 0
-        folder = folder_for(args.output)
-        written = []
-        with out.progress() as progress:
-            for number, file in enumerate(wanted):
-                progress(f"fetch {file.name}", number, len(wanted))
-                written.append(download(server, job, file, folder))
-    for path, file in zip(written, wanted, strict=True):
-        out.line(f"wrote {path} ({file.size:,} bytes)")
+        written = fetched(server, job, wanted, args.output, out)
     out.result(
         "utvm.fetch/1",
         {

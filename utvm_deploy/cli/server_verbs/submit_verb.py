@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import ServerError, UsageError, UtvmError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.cli.options.kinds import number_or_word
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.server_arguments import facts, folder_for, label, open_server
+from utvm_deploy.cli.server_arguments import facts, fetched, folder_for, label, open_server
 from utvm_deploy.cli.server_verbs.job_options import PREFIX
 from utvm_deploy.service.server.jobs.options import NO_PLUGIN
 from utvm_deploy.service.server.jobs.verbs import VERBS
@@ -54,7 +54,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 for job, name in zip(jobs, _folders(jobs), strict=True):
                     results[job.key] = told(server, job, out)
                     if folder is not None:
-                        _fetch(server, job, folder / name if len(jobs) > 1 else folder, out)
+                        place = folder / name if len(jobs) > 1 else folder
+                        fetched(server, job, job.files, place, out)
     out.result(
         "utvm.submit/1",
         {
@@ -159,13 +160,3 @@ def _folders(jobs: Sequence[RemoteJob]) -> list[str]:
         safe_name(name if names.count(name) == 1 else f"{name}-{job.key}")
         for name, job in zip(names, jobs, strict=True)
     ]
-
-
-def _fetch(server: Server, job: RemoteJob, folder: Path, out: Output) -> None:
-    from utvm_deploy.service.client.download import download, safe_name
-
-    for file in job.files:
-        safe_name(file.name)
-    for file in job.files:
-        path = download(server, job, file, folder_for(folder))
-        out.line(f"wrote {path} ({file.size:,} bytes)")
