@@ -11,21 +11,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Dependencies that take long to load, or that not everybody has installed.
 HEAVY = {
     *("ai_edge_litert", "ai_edge_quantizer", "argcomplete", "cryptography", "dask", "distributed"),
-    *(
-        "elftools",
-        "fastapi",
-        "httpx",
-        "jinja2",
-        "markupsafe",
-        "onnx",
-        "onnxruntime",
-        "pandas",
-        "rich",
-    ),
-    *("serial", "starlette", "torch", "torchao", "tvm", "tvm_ffi", "uvicorn", "websockets"),
+    *("elftools", "fastapi", "httpx", "jinja2", "markupsafe", "onnx", "onnxruntime", "pandas"),
+    *("rich", "serial", "ssl", "starlette", "torch", "torchao", "tvm", "tvm_ffi", "uvicorn"),
+    "websockets",
 }
-#: Imports of our own modules in functions that save no heavy dependency.
+#: Imports in functions that save no heavy dependency.
 LATE = {
+    # Almost nothing is loaded until Ctrl-C has its handler.
+    ("utvm_deploy.cli.entry", "mmap"),
     # All kernels, which only the references of Relax models need in the child process.
     ("utvm_deploy.oracle.reference", "utvm_deploy.oracle.relax_reference"),
 }
@@ -75,7 +68,7 @@ def loads(module: str) -> frozenset[str]:
 def late_imports() -> Iterator[tuple[str, int, str]]:
     for module in sorted(MODULES):
         for line, name, is_late in sorted(imports(module)):
-            if is_late and module != FRONT and not module.startswith("utvm_deploy.cli."):
+            if is_late and module != FRONT:
                 yield module, line, name
 
 

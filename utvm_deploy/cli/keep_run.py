@@ -15,6 +15,9 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.options.option import rows_in
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.c_text import prefix_from_path
+from utvm_deploy.results.runs.origin import git_revision, versions
+from utvm_deploy.results.runs.run import Run, figures_of
+from utvm_deploy.results.runs.store import RunStore
 
 #: The results that are kept.
 SCHEMAS = ("utvm.verify/1", "utvm.profile/1", "utvm.tune/2", "utvm.bench/1")
@@ -54,11 +57,6 @@ def keep_run(
     """Keep the verb's result; what prevents it is a line on stderr and not a failure."""
     if out.last_result is None or out.last_result[0] not in SCHEMAS:
         return
-    # Verbs that keep nothing need not load these.
-    from utvm_deploy.results.runs.origin import git_revision, versions
-    from utvm_deploy.results.runs.run import Run, figures_of
-    from utvm_deploy.results.runs.store import RunStore
-
     _, result = out.last_result
     if not digests:
         out.note("this run is not kept: the model's file could not be read before it")

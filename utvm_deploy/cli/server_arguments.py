@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.output import Output
+from utvm_deploy.service.client.settings import missing_packages, server_settings
 
 if TYPE_CHECKING:
     from utvm_deploy.service.client.api import Server
@@ -20,8 +21,6 @@ RESULT = "result.json"
 
 def open_server(args: argparse.Namespace, out: Output) -> Server:
     """The server that the command line or the environment names."""
-    from utvm_deploy.service.client.settings import missing_packages, server_settings
-
     try:
         from utvm_deploy.service.client.api import Server
     except ImportError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from utvm_deploy.api.tune_function import TuneResult
 from utvm_deploy.cli.output import Output
+from utvm_deploy.tuning.winners import winner_of
 
 # The longest name in a line of a log, where there is no terminal.
 _LONGEST_NAME = 48
@@ -78,8 +79,6 @@ def kernel_rows(tuning: Any) -> list[list[object]]:
 
 def _winners(tuning: Any) -> str:
     """For how many kernels each family, or search by TVM's rules, has the best candidate."""
-    from utvm_deploy.tuning.winners import winner_of
-
     counts = Counter(winner_of(state.best[0]) for state in tuning.states if state.best)
     return ", ".join(
         f"{name} in {count} kernel{'s' if count > 1 else ''}"

@@ -17,13 +17,12 @@ from utvm_deploy.cli.options.table import TUNED
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import taken
 from utvm_deploy.cli.steps import check_board
+from utvm_deploy.tuning.measuring.place import check_tunable
+from utvm_deploy.tuning.upgrade import upgrade_records
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Tune, or show what there is to choose from."""
-    # TVM takes a second to load, which other verbs need not wait for.
-    from utvm_deploy.tuning.measuring.place import check_tunable
-
     board = board_of(args)
     if args.upgrade_records and args.records is None:
         raise UsageError("there are no records to upgrade; give --records R.jsonl")
@@ -89,8 +88,6 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
 
 
 def _upgrade(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
-    from utvm_deploy.tuning.upgrade import upgrade_records
-
     core = board.cpu.kernel_core
     with out.progress() as progress:
         found = upgrade_records(args.records, works, core, dry_run=args.dry_run, progress=progress)

@@ -8,6 +8,7 @@ from pathlib import Path
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.output import Output, when
+from utvm_deploy.results.runs.store import RunStore
 
 _DIGEST_DIGITS = 8
 _COLUMNS = (
@@ -18,8 +19,6 @@ _COLUMNS = (
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """A line for each run, the newest first."""
-    from utvm_deploy.results.runs.store import RunStore
-
     model = args.model or ""
     if model and Path(model).is_file():
         model = file_digest(Path(model))

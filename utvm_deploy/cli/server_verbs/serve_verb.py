@@ -8,6 +8,10 @@ import sys
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.output import Output
+from utvm_deploy.service.cluster.addresses import check_listen
+from utvm_deploy.service.cluster.certificates import TOKEN, make_certificates, read_certificates
+from utvm_deploy.service.server.store.settings import Settings, Tls
+from utvm_deploy.service.server.store.token_file import read_token
 
 _LOOPBACK = "127.0.0.1"
 
@@ -25,15 +29,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
-    from utvm_deploy.service.cluster.addresses import check_listen
     from utvm_deploy.service.server.server import serve
-    from utvm_deploy.service.server.store.settings import Settings, Tls
-    from utvm_deploy.service.server.store.token_file import read_token
 
     token, tls = None, None
     if args.certificates is not None:
-        from utvm_deploy.service.cluster.certificates import TOKEN, read_certificates
-
         made = read_certificates(args.certificates)
         # Users may write their own token there, so it is checked like that of --token-file.
         token = read_token(args.token_file or args.certificates / TOKEN)
@@ -72,8 +71,6 @@ def _serve(args: argparse.Namespace, host: str, out: Output) -> int:
 
 
 def _make_certificates(args: argparse.Namespace, out: Output) -> int:
-    from utvm_deploy.service.cluster.certificates import make_certificates
-
     folder, hosts = args.make_certificates, args.host or ["localhost", _LOOPBACK]
     if args.dry_run:
         return 0

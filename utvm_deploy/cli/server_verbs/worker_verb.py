@@ -10,7 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.process import is_dry_run
 from utvm_deploy.cli.output import Output
+from utvm_deploy.service.cluster.addresses import check_address, check_listen
 
 if TYPE_CHECKING:
     from utvm_deploy.service.cluster.offers import Offer
@@ -20,7 +22,6 @@ _PATIENCE_S = 600
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Offer the boards until Ctrl-C."""
-    from utvm_deploy.service.cluster.addresses import check_address, check_listen
     from utvm_deploy.service.cluster.offers import inventory
     from utvm_deploy.service.cluster.worker import WorkerSettings, run_worker
 
@@ -65,7 +66,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _schedule(args: argparse.Namespace, offered: Sequence[Offer], out: Output) -> int:
     """A scheduler with a worker, until Ctrl-C."""
-    from utvm_deploy.base.process import is_dry_run
     from utvm_deploy.service.cluster.connection import open_cluster
 
     if is_dry_run():

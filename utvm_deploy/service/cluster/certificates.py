@@ -16,7 +16,6 @@ import ipaddress
 import os
 import re
 import secrets
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +139,8 @@ def _check_complete(folder: Path) -> None:
             )
         if name == KEY and path.stat().st_mode & 0o077:
             raise ClusterError(f"other users may read {path}; run: chmod 600 {path}")
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=str(folder / AUTHORITY))
         context.load_cert_chain(folder / CERTIFICATE, folder / KEY)
