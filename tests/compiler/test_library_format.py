@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from utvm_deploy.base.errors import CompileError, ModelError
+from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.compiled import library_format
 from utvm_deploy.compiler.compiled.library_format import (
     SECTION_VERSION,
@@ -19,6 +20,7 @@ from utvm_deploy.compiler.compiled.library_format import (
     write_library,
 )
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer
+from utvm_deploy.compiler.compiled.record import to_json
 
 BUFFER = Buffer("in;put", "int8", (1, 4), 0.1, -3, 0, 4, None)
 OUTPUT = Buffer("output", "float32", (2,), None, None, 16, 8, 7, channels=(1, 3))
@@ -66,6 +68,20 @@ def test_round_trip(archive: Path) -> None:
     assert read == COMPILED
     assert list(read.sources) == list(COMPILED.sources)
     assert read.seconds == {}
+
+
+def test_archives_of_before_the_unit_of_a_tradeoff(tmp_path: Path) -> None:
+    """They lack the key, and where it says what it always was, it is still left out."""
+    made = Tradeoff(32, 900, 64, 800, 16, 0.5)
+    names = "arena_bytes cycles fastest_bytes fastest_cycles least_bytes measured streamed"
+    assert list(to_json(made)) == names.split()
+    path = tmp_path / "tiny.tar"
+    for tradeoff in (made, replace(made, unit="instructions")):
+        write_library(replace(COMPILED, tradeoff=tradeoff), path)
+        assert read_library(path).tradeoff == tradeoff
+    write_library(replace(COMPILED, tradeoff=replace(made, unit="a\x1bb")), path)
+    with pytest.raises(ModelError, match="unit of the tradeoff"):
+        read_library(path)
 
 
 def test_a_packed_tensor_comes_back(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import index
 from typing import SupportsIndex
@@ -115,7 +115,7 @@ class Tradeoff:
     # Layers that are computed in strips of rows.
     streamed: int = 0
     # Of the cycles: "instructions" if nobody counted what kernels cost on the core.
-    unit: str = "cycles"
+    unit: str = field(default="cycles", metadata={"is_added": True})
 
     @property
     def text(self) -> str:

@@ -68,6 +68,8 @@ def check_facts(compiled: CompiledModel) -> None:
         _check_layer(index, layer, compiled)
     for pool in compiled.pools:
         _check_pool(pool, compiled)
+    if compiled.tradeoff is not None:
+        _one_line("unit of the tradeoff", compiled.tradeoff.unit)
     if compiled.external is not None:
         _check_library(compiled.external)
     elif any(layer.is_external for layer in compiled.layers):
