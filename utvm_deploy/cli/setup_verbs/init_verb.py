@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from utvm_deploy.base.errors import UtvmError
@@ -14,9 +15,9 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.project_file import FILE
 
-#: Arguments that become lines of the file: those before its table [options], and those in it.
-_TOP = ("model", "board", "records")
-_OPTIONS = ("optimize", "ram_budget")
+#: Lines of the file, with an example of each: those before its table [options], and those in it.
+_TOP = {"model": "model.tflite", "board": "my_board", "records": "records.jsonl"}
+_OPTIONS = {"optimize": "time", "ram-budget": "32K"}
 _HEAD = """\
 # What verbs of utvm take in this folder where the command line does not say it.
 # Options of the command line, and UTVM_BOARD, count more than this file.
@@ -35,18 +36,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     for path in (args.model, args.records):
         if path is not None and utf8(str(path)) != os.fsencode(path):
             raise UtvmError(f"{FILE} is UTF-8, and {path} is not; rename that file")
-    text = _HEAD + "\n".join(
-        [
-            _line("model", args.model, "model.tflite"),
-            _line("board", args.board, "my_board"),
-            _line("records", args.records, "records.jsonl"),
-            "",
-            "[options]",
-            _line("optimize", args.optimize, "time"),
-            _line("ram-budget", args.ram_budget, "32K"),
-            "",
-        ]
-    )
+    lines = [*_lines(args, _TOP), "", "[options]", *_lines(args, _OPTIONS), ""]
+    text = _HEAD + "\n".join(lines)
     if not args.dry_run:
         write_text(file, text)
     out.line(text.rstrip("\n") if args.dry_run else f"wrote {FILE}")
@@ -56,22 +47,22 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _what_to_write(args: argparse.Namespace) -> str:
     """How the file that is there gets what was given."""
-    top = [_line(key, value, "") for key in _TOP if (value := getattr(args, key)) is not None]
-    options = [
-        _line(key.replace("_", "-"), value, "")
-        for key in _OPTIONS
-        if (value := getattr(args, key)) is not None
-    ]
-    told = " and ".join(top)
-    if options:
-        told += f"{' and ' if top else ''}{' and '.join(options)} below [options]"
+    top, options = (
+        [line for line in _lines(args, keys) if line[0] != "#"] for keys in (_TOP, _OPTIONS)
+    )
+    told = " and ".join([*top, *options]) + (" below [options]" if options else "")
     if not told:
         return "change it with an editor, or remove it first"
     return f"write {told} into it with an editor, or remove it first"
 
 
-def _line(key: str, value: object, example: str) -> str:
-    """A line of the file; one that is not set shows an example as a comment."""
+def _lines(args: argparse.Namespace, keys: Mapping[str, str]) -> list[str]:
+    """A line for each key; one that was not given shows an example as a comment."""
+    found = {key: getattr(args, key.replace("-", "_")) for key in keys}
     # A string of JSON is one of TOML.
-    shown = json.dumps(str(example if value is None else value), ensure_ascii=False)
-    return f"{'# ' if value is None else ''}{key} = {shown}"
+    return [
+        f"# {key} = {json.dumps(keys[key])}"
+        if value is None
+        else f"{key} = {json.dumps(str(value), ensure_ascii=False)}"
+        for key, value in found.items()
+    ]
