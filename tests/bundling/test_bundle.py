@@ -16,7 +16,9 @@ from bundle_cases import BOARD, Case, write
 from utvm_deploy.base.errors import BundleError, UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.bundling.contents import _external_kconfig
 from utvm_deploy.bundling.manifest import MANIFEST
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:
@@ -247,6 +249,15 @@ def test_platformio_library_is_described(case: Case, tmp_path: Path) -> None:
     assert library["name"] == "net"
     assert (folder / library["build"]["includeDir"] / library["headers"]).is_file()
     assert (folder / library["build"]["srcDir"] / "net.c").is_file()
+
+
+@pytest.mark.parametrize(
+    ("board", "depends"), [("host", ""), ("mps2_an500", "\tdepends on CPU_CORTEX_M\n")]
+)
+def test_zephyr_options_of_a_library(board: str, depends: str) -> None:
+    """A core that Zephyr has no symbol for gives no line, rather than one without its word."""
+    library = ExternalLibrary("lib", "", (), "", "00", "", ("f",), zephyr_config=("LIB",))
+    assert _external_kconfig(library, load_board(board)) == f"{depends}\tselect LIB\n"
 
 
 def test_zephyr_module_names_its_own_files(case: Case, tmp_path: Path) -> None:

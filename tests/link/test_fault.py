@@ -138,6 +138,7 @@ def outcome(status: Status) -> dict[str, int]:
             "segmentation fault at address 0x00000010, in <200>",
         ),
         (Status.FAULT, "host", {"signal": 31}, DeviceFault, "signal 31"),
+        (Status.FAULT, "host", {"pc": 0x500}, DeviceFault, "cause unknown, in <500>"),
         (Status.FAULT, "x86", {"pc": 0x400}, DeviceFault, "cause unknown, in <400>"),
         (
             Status.TIMEOUT,
@@ -243,5 +244,6 @@ def test_a_record_that_outlives_a_restart() -> None:
     fault = kept_fault(kept.ljust(FAULT_BYTES, b"\0"))
     assert fault is not None and fault.pc == 0x100
     assert kept_fault(bytes(FAULT_BYTES)) is None
-    with pytest.raises(DeviceError, match="fault record"):
-        kept_fault(b"FALT".ljust(FAULT_BYTES, b"\xff"))
+    for damaged in (b"FALT".ljust(FAULT_BYTES, b"\xff"), b"FALT", b"FALT\0"):
+        with pytest.raises(DeviceError, match="fault record"):
+            kept_fault(damaged)

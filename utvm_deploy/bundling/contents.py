@@ -302,8 +302,9 @@ def _external_kconfig(external: ExternalLibrary | None, board: Board) -> str:
     """Kconfig lines that have Zephyr build what the sources call."""
     if external is None or not external.zephyr_config:
         return ""
-    depends = f"\tdepends on {board.cpu.target.templates.zephyr_symbol}"
-    return "\n".join([depends, *(f"\tselect {name}" for name in external.zephyr_config), ""])
+    symbol = board.cpu.target.templates.zephyr_symbol
+    depends = [f"\tdepends on {symbol}"] if symbol else []
+    return "\n".join([*depends, *(f"\tselect {name}" for name in external.zephyr_config), ""])
 
 
 def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:

@@ -45,7 +45,9 @@ def kept_fault(memory: bytes) -> Fault | None:
     record = memory[len(_MAGIC) :]
     if not memory.startswith(_MAGIC):
         return None
-    return read_fault(record[: FAULT.size_bytes + 4 * FAULT.unpack(record)["count"]])
+    if len(record) >= FAULT.size_bytes:
+        record = record[: FAULT.size_bytes + 4 * FAULT.unpack(record)["count"]]
+    return read_fault(record)
 
 
 def describe_fault(fault: Fault, place_of: Callable[[int], str]) -> str:

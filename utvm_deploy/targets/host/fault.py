@@ -20,8 +20,8 @@ SIGNALS: Mapping[int, str] = {
 def _meaning(words: Mapping[str, int]) -> Fault:
     number = words["signal"]
     return Fault(
-        SIGNALS.get(number, f"signal {number}"),
-        address=words["address"],
+        SIGNALS.get(number, f"signal {number}") if number else "cause unknown",
+        address=words["address"] if number else None,
         pc=words["pc"] or None,
         called_from=words["lr"] or None,
     )
