@@ -252,12 +252,12 @@ def test_platformio_library_is_described(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("board", "depends"), [("host", ""), ("mps2_an500", "\tdepends on CPU_CORTEX_M\n")]
+    ("place", "depends"), [("host", ""), ("mps2_an500", "\tdepends on CPU_CORTEX_M\n")]
 )
-def test_zephyr_options_of_a_library(board: str, depends: str) -> None:
+def test_zephyr_options_of_a_library(place: str, depends: str) -> None:
     """A core that Zephyr has no symbol for gives no line, rather than one without its word."""
     library = ExternalLibrary("lib", "", (), "", "00", "", ("f",), zephyr_config=("LIB",))
-    assert _external_kconfig(library, load_board(board)) == f"{depends}\tselect LIB\n"
+    assert _external_kconfig(library, load_board(place)) == f"{depends}\tselect LIB\n"
 
 
 def test_zephyr_module_names_its_own_files(case: Case, tmp_path: Path) -> None:
