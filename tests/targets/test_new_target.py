@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from pretend.target import HERE, PRETEND
 
 import utvm_deploy
 from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.process import TOOLS
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.kernels.choose.lowering import families_for
 from utvm_deploy.project import create_project
@@ -33,10 +35,12 @@ def test_a_row_is_all_that_the_table_needs(pretend: Board) -> None:
 
 
 def test_the_row_is_gone_afterwards() -> None:
-    before = dict(TARGETS), dict(CORES), dict(TIMINGS)
-    with registered(PRETEND):
-        assert "pretend-1" in CORES
-    assert (dict(TARGETS), dict(CORES), dict(TIMINGS)) == before
+    tables = TARGETS, CORES, TIMINGS, TOOLS
+    before = [dict(table) for table in tables]
+    programs = {"cc": ("compile", "get cc"), "pretend-gdb": ("debug", "get it")}
+    with registered(replace(PRETEND, toolchain=replace(PRETEND.toolchain, programs=programs))):
+        assert "pretend-1" in CORES and TOOLS["cc"] == ("compile", "get cc")
+    assert [dict(table) for table in tables] == before
     with pytest.raises(BoardError, match="no target has the core 'pretend-1'"):
         target_of("pretend-1")
     with pytest.raises(BoardError, match="core"):

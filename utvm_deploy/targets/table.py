@@ -46,10 +46,13 @@ def _add(target: Target) -> None:
 @contextmanager
 def registered(target: Target) -> Iterator[Target]:
     """Within the block the table has one more row, as it is for a target of a test."""
+    tools = dict(process.TOOLS)
     _add(target)
     try:
         yield target
     finally:
+        process.TOOLS.clear()
+        process.TOOLS.update(tools)
         del _targets[target.name]
         for core in target.cores:
             del _cores[core.name], _owners[core.name]
