@@ -1,4 +1,4 @@
-// The form of the generated timing tables (see targets/contract/timing.py for what the numbers mean).
+// The form of the generated timing tables; targets/contract/timing.py says what the numbers mean.
 //
 // SPDX-License-Identifier: Apache-2.0
 
