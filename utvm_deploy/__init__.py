@@ -11,6 +11,8 @@ Importing this package is cheap: TVM and the other heavy dependencies load on fi
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from utvm_deploy import intrinsics, models, torch
@@ -72,7 +74,7 @@ _MODULES = {
     "bundle": "api.bundle_function",
     "compare": "api.compare_function",
     "compile": "api.compile_function",
-    "connect": "api.steps",
+    "connect": "device",
     "convert": "api.convert_function",
     "evaluate": "api.evaluate_function",
     "from_relax": "api.compile_function",
@@ -99,3 +101,10 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+# A notebook runs IPython before it imports anything, and is told how results are shown.
+if "IPython" in sys.modules:
+    from utvm_deploy.results.pages import notebook
+
+    notebook.register()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,6 +110,28 @@ def test_a_notebook_that_runs_is_told_how_results_are_shown(
     # Without a shell, there is nobody to tell.
     monkeypatch.setattr("IPython.get_ipython", lambda: None)
     register()
+
+
+#: A process that reads what another one stored, and where a notebook ran before it.
+_READER = """
+import pickle, sys, types
+shown = {}
+formatter = types.SimpleNamespace(for_type=lambda kind, show: shown.update({kind: show}))
+formatters = types.SimpleNamespace(formatters={"text/html": formatter})
+shell = types.SimpleNamespace(display_formatter=formatters)
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+with open(sys.argv[1], "rb") as file:
+    compiled = pickle.load(file)
+assert compiled.svg.lstrip().startswith("<svg"), compiled.svg
+(show,) = shown.values()
+assert "data:image/svg+xml" in show(compiled)
+"""
+
+
+def test_a_result_has_its_picture_in_a_process_that_called_no_function(tmp_path: Path) -> None:
+    stored = tmp_path / "compiled.pickle"
+    stored.write_bytes(pickle.dumps(utvm_deploy.compile(DIGITS, "host")))
+    subprocess.run([sys.executable, "-c", _READER, str(stored)], check=True, timeout=60)
 
 
 def test_a_notebook_shows_the_first_rows_and_says_how_many_more_there_are() -> None:

@@ -125,7 +125,7 @@ def test_usage(small_model: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
         ["--against", "xnnpack"],
         ["--fail-over", "much"],
         ["--fail-over=-1"],
-        ["--max-ram", "1G"],
+        ["--max-ram", "1Q"],
     ):
         assert main([*argv, *wrong]) == 2
     capsys.readouterr()

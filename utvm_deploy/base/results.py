@@ -9,9 +9,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import singledispatch
+from importlib import import_module
 from typing import Any, Protocol
 
 from utvm_deploy.base.errors import MissingTool
+
+#: What draws the things that know no page. It loads with the first picture, in any process.
+PICTURES = "utvm_deploy.results.pages.pictures"
 
 
 class Headed(Protocol):
@@ -31,7 +35,7 @@ def one_line(thing: Headed) -> str:
 def picture(thing: object) -> str | None:
     """The thing as the text of an SVG file; None if it has no picture.
 
-    ``results/pages/pictures.py`` registers what draws things that know no page.
+    The module PICTURES registers what draws them.
     """
 
 
@@ -51,6 +55,7 @@ class Tabled(ABC):
     @property
     def svg(self) -> str | None:
         """A picture as the text of an SVG file; None for a result that has none."""
+        import_module(PICTURES)
         return picture(self)
 
     def to_pandas(self) -> Any:

@@ -12,7 +12,6 @@ from utvm_deploy.backends import (
     ScalarArgument,
     TensorArgument,
 )
-from utvm_deploy.graph.element_type import element_type
 
 _HEADER = "arm_nnfunctions.h"
 
@@ -89,7 +88,7 @@ def clamp_arguments(clamp: tuple[int, int]) -> tuple[Argument, ...]:
 
 def pointer(dtype: str, name: str, *, is_const: bool = True) -> str:
     """A parameter that points to elements of ``dtype``."""
-    return f"{'const ' if is_const else ''}{element_type(dtype).c_type} *{name}"
+    return f"{'const ' if is_const else ''}{dtype}_t *{name}"
 
 
 def suffix(dtype: str) -> str:
