@@ -86,7 +86,7 @@ def test_a_fault_beyond_the_runtimes_help(record: bytes | None, said: str) -> No
 
         def read_memory(self, address: int, size: int) -> bytes:
             assert (address, size) == (record_at, FAULT_BYTES)
-            return (b"" if record is None else b"FALT" + record).ljust(size, b"\0")
+            return (b"" if record is None else b"FLT4" + record).ljust(size, b"\0")
 
     core = Faulted()
     symbols = {**SYMBOLS, FAULT_POINT_SYMBOL: point, FAULT_SYMBOL: record_at}

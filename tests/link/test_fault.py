@@ -240,10 +240,10 @@ def test_a_record_of_a_wrong_size_is_refused(damaged: bytes) -> None:
 
 
 def test_a_record_that_outlives_a_restart() -> None:
-    kept = b"FALT" + record("arm_m", exception=5, pc=0x100)
+    kept = b"FLT4" + record("arm_m", exception=5, pc=0x100)
     fault = kept_fault(kept.ljust(FAULT_BYTES, b"\0"))
     assert fault is not None and fault.pc == 0x100
     assert kept_fault(bytes(FAULT_BYTES)) is None
-    for damaged in (b"FALT".ljust(FAULT_BYTES, b"\xff"), b"FALT", b"FALT\0"):
+    for damaged in (b"FLT4".ljust(FAULT_BYTES, b"\xff"), b"FLT4", b"FLT4\0"):
         with pytest.raises(DeviceError, match="fault record"):
             kept_fault(damaged)

@@ -29,7 +29,7 @@ void fault_handler(void);
 
 // What a fault handler leaves behind for after the reset; survives it, because
 // start-up does not touch .noinit. The host reads it by its symbol.
-#define FAULT_MAGIC 0x544C4146u // "FALT"
+#define FAULT_MAGIC 0x34544C46u // "FLT4"
 struct fault_record {
     uint32_t magic;
     struct utvm_fault fault;

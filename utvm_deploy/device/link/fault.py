@@ -15,7 +15,7 @@ from utvm_deploy.targets.table import TARGETS
 
 #: Where a board keeps the record of a fault that ended the runtime: a magic word, then the record.
 FAULT_SYMBOL = "utvm_fault"
-_MAGIC = b"FALT"
+_MAGIC = b"FLT4"
 FAULT_BYTES = len(_MAGIC) + FAULT.size_bytes + 4 * MAX_FAULT_WORDS
 
 
