@@ -103,7 +103,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# A notebook runs IPython before it imports anything, and is told how results are shown.
+# A notebook runs IPython before it imports anything, and gets the function that shows results.
 if "IPython" in sys.modules:
     from utvm_deploy.results.pages import notebook
 
