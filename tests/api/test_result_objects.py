@@ -104,6 +104,7 @@ def test_bundle_says_what_the_verb_says(tmp_path: Path, capsys: pytest.CaptureFi
         utvm_deploy.bundle(DIGITS, "host", tmp_path)
 
 
+@pytest.mark.tools
 def test_compile_says_what_the_verb_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_library_that_fails_is_no_result(
         assert "CMSIS-NN refused layer 0" in said and "no implementation" in said
 
 
+@pytest.mark.tools
 def test_an_archive_is_compiled_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = str(tmp_path / "x.tar")
     assert main(["compile", DIGITS, "--board", "host", "-o", archive]) == 0
@@ -143,6 +144,7 @@ def test_zephyr_builds_the_parts_that_are_called(
     assert "`CONFIG_CMSIS_NN_CONVOLUTION`" in (bundle / "README.md").read_text()
 
 
+@pytest.mark.tools
 def test_where_scratch_lies_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     def sizes(*options: str) -> tuple[int, int, int]:
         argv = ["compile", DIGITS, "--board", "mps2_an500", "-o", "x.tar", "--kernels", "generic"]

@@ -186,6 +186,7 @@ def test_inspect_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "all passes" in said and "after all passes: " in said
 
 
+@pytest.mark.tools
 def test_compile_writes_a_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "digits.tar"
     argv = ["compile", DIGITS, "--board", "mps2_an500", "-o", str(out)]

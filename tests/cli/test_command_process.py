@@ -208,6 +208,7 @@ def test_a_stdout_that_takes_nothing_is_one_sentence(
     assert "Traceback" not in "".join(prose)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("verb", [["boards"], ["docs", "--help"]])
 def test_a_stderr_that_takes_nothing_does_not_end_the_work(verb: list[str]) -> None:
     done = [

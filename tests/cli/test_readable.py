@@ -37,6 +37,7 @@ def test_what_cannot_be_read_is_escaped(text: str, shown: str) -> None:
     assert utf8(text).decode()  # a file takes it
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", [b"\x1b[31mred.tflite", b"\xff.tflite"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_names_of_files_do_not_reach_the_terminal(
@@ -72,6 +73,7 @@ def test_what_is_written_down_may_have_such_a_name(
     assert r"\xff.tflite is not; rename" in capsys.readouterr().err
 
 
+@pytest.mark.tools
 def test_a_model_of_another_format_may_have_such_a_name(tmp_path: Path) -> None:
     damaged = tmp_path / os.fsdecode(b"\xff.onnx")
     damaged.write_bytes(b"no model")

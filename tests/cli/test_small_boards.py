@@ -69,6 +69,7 @@ def test_a_bundle_needs_no_room_for_the_runtime(
     assert "no latency report: model 'net' needs 8,192 bytes of RAM" in capsys.readouterr().out
 
 
+@pytest.mark.tools
 def test_an_archive_needs_no_room_for_the_runtime(small: Path, tmp_path: Path) -> None:
     model, target = model_of(tmp_path, 100, 30_000), tmp_path / "x.tar"
     assert main(["compile", str(model), "--board", str(small), "-o", str(target)]) == 0

@@ -47,6 +47,7 @@ def test_native_kernels_replace_nothing_unchecked() -> None:
     assert not calls, "call c_texts.replaced instead"
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("theirs", "other"),
     [("(int32_t)-3 >> 1", "(uint32_t)-3 >> 1"), ("(int32_t)0xFFFFFFFEu", "INT32_MAX")],
