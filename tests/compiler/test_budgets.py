@@ -21,7 +21,7 @@ from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.planning.kernel_costs import KernelCosts, Option
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.targets.contract.costs import ESTIMATED
+from utvm_deploy.targets.table import ESTIMATED
 
 BOARD = "mps2_an500"
 CIFAR = data_dir("models") / "cifar10_cnn.tflite"

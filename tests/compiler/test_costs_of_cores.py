@@ -18,8 +18,7 @@ from utvm_deploy.compiler.planning.kernel_costs import moving_cycles, strip_cycl
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.targets.arm_m.cores import CORES
-from utvm_deploy.targets.contract.costs import ESTIMATED
-from utvm_deploy.targets.table import target_of
+from utvm_deploy.targets.table import ESTIMATED, target_of
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import BoardError
+from utvm_deploy.targets.arm_m.costs import CORTEX_M7
 from utvm_deploy.targets.arm_m.target import ARM_M
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.contract.target import Target
 from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.host.target import HOST
@@ -23,6 +26,8 @@ _owners: dict[str, Target] = {}
 TARGETS: Mapping[str, Target] = MappingProxyType(_targets)
 #: Name -> core, of all targets.
 CORES: Mapping[str, Core] = MappingProxyType(_cores)
+#: Of cores whose costs nobody counted: those of the Cortex-M7, as a rough estimate.
+ESTIMATED: CostTable = replace(CORTEX_M7, unit="instructions")
 #: Core -> its timing: for what is here, there is a cycle model.
 TIMINGS: Mapping[str, Timing] = MappingProxyType(_timings)
 

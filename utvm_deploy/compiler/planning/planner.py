@@ -41,8 +41,8 @@ from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
-from utvm_deploy.targets.contract.costs import ESTIMATED, CostTable
-from utvm_deploy.targets.table import target_of
+from utvm_deploy.targets.contract.costs import CostTable
+from utvm_deploy.targets.table import ESTIMATED, target_of
 
 
 @dataclass(frozen=True)

@@ -7,38 +7,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs in one unit. The defaults are those of plain C on cores with 32 bits, about."""
+    """Costs in one unit."""
 
     #: ``cycles`` where they were counted.
-    unit: str = "instructions"
+    unit: str
     #: Of a pass through all weights of a layer, for each weight and each output channel.
-    per_weight: float = 0.75
-    per_channel: float = 24.0
+    per_weight: float
+    per_channel: float
     #: A pass of a depthwise convolution costs this many times as much.
-    depthwise_pass: float = 1.4
+    depthwise_pass: float
     #: Of a layer: for each MAC in plain C and in a native kernel, and for each byte of the output.
-    per_portable_mac: float = 3.5
-    per_native_mac: float = 0.7
-    per_output_byte: float = 8.0
+    per_portable_mac: float
+    per_native_mac: float
+    per_output_byte: float
     #: Plain C costs this many times as much as a native kernel.
-    portable_factor: float = 5.0
+    portable_factor: float
     #: For each MAC, what the largest convolutions cost at least without Winograd's method.
-    least_per_mac: float = 0.62
+    least_per_mac: float
     #: For each row of a window whose pixels are gathered one by one.
-    per_gathered_row: float = 35.0
+    per_gathered_row: float
     #: A depthwise convolution without scratch costs this share more, and less with more scratch. It
     #: has enough with this share of what it asks for.
-    depthwise_loss: float = 0.5
-    depthwise_enough: float = 0.4
+    depthwise_loss: float
+    depthwise_enough: float
     #: For each MAC of a fully connected layer that widens its inputs for each group of outputs.
-    per_rewidened_mac: float = 0.03
+    per_rewidened_mac: float
     #: Of a call, and of a byte that is moved.
-    per_call: float = 100.0
-    per_moved_byte: float = 1.0
+    per_call: float
+    per_moved_byte: float
     #: Of a line that the cache does not hold any more, and the MACs that read one line.
-    per_miss: float = 26.0
-    macs_per_line: int = 32
-
-
-#: Of cores whose costs nobody counted.
-ESTIMATED = CostTable()
+    per_miss: float
+    macs_per_line: int
