@@ -9,8 +9,13 @@ from utvm_deploy.compiler.compiled.model import CompiledModel
 def memory_line(compiled: CompiledModel) -> str:
     """What the model needs, in one line."""
     kernels = len({layer.kernel for layer in compiled.layers})
-    calls = sum(len(one.calls) for one in layers_of_file(compiled.layers) if one.is_streamed)
+    found = layers_of_file(compiled.layers, compiled.loops)
+    calls = sum(len(one.calls) for one in found if one.is_streamed)
     strips = f" ({calls} of them are strips of rows of a layer)" if calls else ""
+    looped = sum(len(one.calls) for one in found if one.loop is not None)
+    if looped:
+        count = len(compiled.loops)
+        strips += f" ({looped} of them in {count} loop{'s' if count > 1 else ''})"
     return (
         f"{compiled.name}: {len(compiled.layers)} layers{strips}, {kernels} kernels, "
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "

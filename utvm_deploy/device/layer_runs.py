@@ -83,6 +83,13 @@ def runs_of_file(layers: Sequence[FileLayer], calls: Sequence[LayerRun]) -> Laye
     runs = LayerRuns()
     for one in layers:
         made = [calls[call.index] for call in one.calls]
+        if one.loop is not None:
+            left = {call.index: calls[call.index] for call in one.writers}
+            outputs = tuple(array for run in left.values() for array in run.outputs)
+            is_replaced = all(run.is_replaced for run in left.values())
+            ticks = 0 if is_replaced else sum(run.ticks for run in made)
+            runs.append(LayerRun(one.layer, ticks, outputs, is_replaced))
+            continue
         if not one.is_streamed:
             runs += made
             continue
@@ -99,6 +106,9 @@ def runs_of_file(layers: Sequence[FileLayer], calls: Sequence[LayerRun]) -> Laye
 
 def arrays_of_calls(layer: FileLayer, arrays: Sequence[Array]) -> Mapping[int, tuple[Array, ...]]:
     """Index of each call of a layer that leaves a part of these outputs -> that part."""
+    if layer.loop is not None:
+        rest = iter(arrays)
+        return {call.index: tuple(next(rest) for _ in call.outputs) for call in layer.writers}
     if not layer.is_streamed:
         return {layer.layer.index: tuple(arrays)}
     (whole,) = arrays

@@ -126,12 +126,13 @@ class DeviceModel(Tabled):
     ) -> LayerRuns:
         """Run layer by layer and return every tensor.
 
-        A layer in strips is one layer here, with its whole output. Its index is that of its first
-        call. A layer in ``replace`` does not run. Its outputs become the given arrays. Where it
-        says "reference", they become those of ``reference`` (file position -> array, see
-        ``oracle.reference``).
+        A layer in strips is one layer here, with its whole output, and so is a loop, with the
+        outputs that are read after it. Its index is that of its first call. A layer in ``replace``
+        does not run. Its outputs become the given arrays. Where it says "reference", they become
+        those of ``reference`` (file position -> array, see ``oracle.reference``).
         """
-        replace, layers = replace or {}, layers_of_file(self.compiled.layers)
+        replace = replace or {}
+        layers = layers_of_file(self.compiled.layers, self.compiled.loops)
         self._check_replaced(replace, layers)
         arrays: dict[int, tuple[Array, ...]] = {}
         for one in layers:
@@ -170,7 +171,7 @@ class DeviceModel(Tabled):
             for one in layers:
                 if index in {call.index for call in one.calls}:
                     raise ModelError(
-                        f"call {index} of {self.compiled.name} computes a strip of layer "
+                        f"call {index} of {self.compiled.name} is a part of layer "
                         f"{one.layer.index}; replace the whole layer {one.layer.index}"
                     )
             raise ModelError(

@@ -44,7 +44,7 @@ CALLED: Mapping[str, tuple[str, str]] = {
 _MOST_NESTED = 16
 _NOTE = (
     "WHILE of {} steps, which makes '{}', is unrolled into %s operators; their weights are in "
-    "flash once, but code and time grow with the steps"
+    "flash once, and equal steps become a loop in C, but time grows with the steps"
 )
 
 

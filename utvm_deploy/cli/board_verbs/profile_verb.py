@@ -131,13 +131,22 @@ def engine_lines(found: Profile) -> list[str]:
 
 
 def strip_lines(found: Profile) -> list[str]:
-    """Which layers are computed in strips, and in how many."""
-    streamed = [item for item in found.layers if item.calls]
-    if not streamed:
-        return []
-    each = ", ".join(f"{item.layer.index} ({item.strips} strips)" for item in streamed)
-    layers = "layers" if len(streamed) > 1 else "layer"
-    return [f"{layers} in strips of rows, which are added up: {each}; --json has each call"]
+    """Which layers are computed in strips or loops, and in how many."""
+    said = []
+    streamed = [item for item in found.layers if item.strips]
+    if streamed:
+        each = ", ".join(f"{item.layer.index} ({item.strips} strips)" for item in streamed)
+        layers = "layers" if len(streamed) > 1 else "layer"
+        said += [f"{layers} in strips of rows, which are added up: {each}; --json has each call"]
+    looped = [item for item in found.layers if item.steps]
+    if looped:
+        each = ", ".join(
+            f"{item.layer.index} ({item.steps} steps of {len(item.calls) // item.steps} calls)"
+            for item in looped
+        )
+        loops = "loops" if len(looped) > 1 else "loop"
+        said += [f"{loops} of equal steps, which are added up: {each}; --json has each call"]
+    return said
 
 
 def _plain_table(found: Profile, out: Output) -> None:

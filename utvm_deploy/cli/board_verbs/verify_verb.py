@@ -97,5 +97,5 @@ def _report_bounds(found: Verification, out: Output) -> None:
 def _where(mismatch: Mismatch) -> str:
     text = f"{list(mismatch.element)} is {mismatch.got:g}, expected {mismatch.expected:g}"
     if mismatch.call is not None:
-        text += f", in the strip {short_name(mismatch.tensor)} (call {mismatch.call})"
+        text += f", in the part {short_name(mismatch.tensor)} (call {mismatch.call})"
     return text

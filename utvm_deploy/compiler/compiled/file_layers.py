@@ -1,7 +1,8 @@
 """The layers of a compiled model as the file has them: the calls that compute one layer together.
 
 A layer in strips (``graph/strip_writer.py``) is many calls: one for each strip, MOVE for rows that
-are read again, SLICE for rows that one reader takes. Every other layer is one call.
+are read again, SLICE for rows that one reader takes. A loop (``emission/loops.py``) is a layer of
+all its calls. Every other layer is one call.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from utvm_deploy.compiler.compiled.model import Buffer, Layer
+from utvm_deploy.compiler.compiled.model import Buffer, Layer, Loop
 from utvm_deploy.graph.element_type import element_type
 
 _MOVE, _SLICE = "MOVE", "SLICE"
+#: What a loop is called, as operators are.
+LOOP = "LOOP"
 #: The operator in the file of an average whose input comes in strips.
 _SUMS, _AVERAGES = "POOL_SUMS", "POOL_AVERAGES"
 _IN_FILE = {_AVERAGES: "AVERAGE_POOL_2D"}
@@ -30,6 +33,7 @@ class FileLayer:
 
     ``layer`` has the index of the first call. Of a layer in strips, it has whole outputs, whose
     offset has no meaning; the other fields are those of its calls together, or of the first strip.
+    A loop has the outputs that are read after it.
     """
 
     layer: Layer
@@ -37,11 +41,12 @@ class FileLayer:
     #: Of a layer in strips: index of a call -> first row and end of the rows that it is the first
     #: to make. Calls that make none are not in it.
     new_rows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    loop: Loop | None = None
 
     @property
     def is_streamed(self) -> bool:
         """Whether it is computed in strips."""
-        return self.layer is not self.calls[0]
+        return self.layer is not self.calls[0] and self.loop is None
 
     @property
     def strips(self) -> tuple[Layer, ...]:
@@ -52,12 +57,37 @@ class FileLayer:
 
     @property
     def writers(self) -> tuple[Layer, ...]:
-        """The calls that leave the output, or rows of it."""
+        """The calls that leave the outputs, or rows of one."""
+        if self.loop is not None:
+            return tuple(one for one in self.calls if one.index in self.loop.made)
         return tuple(one for one in self.calls if one.kind != _SUMS and not _is_slice(one))
 
 
-def layers_of_file(layers: Sequence[Layer]) -> tuple[FileLayer, ...]:
+def layers_of_file(layers: Sequence[Layer], loops: Sequence[Loop] = ()) -> tuple[FileLayer, ...]:
     """The layers of a compiled model, in the order of their first calls."""
+    looped = [_loop(layers[loop.first : loop.end], loop) for loop in loops]
+    inside = {call.index for one in looped for call in one.calls}
+    apart = _apart([layer for layer in layers if layer.index not in inside])
+    return tuple(sorted([*looped, *apart], key=lambda one: one.layer.index))
+
+
+def _loop(calls: Sequence[Layer], loop: Loop) -> FileLayer:
+    """The layer of a loop; its kernel is the one that multiplies most."""
+    main = max(calls, key=lambda one: one.macs)
+    layer = replace(
+        _merged(calls, main),
+        kind=LOOP,
+        outputs=tuple(
+            buffer for call in calls if call.index in loop.made for buffer in call.outputs
+        ),
+        operators=tuple(dict.fromkeys(number for one in calls for number in one.operators)),
+        why=f"{loop.steps} steps of {loop.period} calls; {main.why}",
+    )
+    return FileLayer(replace(layer, name=layer.outputs[-1].name), tuple(calls), loop=loop)
+
+
+def _apart(layers: Sequence[Layer]) -> list[FileLayer]:
+    """The layers that are no loops, and the calls of each."""
     keys = {_key(layer) for layer in layers if _is_strip(layer)}
     groups: dict[object, list[Layer]] = {}
     slices: list[Layer] = []
@@ -80,7 +110,7 @@ def layers_of_file(layers: Sequence[Layer]) -> tuple[FileLayer, ...]:
         layer_in_strips = _together(calls) if key in keys else None
         apart = [FileLayer(one, (one,)) for one in calls]
         found += apart if layer_in_strips is None else [layer_in_strips]
-    return tuple(sorted(found, key=lambda one: one.layer.index))
+    return found
 
 
 def _is_slice(layer: Layer) -> bool:
@@ -127,20 +157,28 @@ def _together(calls: Sequence[Layer]) -> FileLayer | None:
         return None
     main = next((one for one in calls if one.index in new_rows), last)
     layer = replace(
-        main,
-        index=calls[0].index,
+        _merged(calls, main),
         kind=_IN_FILE.get(main.kind, main.kind),
         name=outputs[0].name,
         outputs=outputs,
+    )
+    return FileLayer(layer, tuple(calls), new_rows)
+
+
+def _merged(calls: Sequence[Layer], main: Layer) -> Layer:
+    """A layer with what all of its calls take together, and with all else of ``main``."""
+    constants = tuple(dict.fromkeys(span for one in calls for span in one.constants))
+    return replace(
+        main,
+        index=calls[0].index,
         macs=sum(one.macs for one in calls),
         scratch_bytes=max(one.scratch_bytes for one in calls),
         is_external=any(one.is_external for one in calls),
         arena=tuple(dict.fromkeys(span for one in calls for span in one.arena)),
         pool=tuple(dict.fromkeys(span for one in calls for span in one.pool)),
-        constants=tuple(dict.fromkeys(span for one in calls for span in one.constants)),
+        constants=constants,
+        weights_bytes=sum(span.size_bytes for span in constants),
     )
-    weights_bytes = sum(span.size_bytes for span in layer.constants)
-    return FileLayer(replace(layer, weights_bytes=weights_bytes), tuple(calls), new_rows)
 
 
 def _whole(strip: Buffer, height: int) -> Buffer:

@@ -17,6 +17,7 @@ from utvm_deploy.compiler.compiled.model import (
     CompiledModel,
     InputRows,
     Layer,
+    Loop,
     MemoryPool,
     Span,
 )
@@ -68,6 +69,8 @@ def check_facts(compiled: CompiledModel) -> None:
         _check_layer(index, layer, compiled)
     for pool in compiled.pools:
         _check_pool(pool, compiled)
+    for loop in compiled.loops:
+        _check_loop(loop, len(compiled.layers))
     if compiled.tradeoff is not None:
         _one_line("unit of the tradeoff", compiled.tradeoff.unit)
     if compiled.external is not None:
@@ -173,6 +176,15 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
         _inside(what, span, compiled.arena_bytes)
     for span in layer.constants:
         _inside(what, span, compiled.weights_bytes)
+
+
+def _check_loop(loop: Loop, layers: int) -> None:
+    _within("the first layer of a loop", loop.first, layers - 1)
+    _within("the calls of a loop's step", loop.period, layers, least=1)
+    _within("the steps of a loop", loop.steps, layers, least=1)
+    _within("the end of a loop", loop.end, layers)
+    for call in loop.made:
+        _within("a call of a loop", call, loop.end - 1, least=loop.first)
 
 
 def _check_pool(pool: MemoryPool, compiled: CompiledModel) -> None:

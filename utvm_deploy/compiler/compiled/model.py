@@ -222,6 +222,21 @@ class Layer:
     products: int | None = None
 
 
+@dataclass(frozen=True)
+class Loop:
+    """Equal steps of a recurrent layer: the C has the calls of one step."""
+
+    first: int  # the index of its first call
+    period: int  # calls of a step
+    steps: int
+    made: tuple[int, ...]  # calls whose outputs are read after the loop
+
+    @property
+    def end(self) -> int:
+        """The call after its last."""
+        return self.first + self.steps * self.period
+
+
 @dataclass(frozen=True, repr=False)
 class CompiledModel(Result):
     """What ``compile_model`` returns and what project, bundle and device work from."""
@@ -267,6 +282,8 @@ class CompiledModel(Result):
     pools: tuple[MemoryPool, ...] = ()
     # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
     input_rows: InputRows | None = None
+    # Layers that the C computes in loops.
+    loops: tuple[Loop, ...] = field(default=(), metadata={"is_added": True})
 
     @property
     def headline(self) -> str:

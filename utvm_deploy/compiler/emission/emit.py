@@ -7,7 +7,7 @@ share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +37,7 @@ from utvm_deploy.compiler.emission.library import (
     library_parts,
     state_text,
 )
+from utvm_deploy.compiler.emission.loops import LoopText, loops_of, loops_text, own_functions
 from utvm_deploy.compiler.emission.pools import (
     copies_of,
     load_text,
@@ -82,9 +83,12 @@ def emit(program: Program) -> CompiledModel:
     status = program.plan.arena_bytes if program.library else None
     pools = program.pools
     copies = copies_of(pools)
+    loops = [LoopText(loop) for loop in loops_of(program)]
+    in_loop = {index: text for text in loops for index in text.calls_of_step}
     for index, layer in enumerate(program.layers):
-        arguments, members = _arguments(program, index, layer, tables, copies)
-        calls.append(_layer_function(program, index, layer, arguments, status, pools))
+        loop = in_loop.get(index)
+        arguments, members = _arguments(program, index, layer, tables, copies, loop)
+        calls.append(_layer_function(program, index, layer, arguments, status, pools, bool(loops)))
         constants = tuple(tables.span(member) for member in sorted(members))
         layers.append(layer_facts(program, index, layer, constants))
     rows = input_rows_of(program)
@@ -113,10 +117,11 @@ def emit(program: Program) -> CompiledModel:
         ),
         input_rows=rows,
         pools=pools,
+        loops=tuple(text.loop for text in loops),
     )
     sources = {
         f"{name}.h": emit_header(compiled),
-        f"{name}.c": _main_file(program, calls, resets, rows, pools),
+        f"{name}.c": _main_file(program, calls, resets, rows, pools, loops),
         f"{name}_kernels.c": _kernels_file(program),
         f"{name}_weights.c": _weights_file(name, tables),
         f"{name}_private.h": _private_header(program, tables),
@@ -130,21 +135,27 @@ def _arguments(
     layer: ScheduledStep,
     tables: ConstantTables,
     copies: Mapping[str, str],
+    loop: LoopText | None = None,
 ) -> tuple[list[str], set[str]]:
-    """C expressions for a call's arguments, and the constant tables among them."""
+    """C expressions for a call's arguments, and the constant tables among them.
+
+    ``loop`` is the one that has the call in its first step.
+    """
     written = set(layer.step.operator.outputs)
     texts: list[str] = []
     members: set[str] = set()
-    for argument in layer.step.call.arguments:
+    same = [index] if loop is None else loop.calls(index)
+    for position, argument in enumerate(layer.step.call.arguments):
         if isinstance(argument, ScalarArgument):
-            texts.append(integer(argument.value))
+            text = _number_text(loop, _numbers(program, same, position))
+            texts.append(f"(int32_t)({text})" if "step" in text else text)
             continue
         constant = constant_of(program, index, argument)
         if constant is None:
             assert isinstance(argument, TensorArgument)
             tensor = program.graph.tensors[argument.tensor]
             const = "" if argument.tensor in written else "const "
-            offset = program.plan.tensors[argument.tensor]
+            offset = _number_text(loop, _numbers(program, same, position))
             base = "arena"
             if argument.tensor in program.plan.in_pool:
                 base = f"pool_{program.near_pool}"
@@ -157,7 +168,8 @@ def _arguments(
         if member in copies:
             place = f"(const {c_type(data.dtype.name)} *){copies[member]}"
         texts.append(place)
-    places = [f"(arena + {offset})" for offset in program.plan.scratch[index]]
+    scratch_of_steps = zip(*(program.plan.scratch[one] for one in same), strict=True)
+    places = [f"(arena + {_number_text(loop, offsets)})" for offsets in scratch_of_steps]
     in_pool = scratch_offsets(program, index, layer) or ()
     places += [f"(pool_{program.near_pool} + {offset})" for offset in in_pool]
     places += [f"scratch_{number}" for number in range(len(_on_stack(program, index, layer)))]
@@ -166,6 +178,22 @@ def _arguments(
     if layer.kernel.has_state:
         texts.append(state_text(program))
     return texts, members
+
+
+def _numbers(program: Program, calls: Iterable[int], position: int) -> list[int]:
+    """An argument in each of some equal calls: its value, or where its tensor is."""
+    found = []
+    for one in calls:
+        argument = program.layers[one].step.call.arguments[position]
+        if isinstance(argument, ScalarArgument):
+            found.append(argument.value)
+        elif isinstance(argument, TensorArgument):
+            found.append(program.plan.tensors[argument.tensor])
+    return found
+
+
+def _number_text(loop: LoopText | None, numbers: Sequence[int]) -> str:
+    return integer(numbers[0]) if loop is None else loop.number(numbers)
 
 
 def _on_stack(program: Program, index: int, layer: ScheduledStep) -> list[int]:
@@ -182,6 +210,7 @@ def _layer_function(
     arguments: list[str],
     status: int | None,
     pools: Sequence[MemoryPool],
+    has_step: bool,
 ) -> str:
     output = program.graph.tensors[layer.step.operator.outputs[0]]
     separated = ",\n        ".join(arguments)
@@ -191,10 +220,12 @@ def _layer_function(
         for number, size in enumerate(_on_stack(program, index, layer))
     )
     result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
+    step = ", uint32_t step" if has_step else ""
+    unused = "    (void)step;\n" if has_step and "step" not in separated else ""
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
-        f"static void layer_{index}(uint8_t *arena{pool_parameters(pools)}) {{\n{scratch}"
-        f"{unused_memories(pools, result + separated)}"
+        f"static void layer_{index}(uint8_t *arena{step}{pool_parameters(pools)}) {{\n{scratch}"
+        f"{unused}{unused_memories(pools, result + separated)}"
         f"    {result}{layer.kernel.function.name}(\n        {separated});\n}}\n"
     )
 
@@ -205,14 +236,21 @@ def _main_file(
     resets: list[str],
     rows: InputRows | None,
     pools: Sequence[MemoryPool],
+    loops: Sequence[LoopText],
 ) -> str:
     name = program.name
-    table = "".join(f"    layer_{index},\n" for index in range(len(calls)))
-    count = f"{name.upper()}_LAYER_COUNT"
-    body = "\n".join(calls)
+    own = own_functions(len(calls), [text.loop for text in loops])
+    table = "".join(f"    layer_{index},\n" for index in own)
+    count = f"{name.upper()}_LAYER_COUNT" if not loops else f"{len(own)}"
+    body = "".join(text.table for text in loops) + "\n".join(calls[index] for index in own)
     load = load_text(name, pools)
-    taken, given = pool_parameters(pools), pool_arguments(pools)
-    run = _run_text(name, count, pools) if rows is None else push_text(name, rows, pools)
+    step = ", uint32_t step" if loops else ""
+    taken = pool_parameters(pools)
+    if loops:
+        run = loops_text(name, len(calls), [text.loop for text in loops], pools)
+    else:
+        run = _run_layer_text(name, count, pools)
+        run += _run_text(name, count, pools) if rows is None else push_text(name, rows, pools)
     return f"""\
 // {name}: the layers, in order. Generated by utvm_deploy; do not edit.
 
@@ -221,16 +259,21 @@ def _main_file(
 #include "{name}_private.h"
 {_STRING_HEADER if rows is not None or load else ""}
 {body}
-static void (*const layers[{count}])(uint8_t *arena{taken}) = {{
+static void (*const layers[{count}])(uint8_t *arena{step}{taken}) = {{
 {table}}};
 
-void {name}_run_layer(uint32_t index, uint8_t *arena{taken}) {{
+{run}{load}{library_parts(program)}{_reset(program, resets)}"""
+
+
+def _run_layer_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:
+    return f"""\
+void {name}_run_layer(uint32_t index, uint8_t *arena{pool_parameters(pools)}) {{
     if (index < {count}) {{
-        layers[index](arena{given});
+        layers[index](arena{pool_arguments(pools)});
     }}
 }}
 
-{run}{load}{library_parts(program)}{_reset(program, resets)}"""
+"""
 
 
 def _run_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:

@@ -54,6 +54,7 @@ class Program:
     # The pool of the plan's tensors, and whether scratch that is not in the arena is there, too.
     near_pool: str = ""
     has_scratch_in_pool: bool = False
+    has_loops: bool = True  # whether equal steps may be a loop in C
 
     def kernels(self) -> list[ScheduledKernel]:
         """Every kernel once, in the order of first use."""

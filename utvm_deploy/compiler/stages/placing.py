@@ -33,6 +33,7 @@ def placed(plan: KernelPlan) -> Placed:
     graph, layers, held = made.graph, made.chosen.layers, plan.scratch
     stack_limit = held.stack.limit if held.stack is not None else 0
     sequence = _with_scratch(made.chosen.sequence, layers, stack_limit)
+    rows = request.options.input_rows
     calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
     program = Program(
         plan.prefix,
@@ -43,6 +44,7 @@ def placed(plan: KernelPlan) -> Placed:
         plan_arena(graph, sequence),
         request.library.called(calls) if request.library else None,
         request.options.float_math == FAST,
+        has_loops=not (request.library or request.options.whole_layers or rows),
     )
     pools = request.pools
     if held.pool is not None:

@@ -54,7 +54,7 @@ def layer_bounds(
     by_source = {operator.sources: operator for operator in graph.operators}
     model = CycleModel.for_board(board)
     bounds = []
-    for one in layers_of_file(compiled.layers):
+    for one in layers_of_file(compiled.layers, compiled.loops):
         layer = one.layer
         operator = by_source.get(layer.operators)
         bounds.append(

@@ -21,16 +21,17 @@ CLOCK_REPEATS = 20
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """One layer's cost; of a layer in strips, all of its calls together."""
+    """One layer's cost; of a loop or a layer in strips, all of its calls together."""
 
     layer: Layer
     ticks: int  # the smallest over all runs
     ticks_median: float
     # Everything that was counted, by name; the ticks first, by their unit.
     figures: Figures
-    #: Of a layer in strips: what each call took, and how many calls compute rows.
+    #: Of a loop or a layer in strips: what each call took. How many calls compute rows.
     calls: tuple[LayerProfile, ...] = ()
     strips: int = 0
+    steps: int = 0  # of a loop
 
     @property
     def ticks_per_mac(self) -> float | None:
@@ -124,7 +125,8 @@ def profile(model: DeviceModel, samples: Samples, progress: Progress = no_progre
         is_modelled=device.is_modelled,
         runs=runs,
         layers=tuple(
-            _of_layer(one, by_layer, layer_figures) for one in layers_of_file(compiled.layers)
+            _of_layer(one, by_layer, layer_figures)
+            for one in layers_of_file(compiled.layers, compiled.loops)
         ),
         ticks=min(whole),
         ticks_median=median(whole),
@@ -149,10 +151,11 @@ def _of_layer(
         LayerProfile(call, min(ticks[call.index]), median(ticks[call.index]), figures[call.index])
         for call in one.calls
     )
-    if not one.is_streamed:
+    if not one.is_streamed and one.loop is None:
         return calls[0]
     sums = [sum(run) for run in zip(*(ticks[call.index] for call in one.calls), strict=True)]
     together = {name: sum(call.figures[name] for call in calls) for name in calls[0].figures}
     if len(sums) > 1:  # a clock: the least of the sums, and not the sum of the least
         together = dict.fromkeys(together, min(sums))
-    return LayerProfile(one.layer, min(sums), median(sums), together, calls, len(one.strips))
+    steps = one.loop.steps if one.loop else 0
+    return LayerProfile(one.layer, min(sums), median(sums), together, calls, len(one.strips), steps)

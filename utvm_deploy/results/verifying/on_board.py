@@ -45,7 +45,7 @@ class Mismatch:
     expected: float
     wrong_elements: int
     elements: int
-    # Of a layer in strips: the call that made them, as ``NAME_run_layer`` counts.
+    # Of a loop or a layer in strips: the call that made them, as ``NAME_run_layer`` counts.
     call: int | None = None
 
 
@@ -170,7 +170,7 @@ def verify(
                 (bounds[call.index] for call in one.calls), key=lambda b: (b.ulps, b.relative)
             ),
         )
-        for one in layers_of_file(compiled.layers)
+        for one in layers_of_file(compiled.layers, compiled.loops)
     )
     return Verification(
         board=compiled.board,
@@ -307,6 +307,8 @@ def mismatch_of(layer: FileLayer, wrong: Mapping[int, Mismatch]) -> Mismatch | N
         return None
     first = wrong[calls[0].index]
     rows = calls[0].outputs[0].rows
+    if layer.loop is not None:
+        return replace(first, call=calls[0].index)
     if not layer.is_streamed:
         return first
     element = first.element

@@ -38,6 +38,7 @@ from utvm_deploy.quality.quantizing.sqnr import output_errors
 from utvm_deploy.quality.quantizing.torch.calibration import example_of, samples
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 from utvm_deploy.quality.quantizing.torch.quantizer import pt2e_quantizer
+from utvm_deploy.quality.quantizing.torch.shared_ranges import share_ranges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +168,7 @@ def quantized_program(
     prepared = prepare_pt2e(exported, quantizer)
     for sample in calibration:
         prepared(*sample)
+    share_ranges(prepared)
     for node in prepared.graph.nodes:
         if node.op == "placeholder" and declared is not None:
             _declare(torch, prepared, node, declared)

@@ -6,6 +6,7 @@ output channel. Biases stay float here: the conversion to .tflite makes integers
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +17,17 @@ from utvm_deploy.quality.quantizing.facts import INT8, SCHEMES
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 
 #: The dimension of the weights that holds the output channels.
-_WEIGHTED: Mapping[str, int] = {
+WEIGHTED: Mapping[str, int] = {
     **dict.fromkeys(("linear", "conv1d", "conv2d"), 0),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), 1),
 }
 #: Operators whose kernels clamp their results, so that a clamp behind them costs nothing.
 #: Products of two matrices, the second of which may be constant.
 _PRODUCTS = frozenset(("matmul", "mm", "bmm"))
-_CLAMPING = frozenset((*_WEIGHTED, "add", "sub", "mul"))
+_CLAMPING = frozenset((*WEIGHTED, "add", "sub", "mul"))
 _CLAMPS = frozenset(("relu", "relu6", "hardtanh", "clamp"))
 #: Operators that only move elements, or choose among them: the result has the scale of the input.
-_MOVING = frozenset(
+MOVING = frozenset(
     (
         *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
         *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
@@ -44,10 +45,10 @@ _MOVING = frozenset(
 #: Operators that need one scale for all that they read and write.
 _UNIFORM = frozenset(("cat", "maximum", "minimum"))
 #: Operators with several results.
-_SPLITTING = frozenset(("split", "split_with_sizes", "chunk", "unbind"))
+SPLITTING = frozenset(("split", "split_with_sizes", "chunk", "unbind"))
 _COMPUTING = frozenset(
     (
-        *_WEIGHTED,
+        *WEIGHTED,
         *_CLAMPS,
         *("add", "sub", "mul", "neg", "abs", "matmul", "mm", "bmm"),
         *("sigmoid", "tanh", "softmax", "_softmax", "log_softmax", "_log_softmax"),
@@ -58,7 +59,7 @@ _COMPUTING = frozenset(
 )
 
 #: Every operator that is annotated, by ATen's name.
-ANNOTATED = _MOVING | _UNIFORM | _SPLITTING | _COMPUTING
+ANNOTATED = MOVING | _UNIFORM | SPLITTING | _COMPUTING
 
 #: Functions whose kernels have a fixed scale, and what it is in int8; in int16 it is 2**-15.
 _FIXED_INT8: Mapping[str, tuple[float, int]] = {
@@ -190,19 +191,19 @@ def annotate_nodes(nodes: Iterable[Any], specs: Specs) -> None:
     for node in nodes:
         if node.op == "call_function" and _is_float(node):
             kind = aten_name(node.target)
-            if kind in _MOVING or kind in _UNIFORM:
+            if kind in MOVING or kind in _UNIFORM:
                 _annotate_equal(node, specs)
-            elif kind in _SPLITTING:
-                _note(node, {source: specs.activation for source in _sources(node)}, None)
+            elif kind in SPLITTING:
+                _note(node, {source: _spec_of(source, specs) for source in _sources(node)}, None)
             elif kind in _COMPUTING:
                 _annotate_computing(node, kind, specs)
 
 
 def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
-    inputs = {source: specs.activation for source in _sources(node)}
-    if kind in _WEIGHTED:
+    inputs = {source: _spec_of(source, specs) for source in _sources(node)}
+    if kind in WEIGHTED:
         weights, *bias = node.args[1:3]
-        inputs[weights] = specs.by_channel[_WEIGHTED[kind]]
+        inputs[weights] = specs.by_channel[WEIGHTED[kind]]
         for constant in bias:
             inputs.pop(constant, None)
     elif kind in _PRODUCTS and node.args[1].op == "get_attr":
@@ -229,7 +230,22 @@ def _annotate_equal(node: Any, specs: Specs) -> None:
 
     first, *others = _sources(node)
     shared = SharedQuantizationSpec((first, node))
-    _note(node, {first: specs.activation, **dict.fromkeys(others, shared)}, shared)
+    _note(node, {first: _spec_of(first, specs), **dict.fromkeys(others, shared)}, shared)
+
+
+def _spec_of(source: Any, specs: Specs) -> Any:
+    """How a value is quantized that an operator reads.
+
+    A function's result stays as it was made, and a part of a split tensor has the tensor's scale.
+    """
+    from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
+
+    if source.op != "call_function":
+        return specs.activation
+    if source.target is operator.getitem and aten_name(source.args[0].target) in SPLITTING:
+        whole = source.args[0]
+        return SharedQuantizationSpec((whole.all_input_nodes[0], whole))
+    return specs.fixed.get(aten_name(source.target), specs.activation)
 
 
 def _note(node: Any, inputs: Mapping[Any, Any], output: Any) -> None:
