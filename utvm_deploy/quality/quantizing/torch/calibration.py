@@ -28,7 +28,11 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
     first = next(_groups(data, inputs_of(module)), None)
     if first is None or 0 in first[0].shape[:1]:
         raise ModelError(_EMPTY)
-    return tuple(part[:1].float() if part.is_floating_point() else part[:1] for part in first[:-1])
+    parts = first[:-1]
+    if len({part.shape[:1] for part in parts}) == 1:
+        parts = tuple(part[:1] for part in parts)
+    # Else the first axis is not that of samples, as in the state of several recurrent layers.
+    return tuple(part.float() if part.is_floating_point() else part for part in parts)
 
 
 def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -61,11 +65,12 @@ def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, .
     count = 0
     for *group, rest in _groups(data, len(example)):
         size = example[0].shape[0] if example[0].ndim else 1
+        is_whole = all(a.shape == b.shape for a, b in zip(group, example, strict=True))
         rows = group[0].shape[0]
         for start in range(0, rows - size + 1, size):
             if count == PT2E_SAMPLES:
                 return
-            parts = tuple(part[start : start + size] for part in group)
+            parts = tuple(group) if is_whole else tuple(_parts(group, example, start, size))
             _check(parts, example, count)
             count += 1
             is_for_rows = rest is not None and rest.ndim > 0 and rest.shape[0] == rows
@@ -75,15 +80,24 @@ def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, .
         raise ModelError(_EMPTY)
 
 
+def _parts(group: Iterable[Any], example: tuple[Any, ...], start: int, size: int) -> Iterator[Any]:
+    """The parts of a sample; the axis of samples is one more, where inputs have no batch first."""
+    for part, wanted in zip(group, example, strict=True):
+        is_apart = part.ndim == wanted.ndim + 1
+        yield part[start // size] if is_apart else part[start : start + size]
+
+
 def _check(parts: tuple[Any, ...], example: tuple[Any, ...], number: int) -> None:
     import torch
 
     for position, (part, wanted) in enumerate(zip(parts, example, strict=True)):
         if part.shape != wanted.shape:
+            hint = ", one by one in a list if their first axis does not count samples"
+            if wanted.ndim == 4:
+                hint = " (PyTorch has channels before height and width)"
             raise ModelError(
                 f"calibration sample {number} has {tuple(part.shape)} for input {position}, which "
-                f"takes {tuple(wanted.shape)}; give samples of the module's shape (PyTorch has "
-                "channels before height and width)"
+                f"takes {tuple(wanted.shape)}; give samples of the module's shape{hint}"
             )
         if part.is_floating_point() and not bool(torch.isfinite(part).all()):
             raise ModelError(

@@ -113,7 +113,10 @@ def _root(groups: Mapping[str, str], name: str) -> str:
 
 
 def _unite(observers: list[Any]) -> None:
-    low, high = min(float(one.min_val) for one in observers), max(float(one.max_val) for one in observers)
+    low, high = (
+        min(float(one.min_val) for one in observers),
+        max(float(one.max_val) for one in observers),
+    )
     for one in observers:
         one.min_val.fill_(low)
         one.max_val.fill_(high)

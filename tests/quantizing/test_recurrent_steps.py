@@ -1,0 +1,93 @@
+"""GRU, LSTM and RNN of PyTorch: equal ranges in each step, so that the steps become a loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.frontend.tflite import load_model
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
+
+STEPS, INPUTS, CELLS = 5, 6, 16
+
+
+def layer(kind: str, **options: Any) -> Any:
+    """A recurrent layer with a dense one, whose first state is zero."""
+    torch.manual_seed(2)
+
+    class Recurrent(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = getattr(torch.nn, kind)(INPUTS, CELLS, batch_first=True, **options)
+            self.dense = torch.nn.Linear(CELLS * (1 + self.cells.bidirectional), 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.dense(self.cells(x)[0][:, -1])
+
+    return Recurrent().eval()
+
+
+def data(count: int = 16) -> Any:
+    rng = np.random.default_rng(5)
+    return torch.from_numpy(rng.normal(0, 1, (count, STEPS, INPUTS)).astype(np.float32))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("kind", "scheme", "options", "loops"),
+    [
+        ("GRU", "int8", {}, 1),
+        ("LSTM", "int8", {"num_layers": 2}, 2),
+        ("RNN", "int16x8", {"bidirectional": True}, 2),
+    ],
+)
+def test_steps_are_a_loop(
+    kind: str, scheme: str, options: dict[str, Any], loops: int, tmp_path: Path
+) -> None:
+    made = utvm_deploy.quantize(layer(kind, **options), data(), scheme=scheme)
+    path = tmp_path / "cells.tflite"
+    made.save(path)
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > 20
+    compiled = utvm_deploy.compile(path, "mps2_an500")
+    # The first step begins from zeros, so it lacks a product, and is apart.
+    assert [loop.steps for loop in compiled.loops] == [STEPS - 1] * loops
+    assert utvm_deploy.verify(path, "host", samples=2).ok
+
+
+@pytest.mark.tools
+def test_equal_steps_have_equal_scales(tmp_path: Path) -> None:
+    """A part of a split tensor keeps its scale, and a sigmoid that of its kernel."""
+    path = tmp_path / "gru.tflite"
+    utvm_deploy.quantize(layer("GRU"), data()).save(path)
+    graph = load_model(path)
+    inside = [op for op in graph.operators if op.kind == "QUANTIZE"]
+    assert len(inside) == 1  # of the input
+    sums = [graph.tensors[op.outputs[0]] for op in graph.operators if op.kind == "SUB"]
+    assert len(sums) == STEPS and len({one.quantization for one in sums}) == 1
+
+
+@pytest.mark.tools
+def test_state_of_several_layers_as_an_input() -> None:
+    """Its first axis counts layers, not samples."""
+
+    class Stacked(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = torch.nn.GRU(INPUTS, CELLS, 2, batch_first=True)
+
+        def forward(self, x: Any, state: Any) -> Any:
+            return self.cells(x, state)
+
+    states = torch.rand(16, 2, 1, CELLS) - 0.5
+    whole = [(x[None], state) for x, state in zip(data(), states, strict=True)]
+    module = Stacked().eval()
+    listed = utvm_deploy.quantize(module, whole)
+    stacked = utvm_deploy.quantize(module, (data(), states), example_inputs=whole[0])
+    assert listed.data == stacked.data
+    assert [one.sqnr_db > 20 for one in listed.outputs if one.sqnr_db] == [True, True]
