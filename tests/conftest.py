@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,11 @@ from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
 from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import origin, reference
 from utvm_deploy.quality.quantizing import child_steps
+
+# Hundreds of child processes load the package. Without bytecode on the disk each of them compiles
+# it again, which takes half of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
@@ -57,6 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     without_tools.configure(config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``--without-tools`` modules that have no test for it are not imported."""
+    if config.getoption(without_tools.OPTION) and collection_path.suffix == ".py":
+        return without_tools.leaves_out(collection_path) or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -45,6 +45,10 @@ _TOOL = re.compile(
 )
 
 
+#: How a module marks all of its tests.
+_MARKED = re.compile(rf"^pytestmark = (\[[^]]*)?pytest\.mark\.({'|'.join(MARKS)})\b", re.MULTILINE)
+
+
 def is_tool(argv: Sequence[str]) -> bool:
     """Whether a command starts a tool: itself, or as a Python program that may."""
     program, *arguments = argv
@@ -54,6 +58,14 @@ def is_tool(argv: Sequence[str]) -> bool:
     return any(
         word.startswith("utvm_deploy") or any(one in word for one in programs) for word in arguments
     )
+
+
+def leaves_out(path: Path) -> bool:
+    """Whether a test file says of all of its tests that they have one of MARKS.
+
+    Then it is not imported: some of these import PyTorch.
+    """
+    return path.name.startswith("test_") and bool(_MARKED.search(path.read_text("utf-8")))
 
 
 class Gate:

@@ -29,6 +29,7 @@ def test_dir_shows_what_is_public_and_nothing_else() -> None:
         _ = utvm_deploy.nosuch
 
 
+@pytest.mark.slow
 def test_dir_is_the_same_after_everything_was_used() -> None:
     code = """
 import utvm_deploy

@@ -18,6 +18,9 @@ torch = pytest.importorskip(
 
 from utvm_deploy.torch.backend import backend  # noqa: E402
 
+# To load PyTorch takes seconds.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Device]:

@@ -35,6 +35,9 @@ pytest.importorskip("torchao", reason="torchao is not installed: pip install tor
 
 from torch_modules import MODULES, Mixed, module_named  # noqa: E402
 
+# To load PyTorch takes seconds.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 #: A seeded few of all, with each kind of layer: the whole runs under -m soak.
 FEW = ("gru", "residual", "attention", "decoder", "strange")

@@ -17,6 +17,9 @@ torch = pytest.importorskip(
 
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation  # noqa: E402
 
+# To load PyTorch takes seconds.
+pytestmark = pytest.mark.slow
+
 
 class _Counts(torch.nn.Module):  # type: ignore[misc,name-defined]
     def __init__(self) -> None:

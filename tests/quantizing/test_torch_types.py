@@ -23,6 +23,9 @@ from utvm_deploy.frontend.relax.facts import loaded  # noqa: E402
 from utvm_deploy.frontend.torch.export import program_to_tflite, torch_to_model  # noqa: E402
 from utvm_deploy.quality.quantizing.torch.module import quantized_program  # noqa: E402
 
+# To load PyTorch takes seconds.
+pytestmark = pytest.mark.slow
+
 # A function of ATen -> what is left of it in float32, as int8 and as int16.
 KINDS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "square": (lambda x: x**2, (), ()),

@@ -39,6 +39,8 @@ def imports(module: str) -> frozenset[tuple[int, str, bool]]:
 
 def _below(node: ast.AST, is_late: bool) -> Iterator[tuple[int, str, bool]]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):  # holds no import, and is most of the tree
+            continue
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
         if isinstance(child, ast.Import):
@@ -47,7 +49,7 @@ def _below(node: ast.AST, is_late: bool) -> Iterator[tuple[int, str, bool]]:
             for alias in child.names:
                 name = f"{child.module}.{alias.name}"
                 yield child.lineno, name if name in MODULES else str(child.module), is_late
-        yield from _below(child, is_late or isinstance(child, ast.FunctionDef | ast.Lambda))
+        yield from _below(child, is_late or isinstance(child, ast.FunctionDef))
 
 
 @cache

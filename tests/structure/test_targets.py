@@ -56,8 +56,10 @@ def test_no_architecture_is_named_outside_its_place() -> None:
     found = []
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(THEIR_PLACES):
-            words = words_of(ast.parse(path.read_text()))
+        text = path.read_text()
+        # To parse all modules takes seconds.
+        if not name.startswith(THEIR_PLACES) and (WORDS.search(text) or OWN_MODULE.search(text)):
+            words = words_of(ast.parse(text))
             found += [
                 f"{name}:{line}: {word}"
                 for line, word in words

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from without_tools import GATE, Gate, is_tool
+from without_tools import GATE, Gate, is_tool, leaves_out
 
 from utvm_deploy.base import process
 
@@ -31,6 +31,27 @@ from utvm_deploy.base import process
 )
 def test_what_a_tool_is(command: str, expected: bool) -> None:
     assert is_tool(command.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pytestmark = pytest.mark.tools", True),
+        (
+            "pytestmark = [\n    pytest.mark.filterwarnings('ignore'),\n    pytest.mark.slow,\n]",
+            True,
+        ),
+        ("pytestmark = pytest.mark.toolsmith", False),
+        ("pytestmark = pytest.mark.filterwarnings('ignore')", False),
+        ("@pytest.mark.tools\ndef test() -> None: ...", False),
+    ],
+)
+def test_a_module_of_marked_tests_is_not_imported(
+    tmp_path: Path, line: str, expected: bool
+) -> None:
+    path = tmp_path / "test_any.py"
+    path.write_text(f"import pytest\n\n{line}\n")
+    assert leaves_out(path) == expected
 
 
 @pytest.fixture
