@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import spread
 import without_tools
-from fork_server import ForkServer, ForkServers
+from fork_server import ForkServers
 
 import utvm_deploy
 from utvm_deploy.base.toml_table import read_toml
@@ -43,7 +43,16 @@ KERNEL_TESTS = ROOT / "tests" / "kernels"
 ORACLE_TESTS = ROOT / "tests" / "oracle"
 #: Folders whose tests convert and quantize often.
 FORKING_FOLDERS = frozenset(
-    ("cli", "evaluating", "models", "other_formats", "precision", "quantizing", "tutorials")
+    (
+        "cli",
+        "evaluating",
+        "models",
+        "other_formats",
+        "precision",
+        "quantizing",
+        "relax",
+        "tutorials",
+    )
 )
 
 
@@ -123,15 +132,8 @@ def no_tools_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def oracle_server() -> Iterator[ForkServer]:
-    """LiteRT, loaded once for all tests of this process."""
-    with ForkServer("oracle") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def fork_servers() -> Iterator[ForkServers]:
-    """The packages that convert and quantize models, loaded once for all tests of this process."""
+    """What runs, converts and quantizes models, loaded once for all tests of this process."""
     with ForkServers() as servers:
         yield servers
 
@@ -151,11 +153,11 @@ def forked_children(
 
 @pytest.fixture(autouse=True)
 def forked_oracle(
-    oracle_server: ForkServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The oracle is forked from a process that has LiteRT loaded, but in its own tests."""
+    """The oracle is forked from a process that has its packages loaded, but in its own tests."""
     if not request.path.is_relative_to(ORACLE_TESTS):
-        monkeypatch.setattr(reference, "process", oracle_server.stand_in())
+        monkeypatch.setattr(reference, "process", fork_servers.stand_in())
 
 
 @pytest.fixture(autouse=True)

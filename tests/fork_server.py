@@ -24,6 +24,8 @@ from typing import TypeAlias
 
 from utvm_deploy.base import process
 from utvm_deploy.frontend import formats
+from utvm_deploy.frontend.relax.facts import is_relax
+from utvm_deploy.frontend.relax.road import load_tvm
 from utvm_deploy.frontend.torch import export as torch_export
 from utvm_deploy.oracle import origin, reference
 from utvm_deploy.quality.quantizing.onnx import child as onnx_child
@@ -177,6 +179,9 @@ def program_of(module: str, first: str) -> str:
     """Which of PROGRAMS runs a module with this first argument."""
     names = [name for name, one in PROGRAMS.items() if one.work(module)]
     assert names, f"no fork server runs {module}"
+    if module == reference.__name__:
+        with Path(first).open("rb") as file:
+            return "relax_oracle" if is_relax(file.read(64)) else "oracle"
     if len(names) > 1:  # the module reads files of several formats
         return "torch" if first.lower().endswith(".pt2") else "onnx"
     return names[0]
@@ -200,12 +205,19 @@ def _load_oracle() -> None:
     import ai_edge_litert.interpreter  # noqa: F401
 
 
+def _load_relax_oracle() -> None:
+    load_tvm()
+    import utvm_deploy.oracle.relax_reference  # noqa: F401
+
+
 def _load_onnx() -> None:
     import ai_edge_litert.interpreter  # noqa: F401
     import onnxruntime.quantization.shape_inference  # noqa: F401
 
     for one in (".onnx", ".relax"):
         formats.CONVERTERS[one].load(Path(f"any{one}"))
+    # What lowers a model and imports it loads the rest.
+    import tvm.relax.frontend.onnx  # noqa: F401
 
 
 def _load_tflite() -> None:
@@ -225,12 +237,14 @@ def _convert(model: str, folder: str) -> int:
     return formats.main(Path(model), Path(folder))
 
 
+def _interpret(model: str, folder: str) -> int:
+    return reference.interpret_or_explain(model, Path(folder))
+
+
 #: Name -> what one server serves.
 PROGRAMS: Mapping[str, Program] = {
-    "oracle": Program(
-        _load_oracle,
-        {reference: lambda model, folder: reference.interpret_or_explain(model, Path(folder))},
-    ),
+    "oracle": Program(_load_oracle, {reference: _interpret}),
+    "relax_oracle": Program(_load_relax_oracle, {reference: _interpret}),
     "onnx": Program(
         _load_onnx, {formats: _convert, origin: origin.main, onnx_child: onnx_child.main}
     ),

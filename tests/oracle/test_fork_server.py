@@ -10,7 +10,7 @@ from pathlib import Path
 import fork_server
 import numpy as np
 import pytest
-from fork_server import ForkServer
+from fork_server import ForkServer, ForkServers
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base import process
@@ -29,14 +29,14 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_forked_run_is_a_started_one(
-    model: Path, oracle_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+    model: Path, fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (started,) = run_reference(model, [SAMPLE]).outputs
     with pytest.raises(VerifyError) as refused:
         run_reference(model, [SAMPLE[:, :5]])
     with pytest.raises(VerifyError) as late:
         run_reference(model, [SAMPLE], timeout_s=0.0)
-    monkeypatch.setattr(reference, "process", oracle_server.stand_in())
+    monkeypatch.setattr(reference, "process", fork_servers.stand_in())
     for _ in range(2):
         (forked,) = run_reference(model, [SAMPLE]).outputs
         np.testing.assert_array_equal(started, forked)
