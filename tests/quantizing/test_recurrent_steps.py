@@ -91,3 +91,60 @@ def test_state_of_several_layers_as_an_input() -> None:
     stacked = utvm_deploy.quantize(module, (data(), states), example_inputs=whole[0])
     assert listed.data == stacked.data
     assert [one.sqnr_db > 20 for one in listed.outputs if one.sqnr_db] == [True, True]
+
+
+def onnx_layer(kind: str, folder: Path, *, has_state: bool) -> Path:
+    """A layer of two directions; its state may be an input."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    rng, gates = np.random.default_rng(3), {"GRU": 3, "LSTM": 4, "RNN": 1}[kind]
+
+    def normal(*shape: int) -> Any:
+        return rng.normal(0, 0.3, shape).astype(np.float32)
+
+    weights = {
+        "w": normal(2, gates * CELLS, INPUTS),
+        "r": normal(2, gates * CELLS, CELLS),
+        "b": normal(2, 2 * gates * CELLS),
+    }
+    states = ["h", "c"][: 2 if kind == "LSTM" else 1] if has_state else []
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    last = ["y_h", "y_c"][: max(len(states), 1)]
+    node = helper.make_node(
+        kind,
+        ["x", *weights, "", *states],
+        ["", *last],
+        hidden_size=CELLS,
+        direction="bidirectional",
+    )
+    graph = helper.make_graph(
+        [node],
+        "cells",
+        [
+            helper.make_tensor_value_info("x", float32, (STEPS, 1, INPUTS)),
+            *(helper.make_tensor_value_info(one, float32, (2, 1, CELLS)) for one in states),
+        ],
+        [helper.make_tensor_value_info(one, float32, (2, 1, CELLS)) for one in last],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    path = folder / f"{kind}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(("kind", "has_state"), [("GRU", True), ("LSTM", True), ("RNN", False)])
+def test_steps_of_onnx_are_a_loop(kind: str, has_state: bool, tmp_path: Path) -> None:
+    path = onnx_layer(kind, tmp_path, has_state=has_state)
+    rng = np.random.default_rng(6)
+    names = {"x": (STEPS, 1, INPUTS), "h": (2, 1, CELLS), "c": (2, 1, CELLS)}
+    given = ["x", *(["h", "c"][: 2 if kind == "LSTM" else 1] if has_state else [])]
+    samples = {n: rng.uniform(-1, 1, (12, *names[n])).astype(np.float32) for n in given}
+    made = utvm_deploy.quantize(path, samples)
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > 20
+    made.save(tmp_path / "cells.tflite")
+    compiled = utvm_deploy.compile(tmp_path / "cells.tflite", "host")
+    # One loop may have both directions.
+    assert all(loop.steps >= STEPS - 1 for loop in compiled.loops)
+    rolled = sum(loop.steps * loop.period for loop in compiled.loops)
+    assert rolled > len(compiled.layers) // 2
+    assert utvm_deploy.verify(tmp_path / "cells.tflite", "host", samples=2).ok

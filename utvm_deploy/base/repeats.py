@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,17 @@ def repeats(keys: Sequence[Hashable], most_period: int | None = None) -> list[Re
         kept.append(best)
         found = [part for one in found for part in _without(one, best)]
     return sorted(kept, key=lambda one: one.first)
+
+
+def joined(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """The groups of names that pairs put together."""
+    groups: dict[str, list[str]] = {}
+    for one, other in pairs:
+        left, right = (groups.setdefault(name, [name]) for name in (one, other))
+        if left is not right:
+            left += right
+            groups |= dict.fromkeys(right, left)
+    return list({id(group): group for group in groups.values()}.values())
 
 
 def _without(one: Repeat, taken: Repeat) -> list[Repeat]:

@@ -77,7 +77,7 @@ class _Nodes:
         if name not in self.constants:
             raise ModelError(
                 f"input {position} of {self.node.op_type} '{self.prefix}' is computed; only "
-                "constant weights, biases and first states are supported"
+                "constant weights and biases are supported"
             )
         array: Array = self.onnx.numpy_helper.to_array(self.constants[name])
         return array
@@ -146,21 +146,18 @@ def _recurrent(steps: _Nodes, shape: list[int]) -> None:
     gates = _GATES[node.op_type]
     if bias is None:
         bias = np.zeros((directions, 2 * gates * units), np.float32)
-    first = [steps.value(5), steps.value(6)]
+    first = [_first_states(steps, position, directions, layout) for position in (5, 6)]
     time_axis = 1 if layout else 0
     rows, last = [], []
     for way in range(directions):
         is_reverse = direction == "reverse" or way == 1
-        states = [
-            np.zeros((batch, units), np.float32)
-            if one is None
-            else (one[:, way] if layout else one[way])
-            for one in first
-        ]
         cell = _Cell(steps, weights[way], recurrent[way], bias[way], units)
         inputs = cell.inputs(node.input[0], count, time_axis)
         order = range(count)[::-1] if is_reverse else range(count)
-        hidden, memory = (steps.constant(np.asarray(s, np.float32)) for s in states)
+        hidden, memory = (
+            one[way] if one else steps.constant(np.zeros((batch, units), np.float32))
+            for one in first
+        )
         made: dict[int, str] = {}
         for step in order:
             hidden, memory = cell.step(node.op_type, inputs[step], hidden, memory, given)
@@ -168,6 +165,23 @@ def _recurrent(steps: _Nodes, shape: list[int]) -> None:
         rows.append([made[step] for step in range(count)])
         last.append((hidden, memory))
     _write_outputs(steps, rows, last, layout)
+
+
+def _first_states(steps: _Nodes, position: int, directions: int, layout: int) -> list[str]:
+    """The first state of each direction; none where it is left out, and begins as zeros."""
+    name = steps.node.input[position] if position < len(steps.node.input) else ""
+    if not name:
+        return []
+    axis = 1 if layout else 0
+    if name in steps.constants:
+        value = steps.onnx.numpy_helper.to_array(steps.constants[name]).astype(np.float32)
+        return [steps.constant(np.take(value, way, axis)) for way in range(directions)]
+    sizes = steps.constant(np.ones(directions, np.int64))
+    parts = [name]
+    if directions > 1:
+        parts = steps.add("Split", name, sizes, axis=axis, count=directions)
+    gone = steps.constant(np.array([axis]))
+    return [steps.add("Squeeze", part, gone) for part in parts]
 
 
 def _write_outputs(
@@ -204,6 +218,8 @@ class _Cell:
         self.gates = weights.shape[0] // units
         self.weights, self.recurrent = weights, recurrent
         self.bias = bias[: self.gates * units], bias[self.gates * units :]
+        # Weights and biases of some gates, which all steps share.
+        self._back: dict[tuple[int, int | None], list[str]] = {}
 
     def inputs(self, x: str, count: int, time_axis: int) -> list[str]:
         """The products of all inputs, one for each step."""
@@ -229,9 +245,10 @@ class _Cell:
     def _of(self, hidden: str, first: int = 0, last: int | None = None) -> str:
         """The product of the hidden state with the weights of some gates."""
         part = slice(first * self.units, None if last is None else last * self.units)
-        turned = self.steps.constant(self.recurrent[part].T)
-        bias = self.steps.constant(self.bias[1][part])
-        return str(self.steps.add("Gemm", hidden, turned, bias))
+        if (first, last) not in self._back:
+            parts = self.recurrent[part].T, self.bias[1][part]
+            self._back[first, last] = [self.steps.constant(one) for one in parts]
+        return str(self.steps.add("Gemm", hidden, *self._back[first, last]))
 
     def _parts(self, x: str, count: int) -> list[str]:
         sizes = self.steps.constant(np.full(count, self.units))

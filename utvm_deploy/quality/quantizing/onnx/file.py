@@ -22,7 +22,7 @@ from utvm_deploy.graph.names import short_name
 
 def checked_model(data: bytes) -> Any:
     """The model in float32 with a batch of 1; ModelError for one that cannot be quantized."""
-    model = _loaded(data)
+    model = loaded(data)
     in_float32(onnx, model)
     if any("QuantizeLinear" in node.op_type for node in model.graph.node):
         raise ModelError("it is quantized already; give the float model that it was made of")
@@ -41,7 +41,7 @@ def notes_of(data: bytes) -> tuple[str, ...]:
 
     Raises ModelError for what is not an ONNX file, and for bfloat16.
     """
-    model = _loaded(data)
+    model = loaded(data)
     given = shapes_for({value.name: value for value in inputs_of(model)})
     free = [
         f"the batch of input '{value.name}' is bound to 1"
@@ -51,7 +51,8 @@ def notes_of(data: bytes) -> tuple[str, ...]:
     return (*([NOTE] if in_float32(onnx, model) else ()), *free)
 
 
-def _loaded(data: bytes) -> Any:
+def loaded(data: bytes) -> Any:
+    """The model; ModelError for what is not an ONNX file."""
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's errors are not of one class across its versions

@@ -13,9 +13,12 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing.facts import FLOAT, INT16X8, Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
+from utvm_deploy.quality.quantizing.onnx.shared_ranges import with_shared_ranges
 
 #: The samples that the quantizer itself sees; the ranges are those of the calibration.
 _SEEN = 2
+#: Functions whose kernels of int8 have a fixed scale: the range that gives it.
+_FIXED = {"Sigmoid": Range(0.0, 255 / 256), "Tanh": Range(-1.0, 127 / 128)}
 
 
 def prepared(data: bytes, folder: Path) -> bytes:
@@ -65,6 +68,7 @@ def observe(
             if array.size and array.dtype == np.float32:
                 _widen(ranges, name, array, positions[sample] if positions else sample)
         progress(sample + 1, count)
+    ranges = with_shared_ranges(data, ranges)
     return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
 
 
@@ -123,9 +127,14 @@ def quantized(
             f"an ONNX model has one scheme for all operators, not {recipe.scheme} and "
             f"{', '.join(sorted(mixed))}; quantize it as a .tflite file"
         )
+    fixed = {
+        output: _FIXED[kind]
+        for kind, output, _ in operators
+        if kind in _FIXED and output in ranges and not is_wide
+    }
     overrides = {
         name: [{"rmin": np.float32(one.low), "rmax": np.float32(one.high)}]
-        for name, one in _with_values({**ranges, **recipe.ranges}).items()
+        for name, one in _with_values({**ranges, **fixed, **recipe.ranges}).items()
     }
     try:
         quantize_static(

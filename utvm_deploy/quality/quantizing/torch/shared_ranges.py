@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from utvm_deploy.base.repeats import Repeat, repeats
+from utvm_deploy.base.repeats import Repeat, joined, repeats
 from utvm_deploy.frontend.torch.calls import aten_name
 from utvm_deploy.quality.quantizing.torch.quantizer import MOVING, SPLITTING, WEIGHTED
 
@@ -22,16 +22,15 @@ def share_ranges(prepared: Any) -> None:
     """
     nodes = [node for node in prepared.graph.nodes if _computes(node)]
     keys = [_key(node) for node in nodes]
-    groups: dict[str, str] = {}
-    for one in repeats(keys):
-        if _is_recurrent(one, nodes):
-            for position in range(one.first, one.end - one.period):
-                _join(groups, nodes[position], nodes[position + one.period], prepared)
-    members: dict[str, list[Any]] = {}
-    for name in groups:
-        members.setdefault(_root(groups, name), []).append(prepared.get_submodule(name))
-    for observers in members.values():
-        _unite(observers)
+    pairs = [
+        pair
+        for one in repeats(keys)
+        if _is_recurrent(one, nodes)
+        for position in range(one.first, one.end - one.period)
+        for pair in _pairs(nodes[position], nodes[position + one.period], prepared)
+    ]
+    for names in joined(pairs):
+        _unite([prepared.get_submodule(name) for name in names])
 
 
 def _computes(node: Any) -> bool:
@@ -75,14 +74,10 @@ def _is_recurrent(one: Repeat, nodes: list[Any]) -> bool:
     return has_weights and not reads.isdisjoint(first)
 
 
-def _join(groups: dict[str, str], node: Any, other: Any, prepared: Any) -> None:
-    """Put the observers of two copies of an operator into one group each."""
+def _pairs(node: Any, other: Any, prepared: Any) -> Iterator[tuple[str, str]]:
+    """The observers of two copies of an operator that have one place."""
     mine, theirs = _observers(node, prepared), _observers(other, prepared)
-    for place in mine.keys() & theirs.keys():
-        a, b = mine[place], theirs[place]
-        groups.setdefault(a, a)
-        groups.setdefault(b, b)
-        groups[_root(groups, b)] = _root(groups, a)
+    yield from ((mine[place], theirs[place]) for place in mine.keys() & theirs.keys())
 
 
 def _observers(node: Any, prepared: Any) -> Mapping[Any, str]:
@@ -104,12 +99,6 @@ def _is_free(prepared: Any, name: str) -> bool:
     """Whether an observer has one range, which samples say: not that of weights or of a sigmoid."""
     low = getattr(prepared.get_submodule(name), "min_val", None)
     return low is not None and low.dim() == 0
-
-
-def _root(groups: Mapping[str, str], name: str) -> str:
-    while groups[name] != name:
-        name = groups[name]
-    return name
 
 
 def _unite(observers: list[Any]) -> None:
