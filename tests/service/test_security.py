@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from app_server import App, app_running
+from app_server import NO_TLS, App, app_running
 from server_process import PATIENCE_S
 
 from utvm_deploy.base.errors import UsageError
@@ -80,7 +80,9 @@ def test_the_comparison_takes_the_same_time_for_all_tokens(
 
 
 def test_a_browser_logs_in_and_out(locked: App) -> None:
-    with httpx.Client(base_url=locked.url, headers={"accept": "text/html"}) as browser:
+    with httpx.Client(
+        base_url=locked.url, headers={"accept": "text/html"}, verify=NO_TLS
+    ) as browser:
         answer = browser.get("/jobs?state=done")
         assert answer.status_code == 303
         assert answer.headers["location"] == "/login?next=%2Fjobs%3Fstate%3Ddone"
@@ -150,7 +152,7 @@ def test_ten_wrong_tokens_do_not_lock_the_owner_out(
     locked: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(security, "MOST_WRONG", 10)
-    with httpx.Client(base_url=locked.url) as guest:
+    with httpx.Client(base_url=locked.url, verify=NO_TLS) as guest:
         wrong = {"authorization": "Bearer wrong"}
         found = [guest.get("/api/v1/jobs", headers=wrong).status_code for _ in range(12)]
         assert found[-1] == 429
@@ -160,7 +162,7 @@ def test_ten_wrong_tokens_do_not_lock_the_owner_out(
 
 def login(app: App) -> dict[str, str]:
     """The header with the cookie of a new login."""
-    answer = httpx.post(f"{app.url}/login", data={"token": TOKEN})
+    answer = httpx.post(f"{app.url}/login", data={"token": TOKEN}, verify=NO_TLS)
     return {"cookie": f"utvm_session={answer.cookies['utvm_session']}"}
 
 
@@ -168,21 +170,22 @@ def test_a_copied_cookie_ends_with_its_login(tmp_path: Path) -> None:
     data = Settings(tmp_path / "data", token=TOKEN)
 
     def is_in(app: App, headers: dict[str, str]) -> bool:
-        return httpx.get(f"{app.url}/api/v1/jobs", headers=headers).status_code == 200
+        answer = httpx.get(f"{app.url}/api/v1/jobs", headers=headers, verify=NO_TLS)
+        return answer.status_code == 200
 
     with app_running(data) as app:
         mine, other = login(app), login(app)
-        httpx.post(f"{app.url}/logout", headers=mine)
+        httpx.post(f"{app.url}/logout", verify=NO_TLS, headers=mine)
         assert (is_in(app, mine), is_in(app, other)) == (False, True)
         # Nobody ends a login by a cookie of his own making.
         forged = {"cookie": other["cookie"][:-1]}
-        httpx.post(f"{app.url}/logout", headers={**BEARER, **forged})
+        httpx.post(f"{app.url}/logout", verify=NO_TLS, headers={**BEARER, **forged})
         assert is_in(app, other)
     # A restart keeps the logins, and those that were ended stay ended.
     with app_running(data) as app:
         assert (is_in(app, mine), is_in(app, other)) == (False, True)
         third = login(app)
-        httpx.post(f"{app.url}/logout", headers=third, data={"everywhere": "true"})
+        httpx.post(f"{app.url}/logout", verify=NO_TLS, headers=third, data={"everywhere": "true"})
         new = login(app)
         assert [is_in(app, one) for one in (mine, other, third, new)] == [False, False, False, True]
     with app_running(data) as app:
@@ -194,7 +197,7 @@ def test_streams_end_with_their_login(locked: App) -> None:
     with httpx.stream("GET", f"{locked.url}/api/v1/events", headers=mine, timeout=30.0) as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith("retry:")
-        httpx.post(f"{locked.url}/logout", headers=mine)
+        httpx.post(f"{locked.url}/logout", verify=NO_TLS, headers=mine)
         for _ in lines:
             pass  # until the server ends it
     with httpx.stream("GET", f"{locked.url}/api/v1/events", headers=mine) as stream:
