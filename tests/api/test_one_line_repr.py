@@ -128,6 +128,7 @@ assert "data:image/svg+xml" in show(compiled)
 """
 
 
+@pytest.mark.slow
 def test_a_result_has_its_picture_in_a_process_that_called_no_function(tmp_path: Path) -> None:
     stored = tmp_path / "compiled.pickle"
     stored.write_bytes(pickle.dumps(utvm_deploy.compile(DIGITS, "host")))

@@ -289,6 +289,7 @@ VALUES = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted([*job(), "exit_code", "progress"])), VALUES))
 def test_any_json_is_a_job_or_refused(changes: dict[str, Any]) -> None:

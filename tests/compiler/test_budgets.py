@@ -90,6 +90,7 @@ def test_a_cycle_budget_gives_the_smallest_arena_within_it(model: Path) -> None:
     assert arenas[-1] < arenas[0]
 
 
+@pytest.mark.slow
 def test_level_ram_is_at_most_a_fifth_slower_by_the_records() -> None:
     fast = utvm_deploy.compile(CIFAR, BOARD)
     small = utvm_deploy.compile(CIFAR, BOARD, optimize="ram")

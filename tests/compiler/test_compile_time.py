@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from compile_time import COUNTED, PAGE, counted_model, in_process  # noqa: E402
@@ -14,6 +16,7 @@ from compile_time import COUNTED, PAGE, counted_model, in_process  # noqa: E402
 FACTOR = 2.0
 
 
+@pytest.mark.slow
 def test_a_compilation_calls_about_as_many_functions_as_the_page_says() -> None:
     """Calls are counted, because a time depends on the computer and on what else it does."""
     (line,) = re.findall(

@@ -41,6 +41,7 @@ def compiled(model: Path, board: str, **budget: int) -> tuple[CompiledModel, Tra
     return found, found.tradeoff
 
 
+@pytest.mark.slow
 def test_plans_of_a_core_without_a_table(model: Path) -> None:
     """They fit their budgets, fewer bytes cost no fewer instructions, and the unit is said."""
     free, at_best = compiled(model, "host", ram=10**6)

@@ -150,6 +150,7 @@ def test_small_code_knows_no_records(convolutions: tuple[Graph, list[Operator]])
     assert chooser(graph, CORE, records, Objective.SIZE)(operators[0]).origin == DEFAULT
 
 
+@pytest.mark.slow
 def test_the_compiler_is_told(tmp_path: Path) -> None:
     flags = {}
     for level in LEVELS:

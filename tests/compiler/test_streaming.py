@@ -37,6 +37,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return m.save(tmp_path_factory.mktemp("streaming") / "wide.tflite")
 
 
+@pytest.mark.slow
 def test_level_ram_computes_layers_in_strips_and_says_so() -> None:
     small = utvm_deploy.compile(CIFAR, BOARD, optimize="ram")
     assert small.tradeoff is not None
@@ -66,7 +67,7 @@ def test_a_ram_budget_below_a_whole_activation_is_met_in_strips(wide: Path) -> N
     assert tight.tradeoff.fastest_bytes == free.tradeoff.fastest_bytes
 
 
-@pytest.mark.parametrize("is_wide", [True, False])
+@pytest.mark.parametrize("is_wide", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_least_arena_that_is_named_is_possible(wide: Path, is_wide: bool) -> None:
     board, model = load_board(BOARD), wide if is_wide else CIFAR
     with pytest.raises(CompileError, match=r"RAM budget is 100 bytes") as caught:
@@ -118,6 +119,7 @@ def test_level_time_computes_layers_in_strips_where_that_costs_little(tmp_path: 
         assert not any(layer.kind == "MOVE" for layer in whole.layers)
 
 
+@pytest.mark.slow
 def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     m = ModelWriter()
@@ -133,6 +135,7 @@ def test_level_ram_loses_more_time_for_a_much_smaller_arena(tmp_path: Path) -> N
     assert 0.2 < made.cycles / made.fastest_cycles - 1 <= 0.32
 
 
+@pytest.mark.slow
 def test_level_ram_takes_high_strips_before_it_loses_much_time(tmp_path: Path) -> None:
     """Strips of a row once took some bytes less than higher ones, and much more time."""
     rng = np.random.default_rng(4)

@@ -107,6 +107,7 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     assert (tmp_path / "o.tar").read_text() == "whole"
 
 
+@pytest.mark.slow
 def test_what_a_living_process_uses_stays(tmp_path: Path) -> None:
     with maker(tmp_path):
         made = left(tmp_path)

@@ -48,6 +48,7 @@ def test_many_models_with_each_pass(name: str) -> None:
     check(run_seeds(name, range(first, first + count)), count)
 
 
+@pytest.mark.slow
 def test_models_of_all_kinds_lose_channels(tmp_path: Path) -> None:
     """Channels go from the output of each kind of operator that the pass can follow."""
     kinds: Counter[str] = Counter()

@@ -155,6 +155,7 @@ def _fill(path: Path, first: int) -> None:
             store.add(a_run(number))
 
 
+@pytest.mark.slow
 def test_writers_at_once_lose_nothing_and_a_killed_one_leaves_whole_runs(path: Path) -> None:
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_fill, args=(path, n * 100_000 + 1)) for n in range(3)]

@@ -37,6 +37,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield Store(tmp_path, database, Files(tmp_path / "files"))
 
 
+@pytest.mark.slow
 def test_the_limit_is_kept_while_jobs_end(store: Store) -> None:
     """Two hundred jobs end in four threads; the folder is never larger than its limit."""
     model = store.model()
@@ -323,6 +324,7 @@ with Database(data / "service.sqlite") as database:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.soak)])
 def test_a_killed_server_keeps_every_file_that_it_names(tmp_path: Path, kills: int) -> None:
     """It adds jobs and removes the oldest, until it is killed at any moment."""

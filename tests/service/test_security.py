@@ -319,6 +319,7 @@ def test_a_large_body_is_refused_by_what_it_declares(app: App) -> None:
     assert app.http.get("/api/v1/jobs").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_large_body_in_chunks_is_cut_off(app: App) -> None:
     def chunks(size: int) -> Iterator[bytes]:
         sent = 0

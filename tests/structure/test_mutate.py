@@ -25,6 +25,7 @@ def test_every_mistake_can_be_made() -> None:
             assert f"def {function}" in content or not name, f"{place.name}: there is no {test}"
 
 
+@pytest.mark.slow
 def test_mistakes_are_made_in_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "most.py").write_text("LEAST, MOST = 1, 9\n")
     check = "import most\n\n\ndef test_most() -> None:\n    assert most.MOST == 9\n"

@@ -46,6 +46,7 @@ def test_the_space_has_sketches_and_the_intrinsics_of_the_core(core: str, tmp_pa
     assert not any(work_of(path, core).intrinsics for core in CORES)
 
 
+@pytest.mark.slow
 def test_tvms_sketches_with_intrinsics_and_without_take_turns(tmp_path: Path) -> None:
     work = int8_work(dense_model(tmp_path), "cortex-m7")
     assert work.free is not None

@@ -203,6 +203,7 @@ print(json.dumps([[layer.origin, layer.why] for layer in found.layers]))
 """
 
 
+@pytest.mark.slow
 def test_names_docstrings_and_files_of_generators_leave_records_current(tmp_path: Path) -> None:
     package = Path(utvm_deploy.__file__).parent
     copied = tmp_path / package.name
