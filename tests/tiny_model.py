@@ -40,6 +40,8 @@ uint32_t tiny_recurse(uint32_t depth);
 __attribute__((used, section(".text.tiny_run"))) void tiny_spin(uint32_t turns) {
 #ifdef __arm__
     __asm volatile(".syntax unified\\n1: subs %0, #1\\n\\tbne 1b" : "+l"(turns) : : "cc");
+#elif defined(__riscv)
+    __asm volatile("1: addi %0, %0, -1\\n\\tbnez %0, 1b" : "+r"(turns));
 #else
     for (volatile uint32_t i = 0; i < turns; i++) {
     }

@@ -26,6 +26,7 @@ void bad_jump_to_data(uint32_t address);
 void bad_smash(uint32_t size);
 void bad_sleep(void);
 void bad_float(uint32_t address, float *out);
+void bad_protection(void);
 void good_float(float *out);
 
 KERNEL void good_add(uint8_t *data, uint32_t size, uint32_t more) {
@@ -87,6 +88,9 @@ KERNEL void bad_smash(uint32_t size) {
     while (size--) {
         *at++ = 0xf1u;
     }
+#if defined(__riscv)
+    __asm volatile("" : : : "ra"); /* so that it is in the frame */
+#endif
 }
 KERNEL void bad_sleep(void) {
 #if defined(__arm__)
@@ -95,6 +99,14 @@ KERNEL void bad_sleep(void) {
     }
 #else
     bad_forever();
+#endif
+}
+KERNEL void bad_protection(void) {
+#if defined(__riscv)
+    __asm volatile(".option push\\n\\t.option arch, +zicsr\\n\\t"
+                   "csrw pmpcfg0, zero\\n\\t.option pop");
+#else
+    bad_undefined();
 #endif
 }
 KERNEL void good_float(float *out) {

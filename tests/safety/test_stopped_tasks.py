@@ -79,7 +79,9 @@ def bad_tasks(session: Session) -> Iterator[tuple[str, Task]]:
     yield "a write to null", session.task("bad_write", 0)
     yield "a write to code", session.task("bad_write", symbols["good_add"] & ~3)
     yield "an undefined instruction", session.task("bad_undefined")
-    yield "a division by zero", session.task("bad_divide", 0, out)
+    is_riscv = "ra" in board.cpu.target.faults.names
+    if not is_riscv:  # it divides by zero: all bits of the quotient are set
+        yield "a division by zero", session.task("bad_divide", 0, out)
     yield "an endless recursion", session.task("bad_recurse", 100_000_000)
     yield "a frame larger than the stack", session.task("bad_huge_frame", out)
     yield "a jump to the stack", session.task("bad_jump_to_data", 0)
@@ -89,7 +91,8 @@ def bad_tasks(session: Session) -> Iterator[tuple[str, Task]]:
     yield "a fault amid floating point", session.task("bad_float", NOWHERE, out)
     if board.project.timer is None:
         return
-    yield "a write to the vectors", session.task("bad_write", symbols["vector_table"])
+    vectors = symbols["reset_handler" if is_riscv else "vector_table"]
+    yield "a write to the vectors", session.task("bad_write", vectors)
     yield "a write to the runtime's state", session.task("bad_write", symbols["utvm_fault"])
     yield "a write to the runtime's stack", session.task("bad_write", symbols["ld_stack_top"] - 64)
     yield "a read of the runtime's state", session.task("bad_read", symbols["utvm_boot_seed"])
@@ -98,6 +101,9 @@ def bad_tasks(session: Session) -> Iterator[tuple[str, Task]]:
     if board.project.uart is not None and board.project.uart.settings:
         uart = board.project.uart.setting("base")
         yield "a write to a peripheral", session.task("bad_write", uart)
+    if is_riscv:
+        yield "a write to the memory protection", session.task("bad_protection")
+        return
     yield "a write to the system's registers", session.task("bad_write", 0xE000_ED08)
     yield "a write to the MPU", session.task("bad_write", 0xE000_ED94)
 

@@ -308,6 +308,9 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         workspace=places["workspace"],
         boot_block=boot_block,
     )
+    why = cpu.toolchain.contradiction(cpu.facts, cpu.fpu, project.compiler_flags)
+    if why:
+        raise table.error("compiler_flags", why)
     table.finish()
     return project
 

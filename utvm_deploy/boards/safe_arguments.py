@@ -195,6 +195,7 @@ EMULATOR_ARGUMENTS = Arguments(
     words=_words("-no-reboot"),
     values={
         "-m": r"\d+[MG]?",
+        "-bios": "none",
         "-cpu": rf"{_NAME}(?:,[+-]?[\w.-]+(?:=\w+)?)*",
         "-icount": r"(?:shift=)?(?:\d+|auto)(?:,(?:sleep|align)=(?:on|off))*",
         "-smp": _NUMBER,

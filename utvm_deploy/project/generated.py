@@ -301,7 +301,10 @@ def cmake_lists(
         link.append("-no-pie")
         entry_points.append(HOST_LIBRARY_ENTRY_POINT)
     else:
-        link += ["-nostartfiles", "-Wl,-T,${CMAKE_SOURCE_DIR}/link.ld", "-Wl,--fatal-warnings"]
+        toolchain = board.cpu.toolchain
+        script = f"{toolchain.script_option}${{CMAKE_SOURCE_DIR}}/link.ld"
+        link = [*toolchain.link_flags(board.cpu.facts), *link]
+        link += ["-nostartfiles", script, "-Wl,--fatal-warnings"]
     link += [f"-Wl,-u,{name}" for name in entry_points]
     lines = [
         f"# An image for {board.name}: cmake -B build && cmake --build build",

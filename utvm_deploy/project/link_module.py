@@ -149,7 +149,7 @@ def compile_module(
         if not cache.take(entry, in_use):
             fresh = work / "entry"
             fresh.mkdir()
-            target = ["-r", "-nostdlib", "-o", "entry/module.o"]
+            target = [*_partial_link(board), "-o", "entry/module.o"]
             _run([*command, *target, *compiled], work, name, board, COMPILE_TIMEOUT_S)
             cache.seal(fresh, [fresh / "module.o"])
             cache.keep_held(fresh, entry, in_use)
@@ -168,7 +168,7 @@ def merge_modules(modules: Sequence[ModuleObject], name: str, folder: Path) -> M
     inputs = [str(module.path) for module in modules]
     # Behind what calls them.
     inputs += dict.fromkeys(library for module in modules for library in module.libraries)
-    target = ["-r", "-nostdlib", "-o", str(merged)]
+    target = [*_partial_link(board), "-o", str(merged)]
     command = [board.cpu.toolchain.compiler, *board.cpu.compiler_flags, *target, *inputs]
     _run(command, folder, name, board, LINK_TIMEOUT_S)
     return _read_object(merged, name, board)
@@ -185,6 +185,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
         command = [
             board.cpu.toolchain.compiler,
             *board.cpu.compiler_flags,
+            *board.cpu.toolchain.link_flags(board.cpu.facts),
             "-nostdlib",
             "-nostartfiles",
             "-static",
@@ -192,7 +193,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
             "-Wl,--build-id=none,--entry=0",
             # A name that both define means the module's own.
             "-Wl,-z,muldefs",
-            f"-Wl,-T,{work / 'module.ld'}",
+            f"{board.cpu.toolchain.script_option}{work / 'module.ld'}",
             f"-Wl,--just-symbols={image.elf}",
             *_library_arguments(module, image),
             "-o",
@@ -200,6 +201,11 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
         ]
         _run(command, work, module.name, board, LINK_TIMEOUT_S)
         return _read_linked(work / "module.elf", module, address)
+
+
+def _partial_link(board: Board) -> tuple[str, ...]:
+    toolchain = board.cpu.toolchain
+    return *toolchain.link_flags(board.cpu.facts), *toolchain.partial_links
 
 
 def _library_arguments(module: ModuleObject, image: Image) -> list[str]:

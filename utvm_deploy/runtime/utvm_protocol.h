@@ -67,6 +67,7 @@ enum utvm_architecture {
     UTVM_ARCHITECTURE_HOST = 0,
     UTVM_ARCHITECTURE_ARM_M = 1,
     UTVM_ARCHITECTURE_X86 = 2,
+    UTVM_ARCHITECTURE_RISCV = 3,
 };
 
 /// Positions of the words in a fault record of each architecture ///
@@ -91,6 +92,14 @@ enum utvm_architecture {
 #define UTVM_FAULT_X86_PC 0u
 #define UTVM_FAULT_X86_SP 1u
 #define UTVM_FAULT_X86_WORDS 2u
+
+#define UTVM_FAULT_RISCV_MCAUSE 0u
+#define UTVM_FAULT_RISCV_PC 1u
+#define UTVM_FAULT_RISCV_RA 2u
+#define UTVM_FAULT_RISCV_SP 3u
+#define UTVM_FAULT_RISCV_MTVAL 4u
+#define UTVM_FAULT_RISCV_STACK 5u
+#define UTVM_FAULT_RISCV_WORDS 6u
 
 /// Offsets in a decoded frame ///
 

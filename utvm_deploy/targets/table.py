@@ -16,6 +16,7 @@ from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.contract.target import Target
 from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.host.target import HOST
+from utvm_deploy.targets.riscv.target import RISCV
 from utvm_deploy.targets.x86.target import X86
 
 _targets: dict[str, Target] = {}
@@ -64,5 +65,5 @@ def registered(target: Target) -> Iterator[Target]:
             _timings.pop(core.name, None)
 
 
-for _target in (HOST, X86, ARM_M):
+for _target in (HOST, X86, ARM_M, RISCV):
     _add(_target)

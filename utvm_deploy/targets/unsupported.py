@@ -28,20 +28,30 @@ class Unsupported:
 #: Earlier rows win: the names of chips with RISC-V begin as those of their relatives do.
 UNSUPPORTED = (
     Unsupported(
+        "RV32IC and RV32E",
+        ("rv32ic", "rv32iac", "rv32e"),
+        "without the extension M, each multiplication calls a library",
+        "take a core with the extension M",
+    ),
+    Unsupported(
+        "RV64",
+        ("rv64", "riscv64", "k210"),
+        "addresses here have 32 bits",
+        "take a 32-bit core",
+    ),
+    Unsupported(
         "RISC-V",
         (
             "riscv",
             "rv32",
-            "rv64",
             "esp32c",
             "esp32h",
             "esp32p",
             "gd32v",
             "ch32v",
             "hazard3",
-            "k210",
         ),
-        "there are no kernels, no runtime and no board for it here",
+        "of its cores rv32imc and rv32imafc are here, and of their boards the emulated ones",
         _BUNDLE,
     ),
     Unsupported(

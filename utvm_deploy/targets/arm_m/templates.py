@@ -65,7 +65,7 @@ def guard_of(core: Core) -> tuple[str, ...]:
 
 
 TEMPLATES = Templates(
-    folders={"baremetal": ("arm_m/baremetal",), "zephyr": ("zephyr", "arm_m/zephyr")},
+    folders={"baremetal": ("baremetal", "arm_m/baremetal"), "zephyr": ("zephyr", "arm_m/zephyr")},
     guard_of=guard_of,
     drivers=DRIVERS,
     selftest=Selftest(

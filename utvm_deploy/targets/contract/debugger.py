@@ -32,7 +32,8 @@ class Debugger:
     assumed: Mapping[str, Register]
     #: Register -> value, before the core is started at an address.
     start: Mapping[str, int]
-    #: An address, and the word that restarts the system when it is written there.
-    reset: tuple[int, int]
+    #: An address, and the word that restarts the system when it is written there. None: that
+    #: differs between chips, so only a server's own command restarts it.
+    reset: tuple[int, int] | None
     #: The last number of the packets for breakpoints.
     breakpoint_kind: int

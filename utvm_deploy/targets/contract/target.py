@@ -28,6 +28,15 @@ class Toolchain:
     prefix: str = ""
     #: Lines of ``toolchain.cmake`` that name the system.
     system: tuple[str, ...] = ()
+    #: Flags of links in addition to ``flags``.
+    link_flags: Callable[[Core], tuple[str, ...]] = lambda core: ()
+    #: The option of a linker script, up to its name.
+    script_option: str = "-Wl,-T,"
+    #: The flags of links that make one object of several.
+    partial_links: tuple[str, ...] = ("-r", "-nostdlib")
+    #: A core, its floating-point unit as in ``flags``, and the flags of a board file -> why they
+    #: contradict each other; else empty.
+    contradiction: Callable[[Core, str, Sequence[str]], str] = lambda core, fpu, own: ""
     #: Whether images link its C library. Else modules take what the image has.
     links_c_library: bool = False
     #: Whether it compiles the assembly of native kernels.

@@ -326,9 +326,15 @@ class GdbClient:
         """Restart the system; the core is halted afterwards."""
         for text in self.dialect.reset:
             self.command(text)
-        if not self.dialect.reset:
-            address, word = self._debugger.reset
-            self.write_memory(address, word.to_bytes(4, "little"))
+        if self.dialect.reset:
+            return
+        if self._debugger.reset is None:
+            raise DeviceError(
+                f"it is not known how {self.dialect.name} resets a core of the target "
+                f"{self.target.name}; use OpenOCD or J-Link"
+            )
+        address, word = self._debugger.reset
+        self.write_memory(address, word.to_bytes(4, "little"))
 
     # Registers, one and all.
 

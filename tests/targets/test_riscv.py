@@ -1,0 +1,135 @@
+"""RISC-V: its board files, what its fault records say, and what only its boards show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.base.errors import BoardError, DeviceFault, TaskTimeout
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.fault import describe_fault
+from utvm_deploy.targets.table import TARGETS
+
+BOARDS = ("qemu_rv32imc", "qemu_rv32imafc")
+TASKS = """
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+void endless(void) { for (;;) { } }
+void poke(uint32_t address) { *(volatile uint32_t *)address = 1u; }
+uint32_t deep(uint32_t depth) {
+    volatile uint32_t frame[16];
+    frame[0] = depth;
+    return depth == 0u ? 0u : deep(depth - 1u) + frame[0];
+}
+void call(void) { __asm volatile("ecall"); }
+void logarithm(float *x) { x[0] = logf(x[0]); }
+void too_large(int32_t *error) { errno = 0; (void)strtol("99999999999", 0, 10); *error = errno; }
+void sum(float *x) { x[3] = x[0] * x[1] + x[2]; }
+"""
+
+
+def fault(**words: int) -> str:
+    faults = TARGETS["riscv"].faults
+    return describe_fault(
+        faults.decode([words.get(name, 0) for name in faults.names]), "<{:x}>".format
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            {
+                "mcause": 7,
+                "mtval": 0x10,
+                "pc": 0x8000_0100,
+                "sp": 0x8040_0100,
+                "stack": 0x8040_0000,
+            },
+            "access fault: data access to a forbidden address at address 0x00000010, in <80000100>",
+        ),
+        (
+            {"mcause": 5, "mtval": 0x803F_FFF0, "pc": 4, "sp": 0x803F_FFE0, "stack": 0x8040_0000},
+            "load access fault: the stack overflowed at address 0x803ffff0, in <4>",
+        ),
+        (
+            {"mcause": 1, "mtval": 6, "pc": 6, "ra": 8},
+            "forbidden address at address 0x00000006, called from <8>",
+        ),
+        ({"mcause": 2, "mtval": 0x30200073, "pc": 6}, "illegal instruction, in <6>"),
+        ({"mcause": 24, "pc": 6}, "exception 24, in <6>"),
+        ({"mcause": 1 << 31 | 7, "pc": 6}, "interrupt 7, in <6>"),
+    ],
+)
+def test_what_a_record_says(words: dict[str, int], says: str) -> None:
+    assert fault(**words).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        (
+            "qemu_rv32imc",
+            '"rv32imc"',
+            '"rv32ic"',
+            "RV32IC and RV32E is not supported: without the extension M",
+        ),
+        ("qemu_rv32imc", 'fpu = "none"', 'fpu = "single"', "no single-precision"),
+        ("qemu_rv32imafc", 'fpu = "single"', 'fpu = "none"', "has a floating-point unit"),
+        ("qemu_rv32imc", "flags = []", 'flags = ["-march=rv32imafc"]', "means -march=rv32imc"),
+        ("qemu_rv32imc", "flags = []", 'flags = ["-mabi=ilp32f"]', "means -march=rv32imc"),
+        ("qemu_rv32imc", "clint", "dwt", "clint"),
+    ],
+)
+def test_board_files_that_contradict_themselves(
+    tmp_path: Path, name: str, old: str, new: str, says: str
+) -> None:
+    path = tmp_path / f"{name}.toml"
+    path.write_text(load_board(name).source.replace(old, new))
+    with pytest.raises(BoardError, match=says):
+        load_board(path)
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@pytest.mark.parametrize("link", ["monitor", "debug"])
+@pytest.mark.parametrize("name", BOARDS)
+def test_what_stops_a_task_is_named_and_nothing_is_lost(name: str, link: str) -> None:
+    with utvm_deploy.connect(name, link=link) as device:
+        module = device.load_module(TASKS, name="tasks")
+        kept = device.tensor(np.arange(64, dtype=np.uint8))
+        for task, arguments, says in (
+            ("poke", (0xF000_0000,), r"store access fault: .* at address 0xf0000000, in poke"),
+            ("poke", (device.symbol("reset_handler"),), "store access fault"),
+            ("deep", (1_000_000,), r"access fault: the stack overflowed at .* in deep\+"),
+            ("call", (), r"environment call from user mode, in call\+"),
+        ):
+            with pytest.raises(DeviceFault, match=says):
+                module[task](*arguments)
+                device.sync()
+        with pytest.raises(TaskTimeout, match=r"it was in endless"):
+            device.execute([Task(module["endless"].address, (), 1, 0.2)], 30.0)
+        np.testing.assert_array_equal(kept.numpy(), np.arange(64, dtype=np.uint8))
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", BOARDS)
+def test_floating_point_in_tasks(name: str) -> None:
+    """Products are rounded before they are added, and the C library has its variables."""
+    x = np.array([1 + 2**-12, 1 + 2**-12, -(1 + 2**-11), 9], np.float32)
+    with utvm_deploy.connect(name) as device:
+        module = device.load_module(TASKS, name="tasks")
+        values, error = device.tensor(x), device.empty(1, np.int32)
+        module["sum"](values)
+        assert values.numpy()[3] == 0  # fused: 2**-24
+        module["logarithm"](values)
+        assert 0 < values.numpy()[0] < 2**-11
+        module["too_large"](error)
+        assert error.numpy()[0] == 34  # ERANGE

@@ -1,0 +1,1 @@
+"""RISC-V: 32-bit microcontrollers."""

@@ -1,0 +1,29 @@
+"""RISC-V: portable kernels on bare 32-bit cores with multiplication."""
+
+from __future__ import annotations
+
+from utvm_deploy.targets.contract.debugger import Debugger
+from utvm_deploy.targets.contract.target import Target
+from utvm_deploy.targets.riscv.fault import FAULTS
+from utvm_deploy.targets.riscv.templates import TEMPLATES
+from utvm_deploy.targets.riscv.toolchain import CORES, TOOLCHAIN
+
+RISCV = Target(
+    name="riscv",
+    tag=3,
+    faults=FAULTS,
+    cores=CORES,
+    toolchain=TOOLCHAIN,
+    templates=TEMPLATES,
+    emulators=("qemu-system-riscv32",),
+    debugger=Debugger(
+        architecture="riscv:rv32",
+        registers=frozenset({"ra", "sp", "pc"}),
+        # Servers for these cores describe their registers, and know how their chip is reset.
+        assumed={},
+        start={},
+        reset=None,
+        # A compressed instruction.
+        breakpoint_kind=2,
+    ),
+)

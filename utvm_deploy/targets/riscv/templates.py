@@ -1,0 +1,20 @@
+"""What images for RISC-V are made from."""
+
+from __future__ import annotations
+
+from utvm_deploy.targets.contract.target import Drivers, Templates
+
+#: The drivers of ``templates/riscv/baremetal``.
+DRIVERS = Drivers(
+    # ``plic_base`` is the interrupt controller; ``rx_irq`` its number for the UART.
+    uarts={"ns16550": ("base", "clock_hz", "plic_base", "rx_irq")},
+    # Ticks are those of minstret or mcycle, at ``clock_hz``; deadlines are those of mtimecmp.
+    timers={"clint": ("base", "clock_hz", "mtime_hz")},
+    clocks={"none": ()},
+)
+
+TEMPLATES = Templates(
+    folders={"baremetal": ("baremetal", "riscv/baremetal")},
+    guard_of=lambda core: ("guard.c",),
+    drivers=DRIVERS,
+)

@@ -1,0 +1,67 @@
+"""The RISC-V cores, by their instruction sets, and the GNU toolchain with picolibc for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.contract.target import Toolchain
+
+
+def _core(isa: str, *fpus: str) -> Core:
+    return Core(
+        name=isa, architecture="riscv", fpus=fpus, needs_aligned_words=True, has_any_windows=True
+    )
+
+
+#: A core has the name of its instruction set, as GCC's -march takes it.
+CORES = (_core("rv32imc"), _core("rv32imafc", "single"))
+#: Flags that follow from a core.
+_OF_CORE = ("-march=", "-mabi=", "-mcpu=", "--specs=", "-misa-spec=")
+
+
+def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
+    """The instruction set, how floating-point values are passed, and the C library."""
+    abi = "ilp32f" if fpu == "single" else "ilp32"
+    return f"-march={core.name}", f"-mabi={abi}", "--specs=picolibc.specs"
+
+
+def contradiction(core: Core, fpu: str, own: Sequence[str]) -> str:
+    """A core with a floating-point unit always has it, and no flag changes what a core has."""
+    if core.fpus and fpu == "none":
+        return f"{core.name} has a floating-point unit; write fpu = {core.fpus[0]!r}"
+    known = flags(core, fpu, False, False)
+    for flag in own:
+        if flag.startswith(_OF_CORE) and flag not in known:
+            return (
+                f"compiler_flags has {flag!r}, but the core {core.name!r} means {known[0]} and "
+                f"{known[1]}; name the core that the board has, and remove the flag"
+            )
+    return ""
+
+
+TOOLCHAIN = Toolchain(
+    compiler="riscv64-unknown-elf-gcc",
+    flags=flags,
+    contradiction=contradiction,
+    machines=("EM_RISCV",),
+    prefix="riscv64-unknown-elf-",
+    system=("set(CMAKE_SYSTEM_NAME Generic)", "set(CMAKE_SYSTEM_PROCESSOR riscv)"),
+    # The specs of picolibc let the linker remove sections, and name a linker script unless GCC
+    # itself gets one.
+    link_flags=lambda core: ("-Wl,--no-gc-sections",),
+    script_option="-T",
+    partial_links=("-r", "-nostdlib", "-T/dev/null"),
+    links_c_library=True,
+    programs={
+        "riscv64-unknown-elf-gcc": (
+            "compile for RISC-V boards",
+            "sudo apt install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+        ),
+        "riscv64-unknown-elf-objcopy": (
+            "convert images for RISC-V",
+            "sudo apt install binutils-riscv64-unknown-elf",
+        ),
+        "qemu-system-riscv32": ("run emulated RISC-V boards", "sudo apt install qemu-system-misc"),
+    },
+)
