@@ -82,6 +82,22 @@ These are not compared:
 | operator | why |
 |---|---|
 """
+_SIGNALS = """\
+
+# Signal operators
+
+LiteRT lacks the custom operators of TFLite Micro's signal library, which begin with `Signal`. So
+formulas in NumPy (`oracle/signals/`) compute them for `verify`, `evaluate` and the samples of a
+bundle. LiteRT computes the other operators of the model. Tests compare the formulas and the C,
+byte for byte, with what TFLite Micro itself makes. All numbers are what its C makes on x86-64; its
+kernels for Xtensa and Hexagon may differ.
+
+- SignalRfft and SignalIrfft compute as KISS FFT 130, in int16, int32 or float32.
+- A state that TFLite Micro keeps in its own buffers is in the arena. `NAME_reset()` clears it.
+- SignalFramer and SignalStacker have an output that says whether the first one counts. TFLite
+  Micro does not write the first one while it does not. Here it is 0 then.
+- SignalEnergy makes 0 outside of its indices, where TFLite Micro writes nothing.
+"""
 _OTHERS = """\
 
 # Not supported
@@ -131,7 +147,8 @@ def operators_page() -> str:
     others = "".join(
         f"| {_others(kind)} | {what} |\n" for kind, what in sorted(SUGGESTIONS.items())
     )
-    return _HEAD + rows + folded + _TRUTHS + truths + shadow + _OTHERS + others + _LIMITS + limits
+    found = _HEAD + rows + folded + _TRUTHS + truths + _SIGNALS + shadow
+    return found + _OTHERS + others + _LIMITS + limits
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ COMPARED_AS_KERNELS = {
         "BITWISE_XOR",
         "BROADCAST_TO",
         "CUMSUM",
+        "DIV",
         "ELU",
         "EMBEDDING_LOOKUP",
         "EXP",

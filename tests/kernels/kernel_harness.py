@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,13 +70,23 @@ class Compiled:
     library: ctypes.CDLL | None = None
 
     def build(
-        self, kernels: Sequence[Kernel], directory: Path, core: str, *, scheduled: bool = True
+        self,
+        kernels: Sequence[Kernel],
+        directory: Path,
+        core: str,
+        *,
+        scheduled: bool = True,
+        outputs: Mapping[Kernel, int] | None = None,
     ) -> None:
-        """Compile every distinct kernel, with its default schedule or as it was written."""
+        """Compile every distinct kernel, with its default schedule or as it was written.
+
+        ``outputs``: how many a kernel has that has several.
+        """
         for kernel in kernels:
             if kernel not in self.functions:
                 if scheduled or is_native(kernel):
-                    made = lower_kernel(kernel, kernel.name, core, may_alias=True)
+                    count = (outputs or {}).get(kernel, 1)
+                    made = lower_kernel(kernel, kernel.name, core, outputs=count, may_alias=True)
                     assert made.why
                     self.functions[kernel] = made.function
                 else:

@@ -145,6 +145,7 @@ def every_product(m: ModelWriter) -> None:
     mixed = m.node("BITWISE_XOR", [added, both], (4, 7), ("BitwiseXorOptions", {}))
     mixed = m.node("RIGHT_SHIFT", [mixed, both], (4, 7), ("RightShiftOptions", {}))
     remainder = ("FloorModOptions", {})
+    mixed = m.node("DIV", [mixed, *ints([5, -3, 7, 2, -1, 1, 4])], (4, 7), ("DivOptions", {}))
     left = m.node("FLOOR_MOD", [mixed, *ints([5, -3, 7, 2, -1, 1, 4])], (4, 7), remainder)
     wide = m.tensor((4, 7), "int64")
     m.operator("CAST", [left], [wide], ("CastOptions", {}))

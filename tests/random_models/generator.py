@@ -41,7 +41,7 @@ _INEXACT = (
 #: Operators that take or make other types besides, or keep a state.
 _ON_OTHER_TYPES = (
     *("ARG_MAX", "ARG_MIN", "ASSIGN_VARIABLE", "CAST", "DEQUANTIZE", "EMBEDDING_LOOKUP", "GATHER"),
-    *("FLOOR_MOD", "QUANTIZE", "READ_VARIABLE", "SELECT", "SELECT_V2"),
+    *("DIV", "FLOOR_MOD", "QUANTIZE", "READ_VARIABLE", "SELECT", "SELECT_V2"),
 )
 
 

@@ -133,6 +133,7 @@ KERNEL_LAYERS = (
     ("native",),
     ("portable",),
     ("portable.floats",),
+    ("portable.signals",),
     ("portable.integers",),
     ("portable.schedules",),
     ("intrinsics",),
@@ -421,12 +422,16 @@ def without_docstrings(path: Path) -> str:
 
 def test_operator_tables_are_complete() -> None:
     from utvm_deploy.frontend.operators.importers import FLOAT_IMPORTERS, IMPORTERS
+    from utvm_deploy.frontend.signals.importers import SIGNAL_OPERATORS
     from utvm_deploy.graph.shapes import SHAPE_RULES
+    from utvm_deploy.graph.signals.shapes import SIGNAL_RULES
     from utvm_deploy.kernels.choose.lowering import FLOAT_LOWERINGS, INT16_LOWERINGS, LOWERINGS
+    from utvm_deploy.oracle.signals.formulas import FORMULAS
 
     # By relax and by passes, not by a reader.
     made_elsewhere = {"CALL_TIR", "INPUT_ROWS", "MOVE", "POOL_AVERAGES", "POOL_SUMS"}
-    assert set(IMPORTERS) == set(LOWERINGS) - made_elsewhere
+    assert {*IMPORTERS, *SIGNAL_OPERATORS} == set(LOWERINGS) - made_elsewhere
+    assert set(SIGNAL_OPERATORS) == set(FORMULAS) > set(SIGNAL_RULES)
     assert set(FLOAT_IMPORTERS) == set(FLOAT_LOWERINGS)
     assert set(INT16_LOWERINGS) < set(LOWERINGS)
     assert set(SHAPE_RULES) < set(LOWERINGS) | set(FLOAT_LOWERINGS)

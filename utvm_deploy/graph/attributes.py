@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from utvm_deploy.graph.attribute_values import Clamp, Indices, Limits, Padding, Shape
+from utvm_deploy.graph.signals.attributes import Signal
 
 #: Comparisons whose order does not matter.
 EQUALITIES = ("EQUAL", "NOT_EQUAL")
@@ -506,5 +507,6 @@ Attributes: TypeAlias = (
     | Relu
     | Quantize
     | Dequantize
+    | Signal
     | External
 )

@@ -22,9 +22,10 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.shapes import shapes_of
+from utvm_deploy.graph.signals.attributes import Signal
 
 _MOVABLE = {"int8", "int16", "uint8", "int32", "int64", "float32", "bool"}
-_BOUNDARY = ("int8", "uint8", "int16", "int32", "int64", "bool", "float32")
+_BOUNDARY = ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "bool", "float32")
 _CONVERTED = ("int8", "uint8", "int16", "int32")
 _COMPUTED = ("int8", "int16")
 _POSITIONS = ("int32", "int64")
@@ -123,9 +124,11 @@ def _check_boundary(graph: Graph, tensor: Tensor, what: str) -> None:
             f"model {what} '{tensor.name}' is {tensor.dtype}; only {', '.join(_BOUNDARY)} are "
             f"supported: convert with inference_{what}_type int8 (utvm docs quantization)"
         )
-    # Relax modules have plain integers; of a .tflite file, int8 stands for real numbers.
-    is_relax = any(isinstance(operator.attributes, CallTir) for operator in graph.operators)
-    if tensor.dtype == "int8" and not is_relax:
+    # Relax modules and front ends have plain integers; of other files, int8 means real numbers.
+    is_plain = any(
+        isinstance(operator.attributes, CallTir | Signal) for operator in graph.operators
+    )
+    if tensor.dtype == "int8" and (tensor.quantization or not is_plain):
         _check_per_tensor(tensor, f"model {what}")
 
 
@@ -155,7 +158,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
         if positions not in _POSITIONS:
             raise ModelError(f"{where} gathers by positions of {positions or 'nothing'}")
         return
-    if isinstance(operator.attributes, OfMixedTypes):
+    if isinstance(operator.attributes, OfMixedTypes | Signal):
         return
     if operator.kind in _OF_BOOLEANS:
         return

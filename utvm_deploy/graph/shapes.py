@@ -35,6 +35,8 @@ from utvm_deploy.graph.attributes import (
     TransposeConvolution,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.signals.attributes import Signal
+from utvm_deploy.graph.signals.shapes import SIGNAL_RULES
 
 ShapeRule: TypeAlias = Callable[[Graph, Operator], tuple[Shape, ...]]
 
@@ -292,6 +294,13 @@ def _concatenation(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((*first[: a.axis], total, *first[a.axis + 1 :]),)
 
 
+def _signals(graph: Graph, operator: Operator, attributes: Signal) -> tuple[Shape, ...]:
+    shapes = [input_tensor(graph, operator, i).shape for i in range(len(operator.inputs))]
+    rule = SIGNAL_RULES.get(operator.kind)
+    made = rule(attributes, shapes) if rule else (shapes[0],)
+    return (*made, shapes[-1]) if attributes.keeps_state else made
+
+
 def shapes_of(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     """The shapes of an operator's outputs: by its rule, or the shape of its first input.
 
@@ -299,6 +308,8 @@ def shapes_of(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     """
     if isinstance(operator.attributes, External):  # its backend has checked them
         return tuple(graph.tensors[number].shape for number in operator.outputs)
+    if isinstance(operator.attributes, Signal):
+        return _signals(graph, operator, operator.attributes)
     rule = SHAPE_RULES.get(operator.kind)
     return rule(graph, operator) if rule else (input_tensor(graph, operator, 0).shape,)
 

@@ -1,18 +1,21 @@
 """The reference of a model with custom operators, which LiteRT cannot run.
 
-LiteRT runs the model without them. What they make are inputs of that model, and a plug-in's NumPy
-reference computes these from what LiteRT made before. So each custom operator costs one more run.
+LiteRT runs the model without them. What they make are inputs of that model. A plug-in's NumPy
+reference computes these from what LiteRT made before, or our formulas do, for the signal operators
+of TFLite Micro. LiteRT runs once more for each group of them that waits for what it makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from utvm_deploy.backends.custom import CustomOperators
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.frontend.formats import converted
@@ -20,7 +23,9 @@ from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.signals.attributes import Signal
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
+from utvm_deploy.oracle.signals.formulas import FORMULAS, computed
 
 
 def run_oracle(
@@ -35,22 +40,16 @@ def run_oracle(
 
     Raises VerifyError, and PluginError for what the plug-in's reference does wrong.
     """
-    graph = None if custom is None else load_model(path, custom)
-    operators = [
-        operator
-        for operator in (graph.operators if graph is not None else ())
-        if isinstance(operator.attributes, External)
-    ]
-    if graph is None or custom is None or not operators:
+    graph = _with_custom(path, custom)
+    if graph is None:
         return run_reference(path, inputs, outputs_only=outputs_only, with_shadow=with_shadow)
-    tensors = graph.tensors
-    made = [number for operator in operators for number in operator.outputs]
+    tensors, pending = graph.tensors, [one for one in graph.operators if _is_custom(one)]
+    made = [n for one in pending for n in one.outputs if tensors[n].source is not None]
     samples = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]
-    found: list[dict[int, Array]] = [
-        {number: np.zeros(tensors[number].shape, tensors[number].dtype) for number in made}
-        for _ in samples
-    ]
-    positions = {operator.sources[0] for operator in operators}
+    found: list[dict[int, Array]] = [{n: _empty(tensors[n]) for n in made} for _ in samples]
+    positions = {one.sources[0] for one in pending}
+    computing = _Computing(graph, custom, apart=outputs_only)
+    references = computing.references(pending)
     data = tflite_bytes(path)
     with TemporaryFolder("utvm-oracle") as directory:
         file = directory / path.with_suffix(".tflite").name
@@ -61,12 +60,96 @@ def run_oracle(
             given = [[*one, *(new[n] for n in made)] for one, new in rows]
             return run_reference(file, given, with_shadow=with_shadow)
 
-        for operator in operators:
-            for known, new in zip(run().tensors, found, strict=True):
-                outputs = custom.computed(graph, operator, _inputs(graph, operator, known))
-                new.update(zip(operator.outputs, outputs, strict=True))
+        while pending:
+            known, ready = run().tensors, _ready(graph, pending)
+            for operator in ready:
+                computing.add(operator, known, found)
+            pending = [one for one in pending if one not in ready]
         last = run(with_shadow=with_shadow)
-        return replace(last, reference=f"{last.reference}, and {custom.reference}")
+        return replace(last, reference=", and ".join([last.reference, *references]))
+
+
+class _Computing:
+    """What computes custom operators: a plug-in's reference, or the signal formulas.
+
+    ``apart``: each sample finds the state that a model has before its first run.
+    """
+
+    def __init__(self, graph: Graph, custom: CustomOperators | None, *, apart: bool) -> None:
+        self._graph, self._custom, self._apart = graph, custom, apart
+
+    def references(self, operators: Sequence[Operator]) -> list[str]:
+        """The names of what computes these, for reports."""
+        are_signals = [isinstance(one.attributes, Signal) for one in operators]
+        found = ["our formulas of TFLite Micro's signal library"] if any(are_signals) else []
+        if self._custom is not None and not all(are_signals):
+            found.append(self._custom.reference)
+        return found
+
+    def add(
+        self,
+        operator: Operator,
+        known: Sequence[Mapping[int, Array]],
+        found: Sequence[dict[int, Array]],
+    ) -> None:
+        """Put what an operator makes of each sample's known tensors to what is found."""
+        attributes, tensors = operator.attributes, self._graph.tensors
+        state = None
+        for one, new in zip(known, found, strict=True):
+            inputs = [None if n is None else self._value(n, one, new) for n in operator.inputs]
+            if isinstance(attributes, Signal):
+                if attributes.keeps_state and state is not None and not self._apart:
+                    inputs[-1] = state
+                made = computed(operator.kind, attributes, [i for i in inputs if i is not None])
+                state = made[-1]
+            else:
+                assert self._custom is not None, "it has imported the operator"
+                made = self._custom.computed(self._graph, operator, inputs)
+            pairs = zip(operator.outputs, made, strict=True)
+            new.update((n, array) for n, array in pairs if tensors[n].source is not None)
+
+    def _value(self, number: int, known: Mapping[int, Array], new: Mapping[int, Array]) -> Array:
+        """An input: of a custom operator, of LiteRT, a constant, or a state at first."""
+        tensor = self._graph.tensors[number]
+        if tensor.data is not None:
+            return tensor.data
+        if number in new:
+            return new[number]
+        return _empty(tensor) if tensor.source is None else known[tensor.source]
+
+
+def _with_custom(path: Path, custom: CustomOperators | None) -> Graph | None:
+    """The graph of a model with custom operators; None for others, and for what we refuse."""
+    graph = None
+    if custom is not None:
+        graph = load_model(path, custom)
+    elif converted(path) is None:
+        with suppress(ModelError):
+            data = tflite_bytes(path)
+            if any(name.encode() in data for name in FORMULAS):
+                graph = load_model(path, is_quiet=True)
+    return graph if graph is not None and any(map(_is_custom, graph.operators)) else None
+
+
+def _is_custom(operator: Operator) -> bool:
+    return isinstance(operator.attributes, External | Signal)
+
+
+def _ready(graph: Graph, pending: Sequence[Operator]) -> list[Operator]:
+    """Those whose inputs are known after a run of LiteRT, in which outputs of ``pending`` are 0."""
+    ready: list[Operator] = []
+    new, unknown = set[int](), set[int]()
+    for operator in graph.operators:
+        reads = {number for number in operator.inputs if number is not None}
+        if operator not in pending:
+            if reads & (new | unknown):
+                unknown.update(operator.outputs)
+        elif reads & unknown:
+            unknown.update(operator.outputs)
+        else:
+            ready.append(operator)
+            new.update(operator.outputs)
+    return ready
 
 
 def check_accepted(path: Path, custom: CustomOperators | None = None) -> None:
@@ -76,12 +159,8 @@ def check_accepted(path: Path, custom: CustomOperators | None = None) -> None:
         run_oracle(path, [], custom)
 
 
-def _inputs(graph: Graph, operator: Operator, known: Mapping[int, Array]) -> list[Array | None]:
-    tensors = [None if n is None else graph.tensors[n] for n in operator.inputs]
-    return [
-        None if one is None else known[_source(one)] if one.data is None else one.data
-        for one in tensors
-    ]
+def _empty(tensor: Tensor) -> Array:
+    return np.zeros(tensor.shape, tensor.dtype)
 
 
 def _source(tensor: Tensor) -> int:

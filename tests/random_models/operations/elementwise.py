@@ -184,13 +184,33 @@ def _floor_mod(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, 
         table = _BINARY["MAXIMUM"][0]
         m.operator("MAXIMUM", [inputs[1], one], [divisor], (table, {}))
     else:
-        shape = tuple(step.attributes["divisors"])  # type: ignore[arg-type]
-        data = values(np.random.default_rng(step.seed), word(step, "fill"), shape, x.dtype)
-        # The reference may crash at -1, too.
-        divisor = m.constant(np.where((data == 0) | (data == -1), 5, data).astype(x.dtype))
+        divisor = _divisors(m, step, x.dtype)
     out = m.tensor(np.broadcast_shapes(x.shape, m.tensors[divisor].shape), x.dtype, *quantization)
     m.operator("FLOOR_MOD", [inputs[0], divisor], [out], ("FloorModOptions", {}))
     return (out,)
+
+
+def _divisors(m: ModelWriter, step: Step, dtype: str) -> int:
+    """A constant without 0, at which the reference stops; it may crash at -1, too."""
+    shape = tuple(step.attributes["divisors"])  # type: ignore[arg-type]
+    data = values(np.random.default_rng(step.seed), word(step, "fill"), shape, dtype)
+    return m.constant(np.where((data == 0) | (data == -1), 5, data).astype(dtype))
+
+
+def _quotient(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    divisor = _divisors(m, step, "int32")
+    shape = np.broadcast_shapes(m.tensors[inputs[0]].shape, m.tensors[divisor].shape)
+    return (m.node("DIV", [inputs[0], divisor], shape, ("DivOptions", {})),)
+
+
+def _propose_quotient(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    x = scope.pick(lambda s: s.shape == shape, "int32") or scope.input(shape, "int32")
+    attributes: dict[str, Attribute] = {
+        "divisors": broadcastable(draw, shape),
+        "fill": draw.fill(),
+    }
+    return Step("DIV", (x,), attributes, draw.seed())
 
 
 def _propose_floor_mod(scope: Scope, x: Ref) -> Step:
@@ -364,6 +384,7 @@ OPERATIONS = {
     **{kind: Operation(_function, _proposed_function(kind)) for kind in _FUNCTIONS},
     "ADD_N": Operation(_add_n, _propose_add_n),
     "BITWISE_XOR": Operation(_xor, _propose_xor),
+    "DIV": Operation(_quotient, _propose_quotient),
     "FLOOR_MOD": Operation(_floor_mod, _propose_floor_mod),
     "RIGHT_SHIFT": Operation(_right_shift, _propose_right_shift),
     "SIGN": Operation(_sign, _propose_sign),

@@ -27,6 +27,11 @@ def custom_kind(name: str) -> str:
     return f"{CUSTOM} '{short_name(name)}'"
 
 
+def custom_name(kind: str) -> str:
+    """The name in the kind of a custom operator; empty for the format's own operators."""
+    return kind[len(CUSTOM) + 2 : -1] if kind.startswith(CUSTOM) else ""
+
+
 @dataclass(frozen=True, eq=False)
 class ModelFile:
     """Everything that the import needs of a file, bounds-checked."""

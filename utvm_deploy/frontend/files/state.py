@@ -11,6 +11,7 @@ from dataclasses import replace
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import Lstm, Svdf
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.signals.attributes import Signal
 
 
 def with_states(graph: Graph) -> Graph:
@@ -41,4 +42,6 @@ def state_inputs(operator: Operator) -> tuple[int, ...]:
     """Which of an operator's inputs it finds as it left them."""
     if isinstance(operator.attributes, Lstm):
         return (13, 14)
+    if isinstance(operator.attributes, Signal):
+        return (len(operator.inputs) - 1,) if operator.attributes.keeps_state else ()
     return (4,) if isinstance(operator.attributes, Svdf) else ()

@@ -12,7 +12,6 @@ _BRANCH = "compute both branches and select (tf.where)"
 _STATIC = "convert the model with a fixed input shape"
 _NORMALIZE = "fold the normalization into the layer before it when converting"
 _MULTIPLY = "multiply by the inverse instead"
-_SHIFTS = f"LiteRT's own kernel makes small quotients -128 or 127; {_MULTIPLY}"
 _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 
 #: Kind -> what to do instead, where that is more than computing it elsewhere. Some of these
@@ -20,7 +19,6 @@ _RECURRENT = "use UNIDIRECTIONAL_SEQUENCE_LSTM or SVDF, or unroll it"
 SUGGESTIONS: Mapping[str, str] = {
     "COS": _HOST,
     "SIN": _HOST,
-    "DIV": _SHIFTS,
     "FLOOR_DIV": _MULTIPLY,
     "SQUARE": "multiply the tensor by itself instead",
     "LOCAL_RESPONSE_NORMALIZATION": "train without it, or with batch normalization",

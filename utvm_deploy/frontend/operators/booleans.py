@@ -24,7 +24,7 @@ from utvm_deploy.graph.attributes import EQUALITIES, Boolean
 from utvm_deploy.graph.model import Operator, Tensor
 
 _UNSCALED = ("int32", "int64", "float32")
-_CAST = (*MOVABLE, "bool")
+_CAST = (*MOVABLE, "uint32", "bool")
 
 
 def import_comparison(op: SourceOperator) -> Operator:
@@ -100,7 +100,7 @@ _ORDERED = f"{_SCALED_BELOW_ONE}; int16 with equal quantization, where every sca
 OPERATORS: Mapping[str, SupportedOperator] = {
     "CAST": SupportedOperator(
         import_cast,
-        (*MOVED, *BOOL),
+        _CAST,
         "to any of these; float32 beyond an integer type becomes its nearest number",
     ),
     "EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),

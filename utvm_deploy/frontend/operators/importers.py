@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.frontend.files.source import SourceOperator
+from utvm_deploy.frontend.files.source import SourceOperator, custom_name
 from utvm_deploy.frontend.files.supported_operator import SupportedOperator
 from utvm_deploy.frontend.operators import (
     blocks,
@@ -27,6 +27,7 @@ from utvm_deploy.frontend.operators import (
     reductions,
     windowed,
 )
+from utvm_deploy.frontend.signals.importers import SIGNAL_OPERATORS
 
 _MODULES = (
     blocks,
@@ -54,7 +55,7 @@ FLOAT_IMPORTERS: Mapping[str, SupportedOperator] = {
 }
 
 #: All operators that are imported, for some element types at least.
-IMPORTED = frozenset({*IMPORTERS, *FLOAT_IMPORTERS})
+IMPORTED = frozenset({*IMPORTERS, *FLOAT_IMPORTERS, *SIGNAL_OPERATORS})
 
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
@@ -72,6 +73,8 @@ def importer_of(op: SourceOperator) -> SupportedOperator | None:
 
     Operators that only move elements have one row for all types.
     """
+    if name := custom_name(op.kind):
+        return SIGNAL_OPERATORS.get(name)
     if works_in_float(op) and op.kind in FLOAT_IMPORTERS:
         return FLOAT_IMPORTERS[op.kind]
     return IMPORTERS.get(op.kind)

@@ -27,6 +27,7 @@ PLAIN = ("int32", "int64")
 #: Kind -> those of these types that the reference takes, where it does not take both.
 _PLAIN_TYPES = {"ABS": ("int32",), "SIGN": ("int32",), "SQUARED_DIFFERENCE": ("int32",)}
 _ADDED = ("int32", "float32")
+_QUOTIENTS = ("int32",)
 
 
 def import_xor(op: SourceOperator) -> Operator:
@@ -85,12 +86,29 @@ def import_right_shift(op: SourceOperator) -> Operator:
 def import_floor_mod(op: SourceOperator) -> Operator:
     """FLOOR_MOD of integers, which may have any quantization or none."""
     _check_one_type(op, _DIVIDED)
+    _check_divisor(op)
+    return made(op, op.inputs[:2], FloorMod())
+
+
+def import_division(op: SourceOperator) -> Operator:
+    """DIV of int32 without a fused activation, cut to the integer that is nearer to 0."""
+    if op.input(0).dtype in ("int8", "uint8", "int16"):
+        raise op.unsupported(
+            "LiteRT's own kernel makes small quotients -128 or 127; multiply by the inverse instead"
+        )
+    _check_one_type(op, _QUOTIENTS)
+    if op.integer("FusedActivationFunction"):
+        raise op.unsupported("it has a fused activation on int32; only NONE is supported there")
+    _check_divisor(op)
+    return made(op, op.inputs[:2], IntegerArithmetic())
+
+
+def _check_divisor(op: SourceOperator) -> None:
     divisor = op.input(1)
     if divisor.data is not None and not divisor.data.all():
         raise op.unsupported(
             f"its constant divisor '{divisor.name}' has a 0, at which the reference stops"
         )
-    return made(op, op.inputs[:2], FloorMod())
 
 
 def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
@@ -107,6 +125,12 @@ def _check_one_type(op: SourceOperator, types: Sequence[str]) -> None:
 OPERATORS: Mapping[str, SupportedOperator] = {
     "ADD_N": SupportedOperator(import_add_n, _ADDED, "all of one shape"),
     "BITWISE_XOR": SupportedOperator(import_xor, _OF_BITS, "broadcasts"),
+    "DIV": SupportedOperator(
+        import_division,
+        _QUOTIENTS,
+        "broadcasts; fused NONE; no constant divisor 0; computed ones of 0 (where the reference "
+        "stops) make 0",
+    ),
     "FLOOR_MOD": SupportedOperator(
         import_floor_mod,
         _DIVIDED,

@@ -17,7 +17,7 @@ from utvm_deploy.graph.quantize_hint import quantize_command
 COMPUTED = ("int8", "int16")
 #: Element types that operators may move that do not compute.
 MOVABLE = ("int8", "int16", "uint8", "int32", "int64", "float32")
-#: Operators that move booleans, too.
+#: Operators that move booleans and int16 without a scale, too.
 MOVING_BOOLEANS = (
     *("ASSIGN_VARIABLE", "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "FILL", "GATHER"),
     "READ_VARIABLE",
@@ -154,7 +154,8 @@ def movable(op: SourceOperator, tensor: Tensor) -> Tensor:
         raise op.unsupported(
             f"tensor '{tensor.name}' is {tensor.dtype}; only {', '.join(MOVABLE)} are supported"
         )
-    if tensor.dtype in ("int8", "int16"):
+    is_plain = tensor.dtype == "int16" and tensor.quantization is None  # such as samples of sound
+    if tensor.dtype in ("int8", "int16") and not (is_plain and op.kind in MOVING_BOOLEANS):
         quantized(op, tensor, types=MOVABLE)
     return tensor
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from utvm_deploy.frontend.operators.importers import FLOAT_IMPORTERS, IMPORTED, IMPORTERS
 from utvm_deploy.frontend.qdq.constraints import CONSTRAINTS
 from utvm_deploy.frontend.qdq.convert_graph import KNOWN, types_of
+from utvm_deploy.frontend.signals.importers import SIGNAL_OPERATORS
 from utvm_deploy.frontend.torch.statements import STATEMENTS
 
 _TORCH_TYPES = ("int8", "int16", "float32")
@@ -39,7 +40,7 @@ def _converted_row(kind: str) -> OperatorRow:
 
 def _row(kind: str) -> OperatorRow:
     """An operator's row; its constraints on float32 follow those on the other types."""
-    row, of_float = IMPORTERS.get(kind), FLOAT_IMPORTERS.get(kind)
+    row, of_float = {**IMPORTERS, **SIGNAL_OPERATORS}.get(kind), FLOAT_IMPORTERS.get(kind)
     rows = [one for one in (row, of_float) if one is not None]
     types = tuple(dict.fromkeys(dtype for one in rows for dtype in one.types))
     constraints = rows[0].constraints

@@ -18,9 +18,10 @@ from utvm_deploy.device import DeviceModel
 from utvm_deploy.device.stray_writes import stray_writes
 from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.reference import ReferenceRun, run_reference
+from utvm_deploy.oracle.reference import ReferenceRun
 from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.oracle.shadow import Shadow
+from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.results.verifying.bounds import (
     Tensors,
     bounds_of,
@@ -136,7 +137,7 @@ def verify(
     compiled = model.compiled
     if reference is None:
         progress("running the reference interpreter", 0, 1)
-        reference = run_reference(model_path, samples.inputs)
+        reference = run_oracle(model_path, samples.inputs)
     mismatches: list[Mismatch] = []
     wrong_layers: dict[int, Mismatch] = {}
     bounds = bounds_of(compiled, reference.reference)

@@ -1,4 +1,4 @@
-"""Operators of two inputs that ignore quantization: BITWISE_XOR, RIGHT_SHIFT and FLOOR_MOD."""
+"""Operators of two inputs that ignore quantization: BITWISE_XOR, RIGHT_SHIFT, DIV, FLOOR_MOD."""
 
 from __future__ import annotations
 
@@ -53,15 +53,33 @@ class BroadcastFloorMod(Broadcast):
         return tirx.floormod(left, divisor).astype(self.dtype)
 
 
+@dataclass(frozen=True)
+class BroadcastQuotient(Broadcast):
+    """DIV of int32: the quotient without its fraction."""
+
+    what: ClassVar[str] = "quotient"
+
+    def element(self, left: Any, right: Any, scalars: Scalars) -> Any:
+        # These divisions may trap: by 0, and of the least value by -1.
+        stops = tirx.any(right.equal(0), right.equal(-1))
+        divisor = tirx.if_then_else(stops, tirx.const(1, self.wide), right)
+        zero = tirx.const(0, "uint32")
+        negative = (zero - left.astype("uint32")).astype(self.wide)
+        whole = tirx.truncdiv(left, divisor)
+        opposite = tirx.if_then_else(right.equal(-1), negative, whole)
+        return tirx.if_then_else(right.equal(0), tirx.const(0, self.wide), opposite)
+
+
 _KERNELS: dict[str, type[Broadcast]] = {
     "BITWISE_XOR": BroadcastXor,
+    "DIV": BroadcastQuotient,
     "FLOOR_MOD": BroadcastFloorMod,
     "RIGHT_SHIFT": BroadcastRightShift,
 }
 
 
 def lower_stored_values(op: Operation) -> KernelCall:
-    """BITWISE_XOR, RIGHT_SHIFT and FLOOR_MOD."""
+    """BITWISE_XOR, RIGHT_SHIFT, DIV and FLOOR_MOD."""
     return broadcast_call(op, _KERNELS[op.kind], {})
 
 

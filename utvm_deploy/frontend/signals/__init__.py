@@ -1,0 +1,1 @@
+"""Custom operators of TFLite Micro's signal library in ``.tflite`` files."""

@@ -1,0 +1,1 @@
+"""Operators of TFLite Micro's signal library: attributes, shapes, and the plan of an FFT."""

@@ -1,0 +1,1 @@
+"""TFLite Micro's signal operators as C routines, which every core has."""
