@@ -14,7 +14,7 @@ from utvm_deploy.api.steps import board_of, model_file, with_shapes
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.base.errors import BenchError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.device import CYCLES, Device, connect
@@ -70,10 +70,7 @@ class BenchResult(Result):
                 "ours": layer.ours.get(self.figure),
                 "theirs": None if layer.theirs is None else layer.theirs.get(self.figure),
                 "ratio": layer.ratio(self.figure),
-                "macs": layer.macs,
-                "kernel": layer.kernel,
-                "their_kernel": layer.their_kernel,
-                "differing_bytes": layer.differing_bytes,
+                **picked(layer, "macs", "kernel", "their_kernel", "differing_bytes"),
             }
             for one in self.found
             for layer in one.layers

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.api import steps
 from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
-from utvm_deploy.api.steps import (
-    board_of,
-    compile_fitting,
-    model_file,
-    with_backend,
-    with_shapes,
-)
 from utvm_deploy.base.errors import CompileError, MissingTool
 from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.base.progress import Progress, no_progress
@@ -118,19 +112,21 @@ def bundle(
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
     for a file or samples that do not fit, and CompileError for a model that does not fit the board.
     """
-    told, target, destination = progress or no_progress, board_of(board), Path(output)
+    told, target, destination = progress or no_progress, steps.board_of(board), Path(output)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
-    with with_shapes(inputs, signature), model_file(model, name) as path:
+    with steps.with_shapes(inputs, signature), steps.model_file(model, name) as path:
         keep_model(path, destination)
         check_destination(destination)
-        options, custom = with_backend(options, target)
+        options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom)
         if golden is None:
             taken = random_samples(graph, samples)
         else:
             taken = load_golden(Path(golden), graph)
-        compiled = compile_fitting(path, target, told, fits=check_fits_alone, name=name, **options)
+        compiled = steps.compile_fitting(
+            path, target, told, fits=check_fits_alone, name=name, **options
+        )
 
         @contextmanager
         def loaded(where: Board, what: CompiledModel, timing: str) -> Iterator[DeviceModel]:

@@ -25,14 +25,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
 from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records import read_records
-from utvm_deploy.torch.in_memory import (
-    check_object,
-    graph_of_quantized,
-    graph_of_torch,
-    is_module,
-    is_program,
-    is_quantized_model,
-)
+from utvm_deploy.torch import in_memory
 
 
 def compile(
@@ -99,7 +92,7 @@ def compile(
     if isinstance(model, MixedModel):
         model = model.quantized
     if not is_file:
-        check_object(model)
+        in_memory.check_object(model)
     shapes = shapes_of_inputs(inputs or {}) if is_file else {}
     given = Path(model) if isinstance(model, str | Path) else None
     source = _graph(model, inputs, name or "model") if given is None else given
@@ -149,10 +142,10 @@ def from_relax(
 
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
-    if is_quantized_model(module):
-        return graph_of_quantized(module, name)
-    if is_module(module) or is_program(module):
-        return graph_of_torch(module, inputs, name)
+    if in_memory.is_quantized_model(module):
+        return in_memory.graph_of_quantized(module, name)
+    if in_memory.is_module(module) or in_memory.is_program(module):
+        return in_memory.graph_of_torch(module, inputs, name)
     with given_shapes(shapes_of_inputs(inputs or {})):
         model = relax_model(module, shapes_for)
     for note in model.notes:

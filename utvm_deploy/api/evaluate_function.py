@@ -7,13 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.steps import (
-    compile_fitting,
-    is_quantized,
-    model_file,
-    with_backend,
-    with_shapes,
-)
+from utvm_deploy.api import steps
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
@@ -81,10 +75,10 @@ def evaluate(
                 f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; "
                 "give a board, or leave it out"
             )
-        with with_shapes(options.get("inputs"), options.get("signature")):
+        with steps.with_shapes(options.get("inputs"), options.get("signature")):
             device, custom = _device(board), None
             if device is not None:
-                options, custom = with_backend(options, device.board)
+                options, custom = steps.with_backend(options, device.board)
             plan = make_plan(
                 Path(file),
                 checked,
@@ -99,7 +93,7 @@ def evaluate(
                 check_plan(plan)
             if device is None:
                 return evaluated(plan, None, told)
-            compiled = compile_fitting(plan.path, device.board, told, **options)
+            compiled = steps.compile_fitting(plan.path, device.board, told, **options)
             loaded = _loaded(device, compiled, told, stays_open=device is board)
             return evaluated(plan, loaded, told)
 
@@ -130,8 +124,8 @@ def _file_and_data(model: Any, data: Any, options: dict[str, Any]) -> Iterator[t
     if is_module(model):
         with file_of_module(model, data, options.pop("inputs", None)) as found:
             yield found
-    elif is_quantized(model):
-        with model_file(model, options.get("name")) as file:
+    elif steps.is_quantized(model):
+        with steps.model_file(model, options.get("name")) as file:
             yield file, data
     else:
         yield model, data

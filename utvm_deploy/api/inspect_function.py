@@ -13,7 +13,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
-from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
@@ -62,10 +62,7 @@ class InspectResult(Result):
                 "output": one.outputs[0].name if one.outputs else "",
                 "dtype": one.outputs[0].dtype if one.outputs else "",
                 "shape": one.outputs[0].shape if one.outputs else (),
-                "macs": one.macs,
-                "weights_bytes": one.weights_bytes,
-                "live_bytes": one.live_bytes,
-                "problem": one.problem,
+                **picked(one, "macs", "weights_bytes", "live_bytes", "problem"),
             }
             for one in self.found.operators
         ]

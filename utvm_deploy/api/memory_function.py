@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.steps import (
-    board_of,
-    compile_fitting,
-    model_file,
-    with_backend,
-    with_shapes,
-)
+from utvm_deploy.api import steps
 from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
@@ -95,10 +89,12 @@ def memory(
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
     cannot be imported, and CompileError for a model that does not fit the board.
     """
-    target, told = board_of(board), progress or no_progress
-    with with_shapes(inputs, signature), model_file(model, name) as path:
-        options, _ = with_backend(options, target)
-        compiled = compile_fitting(path, target, told, fits=check_fits_alone, name=name, **options)
+    target, told = steps.board_of(board), progress or no_progress
+    with steps.with_shapes(inputs, signature), steps.model_file(model, name) as path:
+        options, _ = steps.with_backend(options, target)
+        compiled = steps.compile_fitting(
+            path, target, told, fits=check_fits_alone, name=name, **options
+        )
     code, whole, notes = None, None, []
     try:
         told("compiling its C", 0, 1)

@@ -7,13 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.steps import (
-    compile_fitting,
-    device_of,
-    model_file,
-    with_backend,
-    with_shapes,
-)
+from utvm_deploy.api import steps
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
@@ -117,16 +111,16 @@ def profile(
     """
     told = progress or no_progress
     with (
-        with_shapes(inputs, signature),
-        model_file(model, name) as path,
-        device_of(board, CYCLES) as device,
+        steps.with_shapes(inputs, signature),
+        steps.model_file(model, name) as path,
+        steps.device_of(board, CYCLES) as device,
     ):
         target = device.board
         check_hot(hot, target)
-        options, custom = with_backend(options, target)
+        options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom)
         samples = random_samples(graph, 1)
-        compiled = compile_fitting(path, target, told, name=name, **options)
+        compiled = steps.compile_fitting(path, target, told, name=name, **options)
         told(f"building the image and starting {target.name}", 0, 1)
         loaded = device.load(compiled)
         found = layer_costs.profile(loaded, samples, told)

@@ -7,13 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.steps import (
-    compile_fitting,
-    device_of,
-    model_file,
-    with_backend,
-    with_shapes,
-)
+from utvm_deploy.api import steps
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
@@ -103,17 +97,17 @@ def verify(
     """
     told = progress or no_progress
     with (
-        with_shapes(inputs, signature),
-        model_file(model, name) as path,
-        device_of(board, INSTRUCTIONS) as device,
+        steps.with_shapes(inputs, signature),
+        steps.model_file(model, name) as path,
+        steps.device_of(board, INSTRUCTIONS) as device,
     ):
         target = device.board
-        options, custom = with_backend(options, target)
+        options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom)
         taken = (
             random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)
         )
-        compiled = compile_fitting(path, target, told, name=name, **options)
+        compiled = steps.compile_fitting(path, target, told, name=name, **options)
         told("running the reference interpreter", 0, 1)
         reference = run_oracle(path, taken.inputs, custom, with_shadow=True)
         told(f"building the image and starting {target.name}", 0, 1)

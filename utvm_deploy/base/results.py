@@ -83,6 +83,11 @@ def plain_object(schema: str, data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def picked(thing: object, *names: str) -> dict[str, Any]:
+    """Some fields of a thing by their names, as its JSON object has them."""
+    return {name: getattr(thing, name) for name in names}
+
+
 def plain_value(value: Any) -> Any:
     """Types that JSON does not know: numpy scalars and tuples of paths, for example."""
     if hasattr(value, "tolist"):

@@ -14,6 +14,7 @@ from typing import Any
 
 from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError, CompileError
+from utvm_deploy.base.results import picked
 from utvm_deploy.compiler.c_text import check_prefix
 from utvm_deploy.compiler.compiled.library_facts import check_buffers, check_sizes, one_line
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, InputRows
@@ -44,11 +45,7 @@ def manifest_text(
         "format": format_name,
         "versions": {"utvm_deploy": __version__, "apache-tvm": version("apache-tvm")},
         "model": {"file": model_file, "sha256": compiled.model_digest},
-        "board": compiled.board,
-        "core": compiled.core,
-        "arena_bytes": compiled.arena_bytes,
-        "arena_alignment": compiled.arena_alignment,
-        "weights_bytes": compiled.weights_bytes,
+        **picked(compiled, "board", "core", "arena_bytes", "arena_alignment", "weights_bytes"),
         "flash_bytes": flash_bytes(compiled, code),
         "library_bytes": None if code is None else code.library_bytes,
         "pools": [{"name": p.name, "bytes": p.size_bytes} for p in compiled.pools],
@@ -58,14 +55,17 @@ def manifest_text(
         "outputs": [_buffer(buffer) for buffer in compiled.outputs],
         "layers": [
             {
-                "index": layer.index,
-                "kind": layer.kind,
-                "name": layer.name,
-                "kernel": layer.kernel,
-                "why": layer.why,
-                "macs": layer.macs,
-                "scratch_bytes": layer.scratch_bytes,
-                "weights_bytes": layer.weights_bytes,
+                **picked(
+                    layer,
+                    "index",
+                    "kind",
+                    "name",
+                    "kernel",
+                    "why",
+                    "macs",
+                    "scratch_bytes",
+                    "weights_bytes",
+                ),
             }
             for layer in compiled.layers
         ],

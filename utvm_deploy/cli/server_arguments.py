@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.results import picked
 from utvm_deploy.cli.output import Output
 from utvm_deploy.service.client.settings import missing_packages, server_settings
 
@@ -63,13 +64,7 @@ def facts(job: RemoteJob) -> dict[str, Any]:
     """A job as the JSON results of the verbs have it."""
     return {
         "job": job.key,
-        "verb": job.verb,
-        "board": job.board,
-        "models": job.models,
-        "state": job.state,
-        "exit_code": job.exit_code,
-        "reason": job.reason,
-        "run": job.run,
+        **picked(job, "verb", "board", "models", "state", "exit_code", "reason", "run"),
         "files": [
             {"name": file.name, "sha256": file.sha256, "bytes": file.size} for file in job.files
         ],

@@ -17,6 +17,7 @@ from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.project import zephyr_build
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
@@ -28,13 +29,6 @@ from utvm_deploy.project.tree import (
     write_tree,
 )
 from utvm_deploy.project.zephyr import is_zephyr
-from utvm_deploy.project.zephyr_build import (
-    ZEPHYR_ELF_FILE,
-    build_application,
-    find_zephyr,
-    keep_build,
-    kernel_key,
-)
 
 logger = logging.getLogger("utvm_deploy.project")
 
@@ -166,7 +160,9 @@ def build_project(
 
 def elf_path(directory: Path, board: Board) -> Path:
     """Where the image is, once the tree in ``directory`` is built."""
-    return directory / BUILD_FOLDER / (ZEPHYR_ELF_FILE if is_zephyr(board) else ELF_FILE)
+    return (
+        directory / BUILD_FOLDER / (zephyr_build.ZEPHYR_ELF_FILE if is_zephyr(board) else ELF_FILE)
+    )
 
 
 def compiler_version(board: Board) -> str:
@@ -180,14 +176,14 @@ def _zephyr_identity(board: Board) -> str:
         compiler = compiler_version(board)
     except MissingTool:
         compiler = "of the Zephyr SDK"
-    return f"{find_zephyr().identity}\n{compiler}"
+    return f"{zephyr_build.find_zephyr().identity}\n{compiler}"
 
 
 def _build_beside_kernel(
     directory: Path, files: Mapping[str, str], board: Board, made_by: str
 ) -> None:
     """Build where the same kernel was built before, and put the image into ``directory``."""
-    folder = cache_dir() / "zephyr" / kernel_key(files, made_by)
+    folder = cache_dir() / "zephyr" / zephyr_build.kernel_key(files, made_by)
     with cache.folder_for_one(folder) as shared:
         tree = shared / "application"
         remove_other_models(files, tree)
@@ -195,7 +191,7 @@ def _build_beside_kernel(
         _build(tree, board)
         if process.is_dry_run():
             return
-        keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
+        zephyr_build.keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
     cache.trim(folder.parent, cache.MOST_BYTES[folder.parent.name])
 
 
@@ -204,7 +200,7 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     log = directory / LOG_FILE
     log.unlink(missing_ok=True)
     if is_zephyr(board):
-        build_application(directory, build, board, log)
+        zephyr_build.build_application(directory, build, board, log)
         return
     process.find_tool(board.cpu.toolchain.compiler)
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"

@@ -24,15 +24,8 @@ from utvm_deploy.base.errors import BoardError, BuildError
 from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.project import generated
 from utvm_deploy.project.fit import with_stack_for
-from utvm_deploy.project.generated import (
-    MPU_WINDOWS,
-    board_config,
-    cmake_lists,
-    linker_script,
-    toolchain_file,
-    without_window,
-)
 from utvm_deploy.project.pools import placed_pools, without_pools
 from utvm_deploy.project.zephyr import application_files, image_id_header, is_zephyr
 
@@ -113,7 +106,7 @@ def _cmake_files(
 ) -> dict[str, str]:
     sources = [name for name in sorted(files) if name.endswith((".c", ".S"))]
     return {
-        "CMakeLists.txt": cmake_lists(
+        "CMakeLists.txt": generated.cmake_lists(
             board,
             [name for name in sources if not name.startswith("model/")],
             compiled.name if compiled else None,
@@ -125,7 +118,7 @@ def _cmake_files(
                 else ()
             ),
         ),
-        "toolchain.cmake": toolchain_file(board),
+        "toolchain.cmake": generated.toolchain_file(board),
     }
 
 
@@ -215,17 +208,19 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         pools = placed_pools(compiled, board)
         external = compiled.external if compiled else None
         weights = board.weights_flash(compiled.weights_bytes) if compiled else None
-        files["template/board_config.h"] = board_config(board, external, pools, weights)
-        kept_out = without_window(board, external, pools, weights)
+        files["template/board_config.h"] = generated.board_config(board, external, pools, weights)
+        kept_out = generated.without_window(board, external, pools, weights)
         if kept_out:
             logger.warning(
                 "an MPU of %d windows has none left for %s, so tasks that use that are stopped; "
                 "if the MPU of %s has no more windows, give fewer --pool",
-                MPU_WINDOWS,
+                generated.MPU_WINDOWS,
                 ", ".join(kept_out),
                 board.name,
             )
-        files["link.ld"] = linker_script(without_pools(board, pools), folders[-1], weights)
+        files["link.ld"] = generated.linker_script(
+            without_pools(board, pools), folders[-1], weights
+        )
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
 

@@ -8,18 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from utvm_deploy.base.results import picked
+from utvm_deploy.records import fields
 from utvm_deploy.records.candidate import Candidate
-from utvm_deploy.records.fields import (
-    count,
-    is_integer,
-    line_of,
-    number,
-    object_in,
-    object_of,
-    schema_of,
-    text,
-    truth,
-)
 
 #: Of a line; a reader skips lines of other ones.
 SCHEMA = 1
@@ -121,9 +112,9 @@ class Setting:
     @classmethod
     def from_json(cls, value: object) -> Setting:
         """What ``to_json`` wrote; ValueError says what is wrong."""
-        found = object_of(value, "a setting")
-        known = {name: text(found, name) for name in SETTING_FIELDS if name != "model"}
-        return cls(**known, model=text(found, "model", ""))
+        found = fields.object_of(value, "a setting")
+        known = {name: fields.text(found, name) for name in SETTING_FIELDS if name != "model"}
+        return cls(**known, model=fields.text(found, "model", ""))
 
 
 @dataclass(frozen=True)
@@ -149,19 +140,19 @@ class Measurement:
     @classmethod
     def from_json(cls, value: object) -> Measurement:
         """What ``to_json`` wrote; ValueError says what is wrong."""
-        found = object_of(value, "measurement")
+        found = fields.object_of(value, "measurement")
         if "error" in found:
             detail = found.get("detail", "")
             if not isinstance(detail, str):
                 raise ValueError("detail is not text")
             # Any text of a compiler can be shown, and written again.
             detail = detail.encode("utf-8", "backslashreplace").decode()
-            error = text(found, "error")
+            error = fields.text(found, "error")
             if not error:
                 raise ValueError("error is empty")
             return cls(error=error, detail=detail)
         try:
-            return cls(count(found, "min"), number(found, "median"))
+            return cls(fields.count(found, "min"), fields.number(found, "median"))
         except ValueError as error:
             raise ValueError(f"measurement has neither ticks nor an error: {error}") from None
 
@@ -184,7 +175,7 @@ class Record:
 
     def to_line(self) -> str:
         """One JSON object, without line break."""
-        return line_of(
+        return fields.line_of(
             {
                 "schema": WEIGHTS_SCHEMA if self.kernel.weights else SCHEMA,
                 "kernel": self.kernel.name,
@@ -198,45 +189,44 @@ class Record:
                 "measurement": self.measurement.to_json(),
                 "board": self.board,
                 "default": self.is_default,
-                "code": self.code,
-                "code_bytes": self.code_bytes,
-                "scratch_bytes": self.scratch_bytes,
-                "time": self.time,
+                **picked(self, "code", "code_bytes", "scratch_bytes", "time"),
             }
         )
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
         """What ``to_line`` wrote; ValueError says what is wrong."""
-        return cls.from_json(object_in(line, "a record"))
+        return cls.from_json(fields.object_in(line, "a record"))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Record:
         """The record from a line's object."""
-        if schema_of(value) not in (SCHEMA, WEIGHTS_SCHEMA):
+        if fields.schema_of(value) not in (SCHEMA, WEIGHTS_SCHEMA):
             raise ValueError(f"schema {value['schema']} is not known here")
-        shape = object_of(value.get("shape"), "shape")
-        if not all(is_integer(extent) and name.isprintable() for name, extent in shape.items()):
+        shape = fields.object_of(value.get("shape"), "shape")
+        if not all(
+            fields.is_integer(extent) and name.isprintable() for name, extent in shape.items()
+        ):
             raise ValueError("shape may only have integers")
         kernel = KernelIdentity(
-            text(value, "kernel"),
-            text(value, "dtype"),
-            text(value, "operator"),
+            fields.text(value, "kernel"),
+            fields.text(value, "dtype"),
+            fields.text(value, "operator"),
             shape=tuple(sorted(shape.items())),
-            macs=count(value, "macs", 0),
-            weights=text(value, "weights", ""),
+            macs=fields.count(value, "macs", 0),
+            weights=fields.text(value, "weights", ""),
         )
         return cls(
             kernel,
             Setting.from_json(value),
             Candidate.from_json(value.get("candidate")),
             Measurement.from_json(value.get("measurement")),
-            text(value, "board", ""),
-            truth(value, "default"),
-            text(value, "code", ""),
-            count(value, "code_bytes", 0),
-            count(value, "scratch_bytes", 0),
-            text(value, "time", ""),
+            fields.text(value, "board", ""),
+            fields.truth(value, "default"),
+            fields.text(value, "code", ""),
+            fields.count(value, "code_bytes", 0),
+            fields.count(value, "scratch_bytes", 0),
+            fields.text(value, "time", ""),
         )
 
 

@@ -20,16 +20,9 @@ from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.results.profiling.layer_costs import Profile, profile
 from utvm_deploy.results.verifying.on_board import Verification, verify
+from utvm_deploy.silicon_kit import report
 from utvm_deploy.silicon_kit.origin import timing_of
 from utvm_deploy.silicon_kit.private import Cleaner
-from utvm_deploy.silicon_kit.report import (
-    DIFFERS,
-    EQUAL,
-    FAILED,
-    LayerResult,
-    ModelResult,
-    Timing,
-)
 from utvm_deploy.targets.emulator.counters import FIRST_MIX, HEADLINE, NAMES
 
 #: What a report has of the cycle model's counts: all but the mix of instructions.
@@ -67,13 +60,13 @@ def measure_model(
     sample_count: int,
     clean: Cleaner,
     progress: Progress,
-) -> tuple[ModelResult, Timing | None]:
+) -> tuple[report.ModelResult, report.Timing | None]:
     """The result, and the unit of the board's ticks if it ran. ``device`` is closed at the end.
 
     After a failure, the results until then are returned, with the error.
     """
-    result = ModelResult(clean(file.path.name), file.sha256, FAILED)
-    timing: Timing | None = None
+    result = report.ModelResult(clean(file.path.name), file.sha256, report.FAILED)
+    timing: report.Timing | None = None
     board = device.board
     try:
         progress(f"compiling {file.path.name}", 0, 1)
@@ -98,7 +91,7 @@ def measure_model(
             except UtvmError as error:
                 why = clean(f"{type(error).__name__}: {error}")
                 result = replace(result, modelled_why=why)
-        return replace(result, state=EQUAL if found.ok else DIFFERS), timing
+        return replace(result, state=report.EQUAL if found.ok else report.DIFFERS), timing
     except UtvmError as error:
         return replace(result, error=clean(f"{type(error).__name__}: {error}")), timing
 
@@ -116,8 +109,8 @@ def _modelled(
 
 
 def _compared(
-    result: ModelResult, compiled: CompiledModel, found: Verification, clean: Cleaner
-) -> ModelResult:
+    result: report.ModelResult, compiled: CompiledModel, found: Verification, clean: Cleaner
+) -> report.ModelResult:
     return replace(
         result,
         macs=compiled.macs,
@@ -125,7 +118,7 @@ def _compared(
         output_bytes=found.output_bytes,
         layer_bytes=found.layer_bytes,
         layers=tuple(
-            LayerResult(
+            report.LayerResult(
                 index=check.layer.index,
                 operator=clean(check.layer.kind),
                 name=clean(check.layer.name),
@@ -139,7 +132,7 @@ def _compared(
     )
 
 
-def _timed(result: ModelResult, measured: Profile) -> ModelResult:
+def _timed(result: report.ModelResult, measured: Profile) -> report.ModelResult:
     return replace(
         result,
         runs=measured.runs,
@@ -152,7 +145,7 @@ def _timed(result: ModelResult, measured: Profile) -> ModelResult:
     )
 
 
-def _with_modelled(result: ModelResult, modelled: Profile) -> ModelResult:
+def _with_modelled(result: report.ModelResult, modelled: Profile) -> report.ModelResult:
     return replace(
         result,
         modelled=_figures(modelled.figures, modelled.tick_unit),

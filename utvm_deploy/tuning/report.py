@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.records import KernelIdentity, Record, Records, Setting, is_modelled
-from utvm_deploy.results.pages.chart import (
-    CURVE_HEIGHT,
-    CURVE_WIDTH,
-    SPARK_HEIGHT,
-    SPARK_WIDTH,
-    bar,
-    steps,
-)
+from utvm_deploy.results.pages import chart
 from utvm_deploy.results.pages.figure_table import (
     Cell,
     Column,
@@ -123,8 +116,8 @@ def tuning_values(records: Records) -> dict[str, Any]:
     """What ``tuning_body.html`` shows."""
     return {
         "settings": [_section(setting, found) for setting, found in histories(records).items()],
-        "width": CURVE_WIDTH,
-        "height": CURVE_HEIGHT,
+        "width": chart.CURVE_WIDTH,
+        "height": chart.CURVE_HEIGHT,
     }
 
 
@@ -139,7 +132,9 @@ def _section(setting: Setting, found: Sequence[KernelHistory]) -> dict[str, Any]
         "trials": sum(len(history.records) for history in found),
         "failed": sum(history.errors for history in found),
         "boards": sorted({record.board for history in found for record in history.records}),
-        "curve": steps(points, CURVE_WIDTH, CURVE_HEIGHT, 1.0) if has_curve else "",
+        "curve": chart.steps(points, chart.CURVE_WIDTH, chart.CURVE_HEIGHT, 1.0)
+        if has_curve
+        else "",
         "last_share": points[-1][1] if has_curve else None,
         "last_trial": points[-1][0] if has_curve else None,
         "table": _table(setting, found, longest),
@@ -192,8 +187,8 @@ def _table(setting: Setting, found: Sequence[KernelHistory], longest: int) -> Fi
 
 def _line(history: KernelHistory, ticks: int | None, longest: int) -> Line:
     bars = (
-        bar(history.default_ticks, longest, "pale", "default"),
-        bar(ticks, longest, "one", "best"),
+        chart.bar(history.default_ticks, longest, "pale", "default"),
+        chart.bar(ticks, longest, "one", "best"),
     )
     return Line(history.kernel.operator, history.kernel.name, bars, are_beside=True)
 
@@ -204,7 +199,7 @@ def _spark(history: KernelHistory) -> str:
     if len(points) < 2:
         return ""
     points.append((len(history.records), points[-1][1]))
-    return steps(points, SPARK_WIDTH, SPARK_HEIGHT, points[0][1])
+    return chart.steps(points, chart.SPARK_WIDTH, chart.SPARK_HEIGHT, points[0][1])
 
 
 def _times(gain: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from utvm_deploy.base.results import picked
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, not_followed
 from utvm_deploy.tuning.tuner import Tuning
@@ -65,10 +66,7 @@ def _model_runs(model_runs: Sequence[ModelRun], not_taken: Sequence[NotFollowed]
 def _tuning(tuning: Tuning) -> dict[str, Any]:
     setting = tuning.setting
     return {
-        "core": setting.core,
-        "compiler": setting.compiler,
-        "flags": setting.flags,
-        "unit": setting.unit,
+        **picked(setting, "core", "compiler", "flags", "unit"),
         "cycle_model": setting.model,
         "trials": tuning.trials,
         "trials_before": tuning.trials_before,

@@ -9,18 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from utvm_deploy.cli.options.kinds import (
-    checked_size,
-    least,
-    minutes,
-    most,
-    pools_of,
-    port,
-    positive,
-    seed,
-    shapes_of,
-    size,
-)
+from utvm_deploy.cli.options import kinds
 from utvm_deploy.cli.options.option import Group, Option, Rows
 
 #: What utvm.toml may say in its table [options]: how a model is compiled or judged.
@@ -57,7 +46,7 @@ SHAPES: Rows = (
         "no X=. A symbolic batch is 1 if it is not given. May be given several times",
         (),
         keyword="inputs",
-        collect=shapes_of,
+        collect=kinds.shapes_of,
     ),
     Option("--signature NAME", "which signature of a .tflite file that has several"),
 )
@@ -194,7 +183,7 @@ POOL = Option(
     "times",
     (),
     keyword="pools",
-    collect=pools_of,
+    collect=kinds.pools_of,
 )
 INPUT_ROWS = Option(
     "--input-rows",
@@ -277,7 +266,9 @@ EVALUATED: Rows = (
                 choices="quality.evaluating.facts:TASKS",
             ),
             Option("--output N", "which output", 0, int),
-            Option("--top-k K", "also how often the right class is among the best K", 5, positive),
+            Option(
+                "--top-k K", "also how often the right class is among the best K", 5, kinds.positive
+            ),
             Option("--threshold T", "a single score of at least this is class 1", 0.5, float),
         ),
     ),
@@ -297,8 +288,8 @@ LIMITS: Rows = (
                 keyword="limits",
             )
             for flag, what, example, parse in (
-                ("min", "less", "accuracy=0.9", least),
-                ("max", "more", "rmse=2.5", most),
+                ("min", "less", "accuracy=0.9", kinds.least),
+                ("max", "more", "rmse=2.5", kinds.most),
             )
         ),
     ),
@@ -316,8 +307,8 @@ GATE: Rows = (
                 "the image more RAM or flash",
             ),
             FAIL_OVER,
-            Option("--max-ram BYTES", "a model takes more RAM (64K is 65,536)", parse=size),
-            Option("--max-flash BYTES", "its image takes more flash", parse=size),
+            Option("--max-ram BYTES", "a model takes more RAM (64K is 65,536)", parse=kinds.size),
+            Option("--max-flash BYTES", "its image takes more flash", parse=kinds.size),
         ),
     ),
 )
@@ -534,14 +525,14 @@ CERTIFICATES = Option(
 )
 TUNED: Rows = (
     Option("--trials N", "stop when --records have N candidates; those of earlier runs count, too"),
-    Option("--minutes M", "stop after this time, even if candidates are left", parse=minutes),
+    Option("--minutes M", "stop after this time, even if candidates are left", parse=kinds.minutes),
     OPTIMIZE,
     Option(
         "--sketches",
         "for int8 kernels that a SIMD family computes, also search sketches of TVM's rules and try "
         "tensor intrinsics; these trials count for --trials, too",
     ),
-    Option("--seed S", "seed of the search", 0, seed),
+    Option("--seed S", "seed of the search", 0, kinds.seed),
     CMSIS_NN,
     PLUGIN,
     NO_FLOAT,
@@ -616,7 +607,7 @@ INIT: Rows = (
     MODEL.but("the model to deploy", "[MODEL]"),
     Option("--board B", "a board's name or file", names=_BOARDS),
     OPTIMIZE.but("what to compile for", default=None),
-    RAM_BUDGET.but("the most that the arena may take", parse=checked_size),
+    RAM_BUDGET.but("the most that the arena may take", parse=kinds.checked_size),
     RECORDS.but("what `utvm tune` measured"),
 )
 DOCS = Option(
@@ -641,7 +632,7 @@ SERVE: Rows = (
         "folder of models, jobs and files; default: `service` next to the runs (UTVM_RUNS)",
     ),
     Option("--host H...", "where to listen; default: 127.0.0.1, which only this computer reaches"),
-    Option("--port P", "where to listen; 0 takes a free port", 8086, port),
+    Option("--port P", "where to listen; 0 takes a free port", 8086, kinds.port),
     Group(
         "who may use it",
         (
@@ -732,7 +723,7 @@ WORKER: Rows = (
     Option(
         "--dashboard PORT",
         "with --listen: show Dask's dashboard to this computer, at http://127.0.0.1:PORT/",
-        parse=positive,
+        parse=kinds.positive,
     ),
     Option(
         "--name NAME",
@@ -741,6 +732,6 @@ WORKER: Rows = (
     Option(
         "--patience S",
         "with ADDRESS: wait S seconds for a scheduler that does not answer; default: 600",
-        parse=positive,
+        parse=kinds.positive,
     ),
 )

@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 
 from utvm_deploy.cli.output import Output
-from utvm_deploy.quality.evaluating.facts import (
-    CLASSIFICATION,
-    Change,
-    Evaluation,
-    Judged,
-    Problem,
-    confused,
-)
+from utvm_deploy.quality.evaluating import facts
 from utvm_deploy.quality.evaluating.page import metric_text
 
 #: More classes do not fit a terminal as a matrix.
@@ -20,7 +13,7 @@ _MOST_COLUMNS = 16
 _MOST_LISTED = 10
 
 
-def report(found: Evaluation, out: Output) -> None:
+def report(found: facts.Evaluation, out: Output) -> None:
     """The table of engines, the classes, and what changed."""
     problem = found.problem
     where = "" if found.board is None else f" on {found.board}"
@@ -45,11 +38,11 @@ def report(found: Evaluation, out: Output) -> None:
         out.line(f"note: {note}")
 
 
-def _items(problem: Problem) -> str:
+def _items(problem: facts.Problem) -> str:
     return f"1 {problem.word[:-1]}" if problem.items == 1 else f"{problem.items:,} {problem.word}"
 
 
-def _row(one: Judged, names: list[str]) -> list[object]:
+def _row(one: facts.Judged, names: list[str]) -> list[object]:
     cells = [
         metric_text(name, _json(one.metrics[name])) if name in one.metrics else "" for name in names
     ]
@@ -60,7 +53,7 @@ def _json(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _classes(last: Judged, problem: Problem, out: Output) -> None:
+def _classes(last: facts.Judged, problem: facts.Problem, out: Output) -> None:
     assert last.confusion is not None
     is_small = problem.classes <= _MOST_COLUMNS
     heads = [">" + problem.class_name(number) for number in range(problem.classes)]
@@ -79,7 +72,7 @@ def _classes(last: Judged, problem: Problem, out: Output) -> None:
         title=f"by {last.run.engine}" + ("; on the right what was predicted" * is_small),
     )
     if not is_small:
-        for pair in confused(last, problem)[:_MOST_LISTED]:
+        for pair in facts.confused(last, problem)[:_MOST_LISTED]:
             out.line(f"{pair['items']:,} of {pair['label']} taken for {pair['prediction']}")
 
 
@@ -87,12 +80,12 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _change(change: Change, problem: Problem) -> str:
+def _change(change: facts.Change, problem: facts.Problem) -> str:
     between = f"{change.before} -> {change.after}"
     if not change.largest_difference:
         return f"{between}: all values are equal"
     noise = f"; values differ by {change.largest_difference:.3g} at most ({change.sqnr_db:.1f} dB)"
-    if problem.task != CLASSIFICATION:
+    if problem.task != facts.CLASSIFICATION:
         return f"{between}: {change.changed:,} of {_items(problem)} differ{noise}"
     said = f"{between}: {change.changed:,} of {_items(problem)} change class"
     shown = [
@@ -105,5 +98,5 @@ def _change(change: Change, problem: Problem) -> str:
     return said + (f": {', '.join(shown)}" if shown else "") + noise
 
 
-def _label(label: float | None, problem: Problem) -> str:
+def _label(label: float | None, problem: facts.Problem) -> str:
     return "" if label is None else f"label {problem.class_name(int(label))}: "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.paths import runs_file
+from utvm_deploy.base.results import picked
 from utvm_deploy.cli.output import Output, when
 from utvm_deploy.results.runs.store import RunStore
 
@@ -47,14 +48,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "runs": [
                 {
                     "run": one.key,
-                    "started": one.started,
-                    "seconds": one.seconds,
-                    "verb": one.verb,
-                    "exit_code": one.exit_code,
-                    "board": one.board,
-                    "git": one.git,
-                    "versions": one.versions,
-                    "options": one.options,
+                    **picked(
+                        one,
+                        "started",
+                        "seconds",
+                        "verb",
+                        "exit_code",
+                        "board",
+                        "git",
+                        "versions",
+                        "options",
+                    ),
                     "models": [vars(model) for model in one.models],
                 }
                 for one in found

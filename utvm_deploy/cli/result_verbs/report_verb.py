@@ -10,6 +10,7 @@ from utvm_deploy.api.report_function import ReportResult, report
 from utvm_deploy.base.errors import RecordsError, UsageError
 from utvm_deploy.base.files import check_writable, write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
+from utvm_deploy.base.results import picked
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, keywords
 from utvm_deploy.cli.output import Output
@@ -118,11 +119,7 @@ def _records(args: argparse.Namespace, out: Output) -> int:
             "output": args.output,
             "settings": [
                 {
-                    "core": setting.core,
-                    "compiler": setting.compiler,
-                    "flags": setting.flags,
-                    "utvm": setting.utvm,
-                    "unit": setting.unit,
+                    **picked(setting, "core", "compiler", "flags", "utvm", "unit"),
                     "cycle_model": setting.model,
                     "kernels": [
                         {

@@ -28,16 +28,8 @@ from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.oracle.origin import RUNTIMES, run_origin
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.quality.datasets import Dataset, ModelInput
+from utvm_deploy.quality.evaluating import facts
 from utvm_deploy.quality.evaluating.conversion import InputCount, to_real
-from utvm_deploy.quality.evaluating.facts import (
-    ANOMALY,
-    DEVICE,
-    FLOAT,
-    REFERENCE,
-    Problem,
-    Run,
-    Values,
-)
 
 #: What a child process gets at once: little memory, and news after some seconds.
 _BATCH_BYTES = 32 << 20
@@ -60,7 +52,7 @@ class Plan:
     path: Path
     graph: Graph
     data: Dataset
-    problem: Problem
+    problem: facts.Problem
     output: int
     reference: Path | None = None
     custom: CustomOperators | None = None
@@ -71,12 +63,12 @@ class Plan:
         return tuple(ModelInput.of(self.graph.tensors[number]) for number in self.graph.inputs)
 
 
-def reference_run(plan: Plan, progress: Progress, count: InputCount) -> Run:
+def reference_run(plan: Plan, progress: Progress, count: InputCount) -> facts.Run:
     """The model by the reference kernels; ``count`` learns how many input values were clipped."""
-    return _on_host(plan, plan.path, plan.graph, progress, count, REFERENCE)
+    return _on_host(plan, plan.path, plan.graph, progress, count, facts.REFERENCE)
 
 
-def float_run(plan: Plan, progress: Progress) -> Run:
+def float_run(plan: Plan, progress: Progress) -> facts.Run:
     """The model of ``plan.reference``, in the runtime of its format; its engine says what it is."""
     assert plan.reference is not None
     shapes, signature = shapes_given(), None
@@ -94,12 +86,16 @@ def float_run(plan: Plan, progress: Progress) -> Run:
 def _what_it_is(path: Path, graph: Graph | None) -> str:
     """FLOAT, or what the model to compare with is quantized to."""
     if graph is None:
-        return "quantized" if any(one in path.read_bytes() for one in _QUANTIZED_MARKS) else FLOAT
+        return (
+            "quantized"
+            if any(one in path.read_bytes() for one in _QUANTIZED_MARKS)
+            else facts.FLOAT
+        )
     dtypes = {one.dtype for one in graph.tensors if one.quantization and one.data is None}
-    return "+".join("int16x8" if one == "int16" else one for one in sorted(dtypes)) or FLOAT
+    return "+".join("int16x8" if one == "int16" else one for one in sorted(dtypes)) or facts.FLOAT
 
 
-def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> Run:
+def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> facts.Run:
     """The model on a board; the samples are read as it needs them."""
     runner = _Collector(plan, _output(plan.graph, plan.output))
     count = InputCount()
@@ -117,8 +113,8 @@ def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> Run:
             outputs.append(made[plan.output])
         runner.take(batch, outputs)
     seconds = time.monotonic() - started
-    return Run(
-        DEVICE, model.compiled.board, plan.path.name, runner.values(), len(plan.data), seconds
+    return facts.Run(
+        facts.DEVICE, model.compiled.board, plan.path.name, runner.values(), len(plan.data), seconds
     )
 
 
@@ -129,10 +125,10 @@ def _on_host(
     progress: Progress,
     count: InputCount,
     engine: str,
-) -> Run:
+) -> facts.Run:
     """``graph`` is None for a file that we cannot import: its numbers are float32."""
     inputs = plan.inputs
-    if engine != REFERENCE:
+    if engine != facts.REFERENCE:
         inputs = _inputs_of_float(plan, graph)
     runner = _Collector(plan, None if graph is None else _output(graph, plan.output))
     size = sum(element_type(one.dtype).size_bytes(math.prod(one.shape)) for one in inputs)
@@ -144,7 +140,7 @@ def _on_host(
         progress(f"running {path.name} on this computer: sample", start, len(plan.data))
         batch = plan.data.batch(start, start + at_once)
         begun = time.monotonic()
-        real = _as_given(plan, batch, inputs) if engine != REFERENCE else batch
+        real = _as_given(plan, batch, inputs) if engine != facts.REFERENCE else batch
         arrays = count.taken(real, inputs)
         samples = [[array[place] for array in arrays] for place in range(len(batch[0]))]
         runtime, outputs = _computed(plan, path, samples)
@@ -153,7 +149,7 @@ def _on_host(
         rate = len(samples) / max(time.monotonic() - begun, 1e-3)
         at_once = max(1, min(most, 4 * at_once, int(_BATCH_S * rate)))
     seconds = time.monotonic() - started
-    return Run(engine, runtime, path.name, runner.values(), len(plan.data), seconds)
+    return facts.Run(engine, runtime, path.name, runner.values(), len(plan.data), seconds)
 
 
 def _computed(
@@ -174,7 +170,7 @@ class _Collector:
     def __init__(self, plan: Plan, output: Tensor | None) -> None:
         self._plan = plan
         self._quantization = None if output is None else output.quantization
-        self._rows: list[Values] = []
+        self._rows: list[facts.Values] = []
 
     def take(self, batch: Sequence[Array], outputs: Sequence[Array]) -> None:
         """The outputs of one batch of samples."""
@@ -186,13 +182,13 @@ class _Collector:
                 f"elements, and that of {self._plan.path} has {wanted}; give the float model that "
                 "it was made from"
             )
-        if self._plan.problem.task == ANOMALY:
+        if self._plan.problem.task == facts.ANOMALY:
             (given,) = batch
             seen = to_real(given, self._plan.inputs[0].quantization).reshape(len(given), -1)
             real = np.square(seen - real).mean(axis=1)[:, None]
         self._rows.append(real)
 
-    def values(self) -> Values:
+    def values(self) -> facts.Values:
         """A row for each item: the mean of its samples."""
         rows = np.concatenate(self._rows)
         problem = self._plan.problem
@@ -200,7 +196,7 @@ class _Collector:
             return rows
         sums = np.zeros((problem.items, rows.shape[1]))
         np.add.at(sums, problem.item, rows)
-        found: Values = sums / np.bincount(problem.item)[:, None]
+        found: facts.Values = sums / np.bincount(problem.item)[:, None]
         return found
 
 

@@ -15,18 +15,11 @@ from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
+from utvm_deploy.quality.evaluating import facts
 from utvm_deploy.quality.evaluating.chance import chance_note
 from utvm_deploy.quality.evaluating.class_order import order_note
 from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken
 from utvm_deploy.quality.evaluating.engines import Plan, device_run, float_run, reference_run
-from utvm_deploy.quality.evaluating.facts import (
-    DEVICE,
-    REFERENCE,
-    Change,
-    Evaluation,
-    Run,
-    Settings,
-)
 from utvm_deploy.quality.evaluating.judging import changes, judged
 from utvm_deploy.quality.evaluating.problem import problem_of
 
@@ -58,7 +51,7 @@ def checked_data(model: Any, data: Any, samples: Any) -> Data:
 def make_plan(
     path: Path,
     data: Data,
-    settings: Settings,
+    settings: facts.Settings,
     *,
     reference: Path | None = None,
     samples: int | None = None,
@@ -85,10 +78,10 @@ def evaluated(
     plan: Plan,
     device: AbstractContextManager[DeviceModel] | None = None,
     progress: Progress = no_progress,
-) -> Evaluation:
+) -> facts.Evaluation:
     """Run all samples on this computer, and then on ``device``, which is entered by then."""
     count = InputCount()
-    runs: list[Run] = [] if plan.reference is None else [float_run(plan, progress)]
+    runs: list[facts.Run] = [] if plan.reference is None else [float_run(plan, progress)]
     runs.append(reference_run(plan, progress, count))
     board = None
     if device is not None:
@@ -100,7 +93,7 @@ def evaluated(
         found = changes(plan.problem, runs)
         figures = judged(plan.problem, runs)
     clipped = count.clipped / count.values if count.values else 0.0
-    return Evaluation(
+    return facts.Evaluation(
         model=plan.graph.name,
         board=board,
         data=plan.data.origin,
@@ -120,7 +113,7 @@ def evaluated(
     )
 
 
-def _not_finite(runs: Sequence[Run], word: str) -> Iterator[str]:
+def _not_finite(runs: Sequence[facts.Run], word: str) -> Iterator[str]:
     for run in runs:
         bad = np.asarray(~np.isfinite(run.values.reshape(len(run.values), -1)).all(axis=1))
         if bad.any():
@@ -130,7 +123,7 @@ def _not_finite(runs: Sequence[Run], word: str) -> Iterator[str]:
             )
 
 
-def _notes(plan: Plan, found: tuple[Change, ...], clipped: float) -> Iterator[str]:
+def _notes(plan: Plan, found: tuple[facts.Change, ...], clipped: float) -> Iterator[str]:
     if clipped > _CLIPPED_SHARE:
         yield (
             f"{100 * clipped:.1f} % of the input values are outside of the range that the inputs "
@@ -143,5 +136,8 @@ def _notes(plan: Plan, found: tuple[Change, ...], clipped: float) -> Iterator[st
     if any(plan.graph.tensors[number].dtype == "float32" for number in made):
         return  # floats may differ within their bounds
     for change in found:
-        if (change.before, change.after) == (REFERENCE, DEVICE) and change.largest_difference:
+        if (change.before, change.after) == (
+            facts.REFERENCE,
+            facts.DEVICE,
+        ) and change.largest_difference:
             yield "the board and the reference kernels differ; `utvm verify` shows the layer"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.base.results import Result, one_line, plain_object
+from utvm_deploy.base.results import Result, one_line, picked, plain_object
 
 CLASSIFICATION, ANOMALY, REGRESSION = "classification", "anomaly", "regression"
 TASKS = (CLASSIFICATION, ANOMALY, REGRESSION)
@@ -195,11 +195,7 @@ class Evaluation(Result):
         names = list(dict.fromkeys(name for one in self.judged for name in one.metrics))
         return [
             {
-                "engine": one.run.engine,
-                "runtime": one.run.runtime,
-                "model": one.run.model,
-                "samples": one.run.samples,
-                "seconds": one.run.seconds,
+                **picked(one.run, "engine", "runtime", "model", "samples", "seconds"),
                 **{name: one.metrics.get(name) for name in names},
             }
             for one in self.judged
@@ -236,10 +232,7 @@ class Evaluation(Result):
 def _run(one: Judged, problem: Problem) -> dict[str, Any]:
     is_small = one.confusion is not None and len(one.confusion) <= _MOST_CLASSES
     return {
-        "engine": one.run.engine,
-        "runtime": one.run.runtime,
-        "model": one.run.model,
-        "seconds": one.run.seconds,
+        **picked(one.run, "engine", "runtime", "model", "seconds"),
         "samples_per_second": _number(one.run.samples_per_second),
         "metrics": _finite(one.metrics),
         "per_class": [asdict(figures) for figures in one.per_class],

@@ -8,21 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.quality.evaluating import metrics
-from utvm_deploy.quality.evaluating.facts import (
-    ANOMALY,
-    CLASSIFICATION,
-    DEVICE,
-    REFERENCE,
-    REGRESSION,
-    Change,
-    Changed,
-    ClassFigures,
-    Judged,
-    Problem,
-    Run,
-    Values,
-)
+from utvm_deploy.quality.evaluating import facts, metrics
 
 #: Of items whose values differ, those that are listed.
 _MOST_LISTED = 20
@@ -39,54 +25,59 @@ def is_share(name: str) -> bool:
     return name in _SHARES or name.startswith("top")
 
 
-def metric_names(problem: Problem, has_float: bool) -> tuple[str, ...]:
+def metric_names(problem: facts.Problem, has_float: bool) -> tuple[str, ...]:
     """The metrics that a run will have; R2 may be missing where targets never change."""
     names: list[str] = []
     if problem.has_answers:
         names += {
-            CLASSIFICATION: ["accuracy", *_top_name(problem), "macro_f1", *_auc_name(problem)],
-            ANOMALY: ["auc"],
-            REGRESSION: ["mae", "rmse", "r2"],
+            facts.CLASSIFICATION: [
+                "accuracy",
+                *_top_name(problem),
+                "macro_f1",
+                *_auc_name(problem),
+            ],
+            facts.ANOMALY: ["auc"],
+            facts.REGRESSION: ["mae", "rmse", "r2"],
         }[problem.task]
     if has_float:
-        names += ["agreement"] if problem.task == CLASSIFICATION else []
+        names += ["agreement"] if problem.task == facts.CLASSIFICATION else []
         names += ["sqnr_db"]
     return tuple(names)
 
 
-def _top_name(problem: Problem) -> list[str]:
+def _top_name(problem: facts.Problem) -> list[str]:
     return [f"top{problem.top_k}"] if 1 < problem.top_k < problem.classes else []
 
 
-def _auc_name(problem: Problem) -> list[str]:
+def _auc_name(problem: facts.Problem) -> list[str]:
     labels = problem.labels
     has_both = labels is not None and 0 < int(labels.sum()) < len(labels)
     return ["auc"] if problem.classes == 2 and has_both else []
 
 
-def judged(problem: Problem, runs: Sequence[Run]) -> tuple[Judged, ...]:
+def judged(problem: facts.Problem, runs: Sequence[facts.Run]) -> tuple[facts.Judged, ...]:
     """Each run with its figures."""
-    floats = next((run for run in runs if run.engine not in (REFERENCE, DEVICE)), None)
+    floats = next((run for run in runs if run.engine not in (facts.REFERENCE, facts.DEVICE)), None)
     return tuple(_judged(problem, run, floats) for run in runs)
 
 
-def _judged(problem: Problem, run: Run, floats: Run | None) -> Judged:
-    if problem.task == CLASSIFICATION:
+def _judged(problem: facts.Problem, run: facts.Run, floats: facts.Run | None) -> facts.Judged:
+    if problem.task == facts.CLASSIFICATION:
         found = _classified(problem, run)
-    elif problem.task == ANOMALY:
+    elif problem.task == facts.ANOMALY:
         found = _scored(problem, run)
     else:
         found = _regressed(problem, run)
     figures = dict(found.metrics)
     if floats is not None and run is not floats:
-        if problem.task == CLASSIFICATION:
+        if problem.task == facts.CLASSIFICATION:
             same = predictions(problem, run.values) == predictions(problem, floats.values)
             figures["agreement"] = float(same.mean())
         figures["sqnr_db"] = metrics.sqnr_db(run.values, floats.values)
-    return Judged(run, figures, found.per_class, found.confusion, found.roc)
+    return facts.Judged(run, figures, found.per_class, found.confusion, found.roc)
 
 
-def predictions(problem: Problem, values: Values) -> NDArray[np.int64]:
+def predictions(problem: facts.Problem, values: facts.Values) -> NDArray[np.int64]:
     """The class of each item."""
     if problem.is_binary_score:
         return (values[:, 0] >= problem.threshold).astype(np.int64)
@@ -94,10 +85,10 @@ def predictions(problem: Problem, values: Values) -> NDArray[np.int64]:
     return best
 
 
-def _classified(problem: Problem, run: Run) -> Judged:
+def _classified(problem: facts.Problem, run: facts.Run) -> facts.Judged:
     labels = problem.labels
     if labels is None:
-        return Judged(run, {})
+        return facts.Judged(run, {})
     predicted = predictions(problem, run.values)
     confusion = metrics.confusion_matrix(labels, predicted, problem.classes)
     per_class = tuple(
@@ -111,16 +102,16 @@ def _classified(problem: Problem, run: Run) -> Judged:
         figures[name] = metrics.in_top(run.values, labels, problem.top_k)
     figures["macro_f1"] = float(np.mean(f1))
     if not _auc_name(problem):
-        return Judged(run, figures, per_class, confusion)
+        return facts.Judged(run, figures, per_class, confusion)
     scores = run.values[:, 0] if problem.is_binary_score else run.values[:, 1] - run.values[:, 0]
     figures["auc"] = metrics.auc(scores, labels == 1)
-    return Judged(run, figures, per_class, confusion, _roc(scores, labels))
+    return facts.Judged(run, figures, per_class, confusion, _roc(scores, labels))
 
 
-def _class_figures(name: str, confusion: NDArray[np.int64], number: int) -> ClassFigures:
+def _class_figures(name: str, confusion: NDArray[np.int64], number: int) -> facts.ClassFigures:
     right = int(confusion[number, number])
     items, predicted = int(confusion[number].sum()), int(confusion[:, number].sum())
-    return ClassFigures(
+    return facts.ClassFigures(
         name,
         items,
         right / predicted if predicted else None,
@@ -129,24 +120,24 @@ def _class_figures(name: str, confusion: NDArray[np.int64], number: int) -> Clas
     )
 
 
-def _scored(problem: Problem, run: Run) -> Judged:
+def _scored(problem: facts.Problem, run: facts.Run) -> facts.Judged:
     if problem.labels is None:
-        return Judged(run, {})
+        return facts.Judged(run, {})
     scores = run.values[:, 0]
     figures = {"auc": metrics.auc(scores, problem.labels == 1)}
-    return Judged(run, figures, roc=_roc(scores, problem.labels))
+    return facts.Judged(run, figures, roc=_roc(scores, problem.labels))
 
 
-def _roc(scores: Values, labels: NDArray[np.int64]) -> tuple[tuple[float, float], ...]:
+def _roc(scores: facts.Values, labels: NDArray[np.int64]) -> tuple[tuple[float, float], ...]:
     false, true = metrics.roc_curve(scores, labels == 1)
     kept = np.unique(np.linspace(0, len(false) - 1, _MOST_ROC_POINTS).astype(int))
     return tuple(zip(false[kept].tolist(), true[kept].tolist(), strict=True))
 
 
-def _regressed(problem: Problem, run: Run) -> Judged:
+def _regressed(problem: facts.Problem, run: facts.Run) -> facts.Judged:
     targets = problem.targets
     if targets is None:
-        return Judged(run, {})
+        return facts.Judged(run, {})
     figures = {
         "mae": metrics.mean_absolute_error(run.values, targets),
         "rmse": metrics.root_mean_square_error(run.values, targets),
@@ -154,10 +145,10 @@ def _regressed(problem: Problem, run: Run) -> Judged:
     r2 = metrics.r_squared(run.values, targets)
     if r2 is not None:
         figures["r2"] = r2
-    return Judged(run, figures)
+    return facts.Judged(run, figures)
 
 
-def changes(problem: Problem, runs: Sequence[Run]) -> tuple[Change, ...]:
+def changes(problem: facts.Problem, runs: Sequence[facts.Run]) -> tuple[facts.Change, ...]:
     """What differs between each run and the next, and between the first and the last."""
     pairs = list(pairwise(runs))
     if len(runs) > 2:
@@ -165,9 +156,9 @@ def changes(problem: Problem, runs: Sequence[Run]) -> tuple[Change, ...]:
     return tuple(_change(problem, before, after) for before, after in pairs)
 
 
-def _change(problem: Problem, before: Run, after: Run) -> Change:
+def _change(problem: facts.Problem, before: facts.Run, after: facts.Run) -> facts.Change:
     gaps = np.abs(after.values - before.values).max(axis=1)
-    if problem.task == CLASSIFICATION:
+    if problem.task == facts.CLASSIFICATION:
         old, new = (predictions(problem, run.values) for run in (before, after))
         places = np.flatnonzero(old != new)
         changed, listed = len(places), places
@@ -177,14 +168,14 @@ def _change(problem: Problem, before: Run, after: Run) -> Change:
         listed = np.argsort(-gaps, kind="stable")[: min(changed, _MOST_LISTED)]
         shown = [_most_different(before.values[place], after.values[place]) for place in listed]
     answers = _answers(problem)
-    return Change(
+    return facts.Change(
         before.engine,
         after.engine,
         changed,
         float(gaps.max()),
         metrics.sqnr_db(after.values, before.values),
         tuple(
-            Changed(
+            facts.Changed(
                 int(problem.positions[place]),
                 None if answers is None else float(answers[place]),
                 *values,
@@ -194,7 +185,7 @@ def _change(problem: Problem, before: Run, after: Run) -> Change:
     )
 
 
-def _answers(problem: Problem) -> NDArray[np.generic] | None:
+def _answers(problem: facts.Problem) -> NDArray[np.generic] | None:
     """One number for each item, if the data say one."""
     if problem.labels is not None:
         return problem.labels
@@ -202,6 +193,6 @@ def _answers(problem: Problem) -> NDArray[np.generic] | None:
     return targets[:, 0] if targets is not None and targets.shape[1] == 1 else None
 
 
-def _most_different(before: Values, after: Values) -> tuple[float, float]:
+def _most_different(before: facts.Values, after: facts.Values) -> tuple[float, float]:
     place = int(np.abs(after - before).argmax())
     return float(before[place]), float(after[place])

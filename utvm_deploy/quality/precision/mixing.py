@@ -13,15 +13,8 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
+from utvm_deploy.quality.precision import facts
 from utvm_deploy.quality.precision.affording import Candidate, Measure, affordable
-from utvm_deploy.quality.precision.facts import (
-    DECIBELS,
-    POINTS,
-    Budgets,
-    LayerSensitivity,
-    Mixed,
-    ModelPrice,
-)
 from utvm_deploy.quality.precision.sensitivity import MOVERS, accuracy, outputs_db
 from utvm_deploy.quality.quantizing.child_steps import RecipeResult, quantize_with_recipes
 from utvm_deploy.quality.quantizing.facts import INT8, INT16X8, Calibration, Recipe
@@ -35,15 +28,15 @@ _PERFECT_DB = 200.0
 def mix(
     calibration: Calibration,
     labels: Array | None,
-    rows: Sequence[LayerSensitivity],
+    rows: Sequence[facts.LayerSensitivity],
     *,
     max_loss: float,
-    budgets: Budgets,
+    budgets: facts.Budgets,
     float_ends: bool = False,
     measure: Measure | None = None,
-    prices: Mapping[str, ModelPrice] | None = None,
+    prices: Mapping[str, facts.ModelPrice] | None = None,
     progress: Progress = no_progress,
-) -> tuple[Mixed, Recipe]:
+) -> tuple[facts.Mixed, Recipe]:
     """The choice and its recipe.
 
     ``max_loss`` is in percentage points of accuracy below the float model with ``labels``, else in
@@ -63,15 +56,15 @@ def mix(
     allowed = [one for one in files if one.loss <= max_loss]
     # Never worse than int8: the first file is int8 itself.
     chosen = allowed[0] if allowed else min(files, key=lambda one: (one.loss, len(one.wide)))
-    price: ModelPrice | None = prices.get(INT8) if not chosen.wide else None
-    dearer: ModelPrice | None = None
+    price: facts.ModelPrice | None = prices.get(INT8) if not chosen.wide else None
+    dearer: facts.ModelPrice | None = None
     if measure is not None:
         found = affordable(files, chosen, max_loss, budgets, measure, prices)
         chosen, price, dearer = found.file, found.price, found.dearer
-    made = Mixed(
+    made = facts.Mixed(
         chosen.wide,
         chosen.loss,
-        DECIBELS if labels is None else POINTS,
+        facts.DECIBELS if labels is None else facts.POINTS,
         losses,
         price,
         prices,
@@ -81,7 +74,7 @@ def mix(
     return made, chosen.recipe
 
 
-def _gain(row: LayerSensitivity) -> float:
+def _gain(row: facts.LayerSensitivity) -> float:
     """Noise that int16 activations remove, by the ticks that they cost."""
     noise = {
         scheme: 10 ** (-(_PERFECT_DB if value is None else value) / 10)

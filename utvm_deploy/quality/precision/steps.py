@@ -21,25 +21,8 @@ from utvm_deploy.quality.precision.mixing import mix
 from utvm_deploy.quality.precision.prices import measure
 from utvm_deploy.quality.precision.sensitivity import layer_sensitivities, layers_of, worst_layers
 from utvm_deploy.quality.precision.summary import layers_json, mixed_json
+from utvm_deploy.quality.quantizing import facts, model_steps
 from utvm_deploy.quality.quantizing.child_steps import TFLITE
-from utvm_deploy.quality.quantizing.facts import (
-    COMPARED_SAMPLES,
-    INT8,
-    INT16X8,
-    MIN_MAX,
-    SCHEMES,
-    SENSITIVITY_HINT,
-    Calibration,
-    QuantizedModel,
-    Recipe,
-)
-from utvm_deploy.quality.quantizing.model_steps import (
-    Source,
-    calibrated,
-    opened,
-    quantize_model,
-    quantize_with_recipe,
-)
 from utvm_deploy.quality.quantizing.samples import dataset_for
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
@@ -54,7 +37,7 @@ DEFAULT_MAX_LOSS = 0.5
 class MixedModel(Result):
     """A file with a scheme for each layer, the table that it was chosen by, and the choice."""
 
-    quantized: QuantizedModel
+    quantized: facts.QuantizedModel
     rows: tuple[LayerSensitivity, ...]
     mixed: Mixed
     max_loss: float = DEFAULT_MAX_LOSS  # that was allowed, in ``mixed.loss_unit``
@@ -76,7 +59,7 @@ class MixedModel(Result):
                 "index": row.index,
                 "operator": row.kind,
                 "output": row.output,
-                "scheme": INT16X8 if row.output in self.mixed.wide else INT8,
+                "scheme": facts.INT16X8 if row.output in self.mixed.wide else facts.INT8,
                 **{f"sqnr_db_{scheme}": value for scheme, value in row.sqnr_db.items()},
             }
             for row in self.rows
@@ -93,7 +76,7 @@ class MixedModel(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class QuantizedWithLayers(QuantizedModel):
+class QuantizedWithLayers(facts.QuantizedModel):
     """A quantized file with the table of layers that ``sensitivity`` asks for."""
 
     layers: tuple[LayerSensitivity, ...] = ()
@@ -109,7 +92,7 @@ class Sensitivities:
     """The table of layers, and what it was made of."""
 
     rows: tuple[LayerSensitivity, ...]
-    calibration: Calibration
+    calibration: facts.Calibration
     float_bytes: int
     labels: Any  # classes of the compared samples; None without labels
     prices: dict[str, ModelPrice]  # by scheme; empty without a board
@@ -130,18 +113,18 @@ def sensitivities(
     An ONNX or a PyTorch file becomes a float .tflite file first: the layers are those of that file.
     Raises ModelError naming the operators that .tflite files have no form of.
     """
-    source = opened(path, is_converted=True, progress=progress)
+    source = model_steps.opened(path, is_converted=True, progress=progress)
     labels = _labels(source, data)
-    count = COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
-    calibration = calibrated(
+    count = facts.COMPARED_SAMPLES if labels is None else LABELLED_SAMPLES
+    calibration = model_steps.calibrated(
         source, data, input_range=input_range, compared=count, progress=progress
     )
     kept = None if labels is None else labels[: len(calibration.outputs[0])]
     prices: dict[str, ModelPrice] = {}
     if board is not None:
-        for scheme in SCHEMES:
-            recipe = Recipe(scheme, float_ends=float_ends)
-            made = quantize_with_recipe(calibration, recipe, name=path.stem)
+        for scheme in facts.SCHEMES:
+            recipe = facts.Recipe(scheme, float_ends=float_ends)
+            made = model_steps.quantize_with_recipe(calibration, recipe, name=path.stem)
             prices[scheme] = measure(made.data, board, timing=timing, progress=progress)
     tables = {scheme: price.layers for scheme, price in prices.items()}
     rows = layer_sensitivities(calibration, kept, tables, progress=progress)
@@ -149,37 +132,37 @@ def sensitivities(
 
 
 def name_costly_layers(
-    made: QuantizedModel,
+    made: facts.QuantizedModel,
     path: Path,
     data: Any,
     *,
     rows: Sequence[LayerSensitivity] = (),
     wide: Collection[str] = (),
     progress: Progress = no_progress,
-) -> QuantizedModel:
+) -> facts.QuantizedModel:
     """Let each warning of a bad output name the layers that cost most.
 
     ``rows`` is the table of layers, if there is one, and ``wide`` are outputs that are int16x8 in
     a mixed model. Without ``rows``, each layer is quantized alone, unless the model has too many.
     """
-    if not any(SENSITIVITY_HINT in one for one in made.warnings):
+    if not any(facts.SENSITIVITY_HINT in one for one in made.warnings):
         return made
     rows = rows or _rows_of(made, path, data, progress)
     if not rows:
         return made
     told = worst_layers(rows, made.scheme, wide)
-    warnings = tuple(one.replace(SENSITIVITY_HINT, told) for one in made.warnings)
+    warnings = tuple(one.replace(facts.SENSITIVITY_HINT, told) for one in made.warnings)
     return replace(made, warnings=warnings)
 
 
 def _rows_of(
-    made: QuantizedModel, path: Path, data: Any, progress: Progress
+    made: facts.QuantizedModel, path: Path, data: Any, progress: Progress
 ) -> Sequence[LayerSensitivity]:
     calibration = made.calibration
     if calibration.form != TFLITE:
         try:
-            source = opened(path, is_converted=True, progress=progress)
-            calibration = calibrated(source, data, progress=progress)
+            source = model_steps.opened(path, is_converted=True, progress=progress)
+            calibration = model_steps.calibrated(source, data, progress=progress)
         except ModelError:
             return ()  # an operator has no form in .tflite files
     if len(layers_of(calibration)) > MOST_TRIED_LAYERS:
@@ -187,7 +170,7 @@ def _rows_of(
     return layer_sensitivities(calibration, None, {}, schemes=[made.scheme], progress=progress)
 
 
-def _labels(source: Source, data: Any) -> Any:
+def _labels(source: model_steps.Source, data: Any) -> Any:
     """The classes of the samples, where the first output has a score for each class; else None.
 
     Raises DataError for labels that do not fit the output.
@@ -205,8 +188,8 @@ def quantize_uniform(
     path: Path,
     data: Any,
     *,
-    scheme: str = INT8,
-    clipping: str = MIN_MAX,
+    scheme: str = facts.INT8,
+    clipping: str = facts.MIN_MAX,
     equalize: bool = False,
     sensitivity: bool = False,
     board: Board | None = None,
@@ -214,7 +197,7 @@ def quantize_uniform(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     progress: Progress = no_progress,
-) -> QuantizedModel:
+) -> facts.QuantizedModel:
     """Quantize a float model file, all layers to one scheme.
 
     With ``sensitivity``, the result is a ``QuantizedWithLayers``; ``board`` is for that only.
@@ -228,7 +211,9 @@ def quantize_uniform(
     rows: tuple[LayerSensitivity, ...] = ()
     if sensitivity:
         rows = sensitivities(path, data, board=board, timing=timing, **same).rows
-    made = quantize_model(path, data, scheme=scheme, clipping=clipping, equalize=equalize, **same)
+    made = model_steps.quantize_model(
+        path, data, scheme=scheme, clipping=clipping, equalize=equalize, **same
+    )
     made = name_costly_layers(made, path, data, rows=rows, progress=progress)
     if not sensitivity:
         return made
@@ -278,7 +263,7 @@ def quantize_mixed(
         prices=found.prices,
         progress=progress,
     )
-    made = quantize_with_recipe(
+    made = model_steps.quantize_with_recipe(
         found.calibration, recipe, name=path.stem, float_bytes=found.float_bytes
     )
     named = name_costly_layers(

@@ -30,17 +30,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import shapes_given
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput
-from utvm_deploy.quality.quantizing.child_files import (
-    CONVERTED,
-    FACTS,
-    JOB,
-    MODEL,
-    PREPARED,
-    REFUSAL,
-    RESULTS,
-    load_arrays,
-    save_arrays,
-)
+from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.facts import (
     COMPARED_SAMPLES,
     PT2E_SAMPLES,
@@ -123,14 +113,14 @@ def prepare(
     operators that .tflite files have no form of.
     """
     with TemporaryFolder("utvm-quantize") as folder:
-        (folder / MODEL).write_bytes(data)
+        (folder / child_files.MODEL).write_bytes(data)
         job = {"converted": is_converted, "shapes": dict(shapes_given())}
         _run(form, "prepare", folder, job, 0.0, progress)
-        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
-        converted = (folder / CONVERTED).read_bytes() if is_converted else b""
+        converted = (folder / child_files.CONVERTED).read_bytes() if is_converted else b""
         notes = tuple(facts.get("notes", ()))
-        return Prepared((folder / PREPARED).read_bytes(), inputs, converted, notes)
+        return Prepared((folder / child_files.PREPARED).read_bytes(), inputs, converted, notes)
 
 
 def float_weights(data: bytes) -> bytes:
@@ -139,9 +129,9 @@ def float_weights(data: bytes) -> bytes:
     Raises ModelError if none has int8 weights.
     """
     with TemporaryFolder("utvm-quantize") as folder:
-        (folder / MODEL).write_bytes(data)
+        (folder / child_files.MODEL).write_bytes(data)
         _run(TFLITE, "widen", folder, {}, 0.0, no_progress)
-        return (folder / CONVERTED).read_bytes()
+        return (folder / child_files.CONVERTED).read_bytes()
 
 
 def calibrate(
@@ -166,7 +156,7 @@ def calibrate(
             "hundred typical inputs"
         )
     with TemporaryFolder("utvm-quantize") as folder:
-        (folder / MODEL).write_bytes(data)
+        (folder / child_files.MODEL).write_bytes(data)
         watch = Watch(inputs, declared)
         _write_samples(folder, samples, inputs, watch)
         job = {
@@ -177,20 +167,20 @@ def calibrate(
             "positions": None if samples.positions is None else samples.positions.tolist(),
         }
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
-        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
         for name, one in ranges.items():
             if one.is_too_wide:
                 raise ModelError(too_wide(name, one))
-        kept = load_arrays(folder, "input", mapped=True)
+        kept = child_files.load_arrays(folder, "input", mapped=True)
         most = max(compared, PT2E_SAMPLES) if form == TORCH else compared
         return Calibration(
             form,
-            (folder / PREPARED).read_bytes(),
+            (folder / child_files.PREPARED).read_bytes(),
             ranges,
             tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:most]) for array in kept),
-            load_arrays(folder, "output"),
+            child_files.load_arrays(folder, "output"),
             tuple(facts["outputs"]),
             min(count, PT2E_SAMPLES) if form == TORCH else count,
             tuple(watch.warnings()),
@@ -211,10 +201,10 @@ def quantize_with_recipes(
     Raises ModelError if the quantizer refuses a recipe.
     """
     with TemporaryFolder("utvm-quantize") as folder:
-        (folder / PREPARED).write_bytes(calibration.model)
+        (folder / child_files.PREPARED).write_bytes(calibration.model)
         told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
-        (folder / FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
-        save_arrays(folder, "input", calibration.inputs)
+        (folder / child_files.FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
+        child_files.save_arrays(folder, "input", calibration.inputs)
         job = {
             "recipes": [_plain(recipe) for recipe in recipes],
             "exact": is_exact,
@@ -223,12 +213,12 @@ def quantize_with_recipes(
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
         _run(calibration.form, "quantize", folder, job, timeout_s, progress)
-        rewritten = json.loads((folder / RESULTS).read_text("utf-8"))
+        rewritten = json.loads((folder / child_files.RESULTS).read_text("utf-8"))
         return tuple(
             RecipeResult(
                 (folder / f"{index}.tflite").read_bytes(),
                 tuple((kind, output) for kind, output in rewritten[index]),
-                load_arrays(folder, f"{index}_output"),
+                child_files.load_arrays(folder, f"{index}_output"),
             )
             for index in range(len(recipes))
         )
@@ -270,7 +260,7 @@ def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch)
 def _run(
     form: str, step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
 ) -> None:
-    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    (folder / child_files.JOB).write_text(json.dumps(job), encoding="utf-8")
     argv = [sys.executable, "-m", _CHILDREN[form], step, str(folder)]
     deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
     # A dry run, too, says what would come out: nothing of the user's is touched.
@@ -286,8 +276,8 @@ def _run(
         words = child.last_words().splitlines()
     if code == 0:
         return
-    if (folder / REFUSAL).exists():
-        raise ModelError((folder / REFUSAL).read_text("utf-8"))
+    if (folder / child_files.REFUSAL).exists():
+        raise ModelError((folder / child_files.REFUSAL).read_text("utf-8"))
     if code is not None and code < 0:
         name = signal.Signals(-code).name
         raise ModelError(

@@ -18,34 +18,7 @@ from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.datasets import ModelInput
-from utvm_deploy.quality.quantizing.child_steps import (
-    ONNX,
-    TFLITE,
-    TORCH,
-    Inputs,
-    RecipeResult,
-    calibrate,
-    check_installed,
-    float_weights,
-    prepare,
-    quantize_with_recipes,
-)
-from utvm_deploy.quality.quantizing.facts import (
-    AUTO,
-    CLIPPINGS,
-    COMPARED_SAMPLES,
-    INT8,
-    LEAST_SQNR_DB,
-    MIN_MAX,
-    SCHEMES,
-    SENSITIVITY_HINT,
-    Calibration,
-    FloatOperator,
-    OutputError,
-    QuantizedModel,
-    Recipe,
-    declared_range,
-)
+from utvm_deploy.quality.quantizing import child_steps, facts
 from utvm_deploy.quality.quantizing.samples import dataset_for
 from utvm_deploy.quality.quantizing.sqnr import output_errors
 
@@ -57,22 +30,24 @@ def quantize_model(
     path: Path,
     data: Any,
     *,
-    scheme: str = INT8,
+    scheme: str = facts.INT8,
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
-    clipping: str = MIN_MAX,
+    clipping: str = facts.MIN_MAX,
     equalize: bool = False,
     progress: Progress = no_progress,
-) -> QuantizedModel:
+) -> facts.QuantizedModel:
     """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
-    if clipping not in (*CLIPPINGS, AUTO):
-        known = ", ".join((*CLIPPINGS, AUTO))
+    if clipping not in (*facts.CLIPPINGS, facts.AUTO):
+        known = ", ".join((*facts.CLIPPINGS, facts.AUTO))
         raise UsageError(f"{clipping!r} is not a clipping; there are {known}")
     # PT2E knows one way to ranges, and weights are equalized in .tflite files.
-    is_converted = equalize or (clipping != MIN_MAX and path.suffix.lower() == f".{TORCH}")
+    is_converted = equalize or (
+        clipping != facts.MIN_MAX and path.suffix.lower() == f".{child_steps.TORCH}"
+    )
     source = opened(path, is_converted=is_converted, progress=progress)
     calibration = calibrated(source, data, input_range=input_range, progress=progress)
-    recipe = Recipe(scheme, float_ends=float_ends)
+    recipe = facts.Recipe(scheme, float_ends=float_ends)
     equalizing = None
     if equalize:
         other = calibrated(source, data, input_range=input_range, equalize=True, progress=progress)
@@ -81,7 +56,7 @@ def quantize_model(
             calibration = other
     tried: dict[str, float | None] = {}
     try:
-        if clipping == AUTO:
+        if clipping == facts.AUTO:
             tried = compare_clippings(calibration, recipe, progress)
             clipping = best_clipping(tried)
         made = quantize_with_recipe(
@@ -96,13 +71,13 @@ def quantize_model(
     return replace(made, clippings=tried, equalizing=equalizing)
 
 
-def worst_db(calibration: Calibration, recipe: Recipe) -> float | None:
+def worst_db(calibration: facts.Calibration, recipe: facts.Recipe) -> float | None:
     """The SQNR of the worst output, in dB; None if all are equal or constant."""
-    (result,) = quantize_with_recipes(calibration, [recipe], is_exact=False)
+    (result,) = child_steps.quantize_with_recipes(calibration, [recipe], is_exact=False)
     return _worst(calibration, result)
 
 
-def _worst(calibration: Calibration, result: RecipeResult) -> float | None:
+def _worst(calibration: facts.Calibration, result: child_steps.RecipeResult) -> float | None:
     errors = output_errors(calibration.output_names, calibration.outputs, result.outputs)
     known = [one.sqnr_db for one in errors if one.sqnr_db is not None]
     return min(known) if known else None
@@ -114,20 +89,22 @@ def _is_clearly_better(one: float | None, other: float | None) -> bool:
 
 
 def compare_clippings(
-    calibration: Calibration, recipe: Recipe, progress: Progress = no_progress
+    calibration: facts.Calibration, recipe: facts.Recipe, progress: Progress = no_progress
 ) -> dict[str, float | None]:
     """The SQNR of the worst output by each clipping, in dB; None if all are equal or constant."""
-    recipes = [replace(recipe, clipping=one) for one in CLIPPINGS]
-    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    recipes = [replace(recipe, clipping=one) for one in facts.CLIPPINGS]
+    results = child_steps.quantize_with_recipes(
+        calibration, recipes, is_exact=False, progress=progress
+    )
     worst = [_worst(calibration, result) for result in results]
-    return dict(zip(CLIPPINGS, worst, strict=True))
+    return dict(zip(facts.CLIPPINGS, worst, strict=True))
 
 
 def best_clipping(tried: Mapping[str, float | None]) -> str:
     """The method with the largest SQNR; the observed ranges unless another is clearly better."""
     sizes = {name: math.inf if value is None else value for name, value in tried.items()}
     best = max(sizes, key=lambda name: sizes[name])
-    return best if _is_clearly_better(tried[best], tried[MIN_MAX]) else MIN_MAX
+    return best if _is_clearly_better(tried[best], tried[facts.MIN_MAX]) else facts.MIN_MAX
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +114,7 @@ class Source:
     path: Path
     form: str
     data: bytes
-    inputs: Inputs
+    inputs: child_steps.Inputs
     size: int  # of the file
     # Before it became a .tflite file: its format, and what ``prepare`` made of it.
     original: tuple[str, bytes] | None = None
@@ -152,23 +129,25 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
     can be quantized one by one. Raises ModelError if the file cannot be used.
     """
     form = path.suffix.lower().removeprefix(".")
-    if form not in (TFLITE, ONNX, TORCH):
+    if form not in (child_steps.TFLITE, child_steps.ONNX, child_steps.TORCH):
         check_known(path)
         raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
     check_shapes_apply(path)
-    check_installed(form)
+    child_steps.check_installed(form)
     if is_converted:
-        check_installed(TFLITE)
-    if form == TFLITE:
+        child_steps.check_installed(child_steps.TFLITE)
+    if form == child_steps.TFLITE:
         return _opened_tflite(path, tflite_bytes(path))
     file = model_bytes(path)
     try:
-        made = prepare(form, file, is_converted=is_converted, progress=progress)
+        made = child_steps.prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     if is_converted:
         original = form, made.data
-        return Source(path, TFLITE, made.converted, made.inputs, len(file), original, made.notes)
+        return Source(
+            path, child_steps.TFLITE, made.converted, made.inputs, len(file), original, made.notes
+        )
     return Source(path, form, made.data, made.inputs, len(file), notes=made.notes)
 
 
@@ -176,10 +155,10 @@ def _opened_tflite(path: Path, file: bytes) -> Source:
     try:
         # The quantizer refuses weights that are not finite.
         graph = load_model(path, is_quiet=True)
-        return Source(path, TFLITE, file, float_inputs(path, graph), len(file))
+        return Source(path, child_steps.TFLITE, file, float_inputs(path, graph), len(file))
     except UnsupportedOperator as refusal:
         try:
-            made = float_weights(file)
+            made = child_steps.float_weights(file)
         except ModelError:
             raise refusal from None
     inputs = float_inputs(path, load_bytes(made, path.stem, str(path)))
@@ -187,7 +166,7 @@ def _opened_tflite(path: Path, file: bytes) -> Source:
         f"{path.name} has int8 weights already, which are rounded again; its float model may give "
         "smaller errors"
     )
-    return Source(path, TFLITE, made, inputs, len(file), notes=(note,))
+    return Source(path, child_steps.TFLITE, made, inputs, len(file), notes=(note,))
 
 
 def refusal_of(path: Path) -> str | None:
@@ -197,11 +176,11 @@ def refusal_of(path: Path) -> str | None:
     """
     form = path.suffix.lower().removeprefix(".")
     try:
-        check_installed(form)
+        child_steps.check_installed(form)
     except ModelError:
         return None
     try:
-        prepare(form, model_bytes(path), is_converted=True)
+        child_steps.prepare(form, model_bytes(path), is_converted=True)
     except ModelError as error:
         return str(error)
     return None
@@ -212,20 +191,20 @@ def calibrated(
     data: Any,
     *,
     input_range: tuple[float, float] | None = None,
-    compared: int = COMPARED_SAMPLES,
+    compared: int = facts.COMPARED_SAMPLES,
     equalize: bool = False,
     progress: Progress = no_progress,
-) -> Calibration:
+) -> facts.Calibration:
     """The calibration of a float model.
 
     Quantized models are compared on the first ``compared`` samples, with what the float model of
     the file makes of them.
     """
     samples = dataset_for(data, source.inputs)
-    declared = declared_range(input_range)
+    declared = facts.declared_range(input_range)
 
-    def run(form: str, model: bytes, *, equalize: bool) -> Calibration:
-        return calibrate(
+    def run(form: str, model: bytes, *, equalize: bool) -> facts.Calibration:
+        return child_steps.calibrate(
             form,
             model,
             samples,
@@ -259,21 +238,23 @@ def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:
 
 
 def quantize_with_recipe(
-    calibration: Calibration,
-    recipe: Recipe,
+    calibration: facts.Calibration,
+    recipe: facts.Recipe,
     *,
     name: str = "model",
     float_bytes: int | None = None,
     progress: Progress = no_progress,
-) -> QuantizedModel:
+) -> facts.QuantizedModel:
     """The file that a recipe describes, read back and compared with the float model."""
-    if recipe.scheme not in SCHEMES:
-        raise UsageError(f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(SCHEMES)}")
-    (result,) = quantize_with_recipes(calibration, [recipe], progress=progress)
+    if recipe.scheme not in facts.SCHEMES:
+        raise UsageError(
+            f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(facts.SCHEMES)}"
+        )
+    (result,) = child_steps.quantize_with_recipes(calibration, [recipe], progress=progress)
     graph = _read_back(result, name)
     names = [short_name(one) for one in calibration.output_names]
     outputs = tuple(output_errors(names, calibration.outputs, result.outputs))
-    return QuantizedModel(
+    return facts.QuantizedModel(
         result.data,
         recipe.scheme,
         calibration,
@@ -287,26 +268,28 @@ def quantize_with_recipe(
     )
 
 
-def _large_errors(outputs: Sequence[OutputError], scheme: str) -> Iterator[str]:
-    least = LEAST_SQNR_DB[scheme]
+def _large_errors(outputs: Sequence[facts.OutputError], scheme: str) -> Iterator[str]:
+    least = facts.LEAST_SQNR_DB[scheme]
     for one in outputs:
         if one.sqnr_db is not None and one.sqnr_db < least:
             yield (
                 f"output {one.name!r} has an SQNR of {one.sqnr_db:.1f} dB, below {least:g} dB; "
-                f"{SENSITIVITY_HINT}"
+                f"{facts.SENSITIVITY_HINT}"
             )
 
 
-def float_operators(graph: Graph) -> Sequence[FloatOperator]:
+def float_operators(graph: Graph) -> Sequence[facts.FloatOperator]:
     """The operators of a quantized model that compute in float32."""
     return [
-        FloatOperator(one.sources[0], one.kind, short_name(graph.tensors[one.outputs[0]].name))
+        facts.FloatOperator(
+            one.sources[0], one.kind, short_name(graph.tensors[one.outputs[0]].name)
+        )
         for one in graph.operators
         if works_in_float(graph, one)
     ]
 
 
-def _read_back(result: RecipeResult, name: str) -> Graph:
+def _read_back(result: child_steps.RecipeResult, name: str) -> Graph:
     """The graph of a file that was made; ModelError if it cannot be imported."""
     # The user's shapes are those of the float model.
     with TemporaryFolder("utvm-quantized") as folder, given_shapes({}):

@@ -19,13 +19,7 @@ from utvm_deploy.device import Device
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.oracle.samples import Samples
-from utvm_deploy.results.comparing.facts import (
-    MEASURED,
-    BuildRun,
-    EngineSize,
-    LayerComparison,
-    ModelComparison,
-)
+from utvm_deploy.results.comparing import facts
 from utvm_deploy.results.profiling.layer_costs import Profile, profile
 from utvm_deploy.results.profiling.placement import Placement
 
@@ -44,10 +38,10 @@ class EngineRun:
         return self.profile.placement
 
     @property
-    def size(self) -> EngineSize:
+    def size(self) -> facts.EngineSize:
         """What its image takes."""
         found = self.profile
-        return EngineSize(
+        return facts.EngineSize(
             found.arena_bytes, found.weights_bytes, found.flash_bytes, found.ram_bytes
         )
 
@@ -58,7 +52,7 @@ def compare(
     theirs: CompiledModel,
     samples: Samples,
     progress: Progress = no_progress,
-) -> ModelComparison:
+) -> facts.ModelComparison:
     """Run both on the first sample; BenchError if the library refuses a layer."""
     return compare_builds(device, ours, {"": theirs}, samples, progress)
 
@@ -69,7 +63,7 @@ def compare_builds(
     theirs: Mapping[str, CompiledModel],
     samples: Samples,
     progress: Progress = no_progress,
-) -> ModelComparison:
+) -> facts.ModelComparison:
     """Compare with each build of the library, by its label; the result is that of the fastest.
 
     A user links one build, so one build is chosen for the whole model, by its whole run.
@@ -95,7 +89,7 @@ def compare_builds(
         engine=_engine(theirs[fastest], fastest),
         build=fastest,
         builds=tuple(
-            BuildRun(
+            facts.BuildRun(
                 label,
                 _library(theirs[label]).built_with,
                 one.theirs or {},
@@ -112,14 +106,14 @@ def run_in_file(
     samples: Samples,
     headline: str,
     progress: Progress = no_progress,
-) -> BuildRun | None:
+) -> facts.BuildRun | None:
     """The fastest build's whole run of models with all channels of the file; None without any."""
     found = []
     for label, compiled in theirs.items():
         progress(f"{compiled.name}: CMSIS-NN's kernels on all channels of the file", 0, 1)
         _, ticks = device.load(compiled).run(samples.inputs[0])
         figures = device.figures([ticks])[0]
-        found.append(BuildRun(label, _library(compiled).built_with, figures, ()))
+        found.append(facts.BuildRun(label, _library(compiled).built_with, figures, ()))
     return min(found, key=lambda one: one.figures[headline], default=None)
 
 
@@ -139,19 +133,19 @@ def _compare_with(
     theirs: CompiledModel,
     samples: Samples,
     progress: Progress,
-) -> ModelComparison:
+) -> facts.ModelComparison:
     ours, inputs = left.compiled, samples.inputs[0]
     right = run_engine(device, theirs, samples, progress)
     _check_comparable(left, right)
     differing = _differing_bytes(device, left, right, inputs, progress)
-    return ModelComparison(
+    return facts.ModelComparison(
         name=ours.name,
         board=device.board.name,
-        source=MEASURED,
+        source=facts.MEASURED,
         engine=_engine(theirs),
         inputs=samples.origin,
         layers=tuple(
-            LayerComparison(
+            facts.LayerComparison(
                 index=one.layer.index,
                 kind=one.layer.kind,
                 name=one.layer.name,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from utvm_deploy.base.results import picked
 from utvm_deploy.records import NEAREST, RECORD
 from utvm_deploy.results.profiling.bound import Bound
 from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
@@ -17,23 +18,23 @@ Bounds = Sequence[Bound | None]
 def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, Any]:
     """A profile for ``--json`` and for a bundle's report."""
     return {
-        "board": found.board,
-        "model": found.model,
-        "tick_unit": found.tick_unit,
-        "ticks_per_second": found.ticks_per_second,
-        "is_modelled": found.is_modelled,
-        "cycle_model": found.cycle_model,
-        "runs": found.runs,
-        "ticks": found.ticks,
-        "ticks_median": found.ticks_median,
-        "seconds": found.seconds,
+        **picked(
+            found,
+            "board",
+            "model",
+            "tick_unit",
+            "ticks_per_second",
+            "is_modelled",
+            "cycle_model",
+            "runs",
+            "ticks",
+            "ticks_median",
+            "seconds",
+        ),
         "figures": dict(found.figures),
-        "macs": found.macs,
-        "arena_bytes": found.arena_bytes,
-        "pool_bytes": found.pool_bytes,
-        "weights_bytes": found.weights_bytes,
-        "flash_bytes": found.flash_bytes,
-        "ram_bytes": found.ram_bytes,
+        **picked(
+            found, "macs", "arena_bytes", "pool_bytes", "weights_bytes", "flash_bytes", "ram_bytes"
+        ),
         "placement": dict(vars(found.placement)),
         **({"twin": found.twin_note} if found.twin_note else {}),
         "layers": [
@@ -106,9 +107,5 @@ def _layer_facts(item: LayerProfile) -> dict[str, Any]:
         "ticks_median": item.ticks_median,
         "ticks_per_mac": item.ticks_per_mac,
         "figures": dict(item.figures),
-        "macs": item.layer.macs,
-        "kernel": item.layer.kernel,
-        "engine": item.layer.engine,
-        "why": item.layer.why,
-        "origin": item.layer.origin,
+        **picked(item.layer, "macs", "kernel", "engine", "why", "origin"),
     }

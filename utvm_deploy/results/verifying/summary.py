@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from utvm_deploy.base.results import picked
 from utvm_deploy.graph.float_bounds import Bound
 from utvm_deploy.results.verifying.on_board import Verification
 
@@ -15,10 +16,7 @@ def _bound_facts(bound: Bound) -> dict[str, float]:
 def verification_summary(found: Verification) -> dict[str, object]:
     """Plain values; ``origin`` is added by who compared with the model's own runtime."""
     return {
-        "ok": found.ok,
-        "board": found.board,
-        "model": found.model,
-        "reference": found.reference,
+        **picked(found, "ok", "board", "model", "reference"),
         "samples": found.samples_run,
         "samples_from": found.samples,
         "output_bytes": found.output_bytes,

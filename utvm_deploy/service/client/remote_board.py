@@ -15,16 +15,10 @@ from utvm_deploy.device.link.base import Link
 from utvm_deploy.device.link.deadlines import flash_s, speeds_of
 from utvm_deploy.device.probe import PlaceOf
 from utvm_deploy.project import Image
+from utvm_deploy.service.client import session_messages
 from utvm_deploy.service.client.session_errors import shown
 from utvm_deploy.service.client.session_exchange import Exchange, Transport, closing_on_error
 from utvm_deploy.service.client.session_link import BOOT_S, WAY_S, RemoteLink
-from utvm_deploy.service.client.session_messages import (
-    IMAGE_BYTES,
-    PART_BYTES,
-    SESSION_VERSION,
-    pack_words,
-    unpack_words,
-)
 from utvm_deploy.targets.emulator.counters import NAMES, Counters
 
 #: Flashing has up to this long on top of what its bytes take, and a debug server to start.
@@ -96,8 +90,8 @@ class RemoteBoard:
             self._start()
 
     def counted(self, ticks: Sequence[int]) -> list[Counters]:
-        reply = self.exchange.ask("counted", BOOT_S, pack_words(ticks))
-        words = unpack_words(reply.body)
+        reply = self.exchange.ask("counted", BOOT_S, session_messages.pack_words(ticks))
+        words = session_messages.unpack_words(reply.body)
         if len(words) != len(ticks) * len(NAMES):
             raise LinkError("the server's counts are not those of this cycle model; same version?")
         return [Counters(words[at : at + len(NAMES)]) for at in range(0, len(words), len(NAMES))]
@@ -121,22 +115,23 @@ class RemoteBoard:
             image = self._image.elf.read_bytes()
         except OSError as error:
             raise UtvmError(f"cannot read {self._image.elf}: {error.strerror}") from error
-        if len(image) > IMAGE_BYTES:
+        if len(image) > session_messages.IMAGE_BYTES:
             raise BoardError(
-                f"{self._image.elf} has {len(image):,} bytes, and a server takes {IMAGE_BYTES:,}"
+                f"{self._image.elf} has {len(image):,} bytes, and a server takes "
+                f"{session_messages.IMAGE_BYTES:,}"
             )
         self.exchange.open(launcher.server.open(launcher.board))
         with closing_on_error(self.exchange):
             ask(
                 "open",
                 WAY_S,
-                version=SESSION_VERSION,
+                version=session_messages.SESSION_VERSION,
                 digest=facts_digest(launcher.board),
                 template=launcher.board.template,
                 link=launcher.link,
                 cycle_model=launcher.with_cycle_model,
                 image_bytes=len(image),
             )
-            for at in range(0, len(image), PART_BYTES):
-                ask("image", WAY_S, image[at : at + PART_BYTES])
+            for at in range(0, len(image), session_messages.PART_BYTES):
+                ask("image", WAY_S, image[at : at + session_messages.PART_BYTES])
             ask("start", flash_s(len(image), START_S) + WAY_S)

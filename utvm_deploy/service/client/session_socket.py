@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from utvm_deploy.base.errors import LinkClosed, LinkTimeout, ServerError, UtvmError
+from utvm_deploy.service.client import session_messages
 from utvm_deploy.service.client.session_exchange import reason_of
-from utvm_deploy.service.client.session_messages import (
-    ALIVE,
-    HEARTBEAT_S,
-    MESSAGE_BYTES,
-    SILENCE_S,
-    decode,
-)
 from utvm_deploy.service.client.settings import (
     ServerSettings,
     is_loopback,
@@ -50,7 +44,7 @@ class SocketTransport:
         self._url = url
         self._is_closed = threading.Event()
         # A server that reads nothing must not block the client forever.
-        limit = struct.pack("ll", int(SILENCE_S), 0)
+        limit = struct.pack("ll", int(session_messages.SILENCE_S), 0)
         # It may have closed the connection already; the next message says so.
         with contextlib.suppress(OSError):
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -79,7 +73,7 @@ class SocketTransport:
                 raise self._lost(error) from error
             if isinstance(data, str):
                 raise LinkClosed(f"{self._url} sent text, which no session has")
-            if data != ALIVE:
+            if data != session_messages.ALIVE:
                 return data
 
     def close(self) -> None:
@@ -92,7 +86,7 @@ class SocketTransport:
     def _farewell(self, error: Exception) -> LinkClosed:
         with contextlib.suppress(UtvmError):
             while True:
-                message = decode(self.receive(0))
+                message = session_messages.decode(self.receive(0))
                 if message.fields.get("session") == "ended":
                     return LinkClosed(f"{self._url} ended the session: {reason_of(message)}")
         return self._lost(error)
@@ -105,9 +99,9 @@ class SocketTransport:
     def _beat(self) -> None:
         from websockets.exceptions import ConnectionClosed
 
-        while not self._is_closed.wait(HEARTBEAT_S):
+        while not self._is_closed.wait(session_messages.HEARTBEAT_S):
             try:
-                self._connection.send(ALIVE)
+                self._connection.send(session_messages.ALIVE)
             except (ConnectionClosed, OSError):
                 return
 
@@ -133,7 +127,7 @@ def _wait_for_board(
     end_s = time.monotonic() + wait_s + OPEN_S
     holder = ""
     while True:
-        message = decode(transport.receive(max(end_s - time.monotonic(), 0)))
+        message = session_messages.decode(transport.receive(max(end_s - time.monotonic(), 0)))
         state = message.fields.get("session")
         if state == "ready":
             return
@@ -165,9 +159,9 @@ def _connect(settings: ServerSettings, board: str, wait_s: float) -> SocketTrans
             compression=None,
             open_timeout=OPEN_S,
             close_timeout=CLOSE_S,
-            ping_interval=HEARTBEAT_S,
-            ping_timeout=SILENCE_S,
-            max_size=MESSAGE_BYTES,
+            ping_interval=session_messages.HEARTBEAT_S,
+            ping_timeout=session_messages.SILENCE_S,
+            max_size=session_messages.MESSAGE_BYTES,
             **options,
         )
         return SocketTransport(connecting, settings.url)

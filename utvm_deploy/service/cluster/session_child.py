@@ -28,18 +28,8 @@ from utvm_deploy.boards.facts import Board
 from utvm_deploy.device.link.base import Link, Task
 from utvm_deploy.device.probe import LocalLauncher, StartedBoard, check_place, choose_link
 from utvm_deploy.project import Image
+from utvm_deploy.service.client import session_messages
 from utvm_deploy.service.client.session_errors import error_fields, mark_place
-from utvm_deploy.service.client.session_messages import (
-    MESSAGE_BYTES,
-    PART_BYTES,
-    SESSION_VERSION,
-    Message,
-    check_request,
-    decode,
-    encode,
-    pack_words,
-    unpack_words,
-)
 from utvm_deploy.service.client.session_server import other_facts
 
 LENGTH = struct.Struct("<I")
@@ -67,23 +57,24 @@ class BoardService:
 
     def answer(self, data: bytes) -> bytes:
         """The reply to a request; LinkError if it is none."""
-        message = decode(data)
-        check_request(message)
+        message = session_messages.decode(data)
+        session_messages.check_request(message)
         number = message.fields["id"]
         try:
             fields, body = self._answers[message.fields["op"]](self, message)
         except UtvmError as error:
             fields, body = {"error": error_fields(error)}, b""
-        return encode({"id": number, **fields}, body)
+        return session_messages.encode({"id": number, **fields}, body)
 
     # Before the image runs.
 
-    def _open(self, message: Message) -> _Reply:
+    def _open(self, message: session_messages.Message) -> _Reply:
         fields = message.fields
-        if fields["version"] != SESSION_VERSION:
+        if fields["version"] != session_messages.SESSION_VERSION:
             raise BoardError(
                 f"the client speaks version {fields['version']} of sessions, and this worker "
-                f"(utvm_deploy {__version__}) {SESSION_VERSION}; install the same utvm_deploy"
+                f"(utvm_deploy {__version__}) {session_messages.SESSION_VERSION}; install the same "
+                "utvm_deploy"
             )
         board = with_template(self._board, fields["template"])
         if fields["digest"] != facts_digest(board):
@@ -101,7 +92,7 @@ class BoardService:
         self._image.touch()
         return {}, b""
 
-    def _take_image(self, message: Message) -> _Reply:
+    def _take_image(self, message: session_messages.Message) -> _Reply:
         if self._image is None or self._started is not None:
             raise BoardError("nobody waits for a part of an image now")
         if self._image.stat().st_size + len(message.body) > self._image_bytes:
@@ -112,7 +103,7 @@ class BoardService:
             file.write(message.body)
         return {}, b""
 
-    def _start(self, _message: Message) -> _Reply:
+    def _start(self, _message: session_messages.Message) -> _Reply:
         if self._image is None or self._launcher is None or self._started is not None:
             raise BoardError("there is no image to start now")
         if self._image.stat().st_size != self._image_bytes:
@@ -136,58 +127,59 @@ class BoardService:
             raise LinkError("no image was started in this session")
         return self._started
 
-    def _hello(self, _message: Message) -> _Reply:
+    def _hello(self, _message: session_messages.Message) -> _Reply:
         return {"hello": asdict(self._link.hello())}, b""
 
-    def _regions(self, _message: Message) -> _Reply:
+    def _regions(self, _message: session_messages.Message) -> _Reply:
         return {"regions": [asdict(region) for region in self._link.regions()]}, b""
 
-    def _read(self, message: Message) -> _Reply:
+    def _read(self, message: session_messages.Message) -> _Reply:
         return {}, self._link.read(message.fields["address"], message.fields["size"])
 
-    def _write(self, message: Message) -> _Reply:
-        if len(message.body) > PART_BYTES:
+    def _write(self, message: session_messages.Message) -> _Reply:
+        if len(message.body) > session_messages.PART_BYTES:
             raise LinkError(f"{len(message.body)} bytes are too many for one message")
         self._link.write(message.fields["address"], message.body)
         return {}, b""
 
-    def _execute(self, message: Message) -> _Reply:
+    def _execute(self, message: session_messages.Message) -> _Reply:
         tasks = [
             Task(function, tuple(arguments), repeat, deadline_s)
             for function, arguments, repeat, deadline_s in message.fields["tasks"]
         ]
-        if 8 * sum(max(task.repeat, 0) for task in tasks) > PART_BYTES:
+        if 8 * sum(max(task.repeat, 0) for task in tasks) > session_messages.PART_BYTES:
             raise DeviceError(
-                f"more than {PART_BYTES // 8} calls do not fit one message; run fewer"
+                f"more than {session_messages.PART_BYTES // 8} calls do not fit one message; run "
+                "fewer"
             )
         ticks = self._link.execute(tasks, message.fields["timeout_s"])
-        return {}, pack_words([tick for of_task in ticks for tick in of_task])
+        return {}, session_messages.pack_words([tick for of_task in ticks for tick in of_task])
 
-    def _checksum(self, message: Message) -> _Reply:
+    def _checksum(self, message: session_messages.Message) -> _Reply:
         crc = self._link.checksum(message.fields["address"], message.fields["size"])
         return {"crc": crc}, b""
 
-    def _reset(self, _message: Message) -> _Reply:
+    def _reset(self, _message: session_messages.Message) -> _Reply:
         self._link.reset()
         return {}, b""
 
     # Of the board itself.
 
-    def _restart(self, _message: Message) -> _Reply:
+    def _restart(self, _message: session_messages.Message) -> _Reply:
         self._running.reset()
         return {}, b""
 
-    def _notes(self, _message: Message) -> _Reply:
+    def _notes(self, _message: session_messages.Message) -> _Reply:
         return {"notes": self._running.notes()}, b""
 
-    def _counted(self, message: Message) -> _Reply:
-        counted = self._running.counted(unpack_words(message.body))
-        return {}, pack_words([value for one in counted for value in one.values])
+    def _counted(self, message: session_messages.Message) -> _Reply:
+        counted = self._running.counted(session_messages.unpack_words(message.body))
+        return {}, session_messages.pack_words([value for one in counted for value in one.values])
 
-    def _report(self, _message: Message) -> _Reply:
+    def _report(self, _message: session_messages.Message) -> _Reply:
         return {}, json.dumps(dict(self._running.report())).encode()
 
-    _answers: dict[str, Callable[[BoardService, Message], _Reply]] = {  # noqa: RUF012
+    _answers: dict[str, Callable[[BoardService, session_messages.Message], _Reply]] = {  # noqa: RUF012
         "open": _open,
         "image": _take_image,
         "start": _start,
@@ -223,7 +215,7 @@ def serve(service: BoardService, stream: io.BufferedRWPair) -> None:
         if len(head) < LENGTH.size:
             return
         (length,) = LENGTH.unpack(head)
-        if length > MESSAGE_BYTES:
+        if length > session_messages.MESSAGE_BYTES:
             raise LinkError(f"a message of {length} bytes is too long")
         data = stream.read(length)
         if len(data) < length:
@@ -248,7 +240,7 @@ def main(arguments: list[str]) -> int:
             serve(service, stream)
         except UtvmError as error:
             with contextlib.suppress(OSError):
-                _send(stream, encode({"session": "ended", "reason": str(error)}))
+                _send(stream, session_messages.encode({"session": "ended", "reason": str(error)}))
             return 1
         except ConnectionError:
             return 0  # the other end closed the session

@@ -16,19 +16,12 @@ from typing import Any
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.service.cluster import worker_news
 from utvm_deploy.service.cluster.addresses import check_address
 from utvm_deploy.service.cluster.certificates import security
 from utvm_deploy.service.cluster.dask_settings import load_distributed
 from utvm_deploy.service.cluster.facts import machine_facts
 from utvm_deploy.service.cluster.offers import Offer, resources, usable_cores
-from utvm_deploy.service.cluster.worker_news import (
-    CONNECTED,
-    DIED,
-    LOST,
-    NAME_TAKEN,
-    REFUSED,
-    WAITING,
-)
 
 #: How long a worker waits for a scheduler that does not answer.
 PATIENCE_S = 600.0
@@ -78,18 +71,20 @@ def run_worker(settings: WorkerSettings, told: Callable[[str], None]) -> None:
         if end.was_connected:
             was_connected = True
             deadline = time.monotonic() + settings.patience_s
-        if end.news == REFUSED:
+        if end.news == worker_news.REFUSED:
             raise ClusterError(end.text)
-        if end.news == NAME_TAKEN and (not was_connected or time.monotonic() >= deadline):
+        if end.news == worker_news.NAME_TAKEN and (
+            not was_connected or time.monotonic() >= deadline
+        ):
             raise ClusterError(
                 f"the scheduler has another worker named {settings.name}; give another --name"
             )
-        if end.news == DIED:
+        if end.news == worker_news.DIED:
             sentence = f"the worker's process ended: {end.text}"
             if time.monotonic() >= deadline:
                 raise ClusterError(sentence)
             told(f"{sentence}; it is started again")
-        elif end.news == LOST:
+        elif end.news == worker_news.LOST:
             told(
                 f"the scheduler at {settings.address} does not answer any more; the worker waits "
                 f"{settings.patience_s:g} s for it"
@@ -116,17 +111,17 @@ def _one_process(
         # Jobs that are killed leave their temporary files there, and nowhere else.
         environment = {**process.child_environment(), "TMPDIR": str(scratch)}
         was_connected = False
-        last = {"worker": DIED, "text": ""}
+        last = {"worker": worker_news.DIED, "text": ""}
         with process.start(argv, env=environment) as child:
             for last in _news(child, settings.patience_s + _MARGIN_S):
-                if last["worker"] == CONNECTED:
+                if last["worker"] == worker_news.CONNECTED:
                     was_connected = True
                     told(f"connected to {settings.address}; Ctrl-C ends the worker")
-                elif last["worker"] == WAITING:
+                elif last["worker"] == worker_news.WAITING:
                     told(f"{last['text']}; waiting up to {settings.patience_s:g} s")
-            if last["worker"] in (LOST, NAME_TAKEN, REFUSED):
+            if last["worker"] in (worker_news.LOST, worker_news.NAME_TAKEN, worker_news.REFUSED):
                 return _End(last["worker"], last["text"], was_connected)
-            return _End(DIED, _why(child), was_connected)
+            return _End(worker_news.DIED, _why(child), was_connected)
 
 
 def _news(child: process.Child, patience_s: float) -> Iterator[dict[str, str]]:
@@ -152,7 +147,7 @@ def _news(child: process.Child, patience_s: float) -> Iterator[dict[str, str]]:
             # What a task prints is on standard output, too.
             if line.startswith(b'{"worker":'):
                 news: dict[str, str] = json.loads(line)
-                if news["worker"] == CONNECTED:
+                if news["worker"] == worker_news.CONNECTED:
                     deadline = None
                 yield news
 

@@ -24,16 +24,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.link_module import ModuleObject, merge_modules
-from utvm_deploy.tuning.measuring.inputs import (
-    Job,
-    contents_of,
-    data_of,
-    is_output,
-    key_of,
-    places_of,
-    samples_of,
-    tables_of,
-)
+from utvm_deploy.tuning.measuring import inputs
 from utvm_deploy.tuning.measuring.loaded import Loaded, Spent
 from utvm_deploy.tuning.measuring.stored_tables import StoredTables
 
@@ -87,7 +78,7 @@ class Loader:
         has_caches = bool(cpu.icache_bytes or cpu.dcache_bytes)
         return has_caches and self._device.is_modelled and not self.flashes
 
-    def fitting(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
+    def fitting(self, jobs: Sequence[inputs.Job], waiting: Sequence[int]) -> list[int]:
         """The first waiting candidates that fit together; at least one."""
         self._check_session()
         if self._is_alone:
@@ -98,7 +89,7 @@ class Loader:
         for index in waiting[:GROUP]:
             job = jobs[index]
             room -= 0 if self.flashes else job.built.module.size_bytes + 256
-            for key, size in contents_of(job):
+            for key, size in inputs.contents_of(job):
                 if key not in taken and not self._stored.has(job.work.kernel.key, key):
                     taken.add(key)
                     room -= size + 96
@@ -107,13 +98,13 @@ class Loader:
             group.append(index)
         return group
 
-    def load(self, jobs: Sequence[Job]) -> Loaded:
+    def load(self, jobs: Sequence[inputs.Job]) -> Loaded:
         """Put a group on the device; NoRoom if it does not fit."""
         begin = time.perf_counter()
         if self.flashes:
             self._flash(jobs)
         self._check_session()
-        self._wanted = {key for job in jobs for key, _ in contents_of(job)}
+        self._wanted = {key for job in jobs for key, _ in inputs.contents_of(job)}
         if self._is_alone:
             self.forget_all()
         try:
@@ -125,7 +116,7 @@ class Loader:
         finally:
             self._spent.load_s += time.perf_counter() - begin
 
-    def _load_beside_others(self, jobs: Sequence[Job]) -> Loaded:
+    def _load_beside_others(self, jobs: Sequence[inputs.Job]) -> Loaded:
         own: list[Tensor] = []
 
         def empty(size: int, what: str) -> Tensor:
@@ -141,7 +132,7 @@ class Loader:
             for job in jobs:
                 if self._is_stopping():
                     raise Stopped
-                name, (stride, samples) = job.work.kernel.key, samples_of(job)
+                name, (stride, samples) = job.work.kernel.key, inputs.samples_of(job)
                 if name not in outputs:
                     outputs[name] = empty(stride * samples, f"output of {name}")
                 own_scratch: list[int] = []
@@ -154,15 +145,15 @@ class Loader:
                     for argument in job.built.call.arguments:
                         if isinstance(argument, ScalarArgument):
                             words.append(argument.value & 0xFFFFFFFF)
-                        elif is_output(job, argument):
+                        elif inputs.is_output(job, argument):
                             assert isinstance(argument, TensorArgument)
-                            at = sample * stride + places_of(job)[argument.tensor]
+                            at = sample * stride + inputs.places_of(job)[argument.tensor]
                             words.append(outputs[name].address + at)
                         else:
                             assert isinstance(argument, TensorArgument | ConstantArgument)
-                            data = data_of(job, argument, sample)
-                            if self._stored.has(name, key_of(data)):
-                                words.append(self._stored.address(name, key_of(data)))
+                            data = inputs.data_of(job, argument, sample)
+                            if self._stored.has(name, inputs.key_of(data)):
+                                words.append(self._stored.address(name, inputs.key_of(data)))
                                 continue
                             tensor = self._table(data, name)
                             constants[tensor.address] = (tensor, zlib.crc32(data.tobytes()))
@@ -191,7 +182,7 @@ class Loader:
                     tensor.free()
             raise
 
-    def _flash(self, jobs: Sequence[Job]) -> None:
+    def _flash(self, jobs: Sequence[inputs.Job]) -> None:
         """An image with all of the group's code; everything else on the device is lost."""
         entries = list(dict.fromkeys(job.built.entry for job in jobs))
         board = self._device.image.board
@@ -200,7 +191,7 @@ class Loader:
         objects = [*(module.path for module in modules), *libraries]
         self._device.start(build_image_with(objects, entries, board))
 
-    def store_tables(self, jobs: Sequence[Job]) -> bool:
+    def store_tables(self, jobs: Sequence[inputs.Job]) -> bool:
         """Start an image with the jobs' tables in flash, where models have them.
 
         False if that does not help. If True, everything else on the device is lost.
@@ -210,11 +201,11 @@ class Loader:
         self._check_session()
         wanted: dict[str, dict[bytes, Array]] = {}
         for job in jobs:
-            if tables := tables_of(job):
+            if tables := inputs.tables_of(job):
                 wanted.setdefault(job.work.kernel.key, {}).update(tables)
         return self._stored.store(wanted)
 
-    def _module(self, jobs: Sequence[Job]) -> Module:
+    def _module(self, jobs: Sequence[inputs.Job]) -> Module:
         unique = _modules(jobs)
         if len(unique) == 1 and not unique[0].libraries:
             return self._allocated(lambda: load_module(self.session, unique[0]))
@@ -223,7 +214,7 @@ class Loader:
             return self._allocated(lambda: load_module(self.session, merged))
 
     def _table(self, data: Array, what: str) -> Tensor:
-        key = key_of(data)
+        key = inputs.key_of(data)
         if key not in self._tables:
             self._tables[key] = self._allocated(
                 lambda: self._device.tensor(data, name=f"table of {what}")
@@ -273,5 +264,5 @@ class Loader:
         self._tables.clear()
 
 
-def _modules(jobs: Sequence[Job]) -> list[ModuleObject]:
+def _modules(jobs: Sequence[inputs.Job]) -> list[ModuleObject]:
     return list({job.built.module.path: job.built.module for job in jobs}.values())

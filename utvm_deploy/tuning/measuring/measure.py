@@ -14,13 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from utvm_deploy.base.errors import (
-    BuildError,
-    StoppedTask,
-    SystemRefused,
-    TaskTimeout,
-    UtvmError,
-)
+from utvm_deploy.base import errors
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Call, Device
 from utvm_deploy.records import Measurement
@@ -184,13 +178,13 @@ class Measurer:
             return self._run_group(jobs)
         except Stopped:
             return [None] * len(jobs)
-        except SystemRefused:
+        except errors.SystemRefused:
             raise  # no record may say that a candidate was at fault
-        except BuildError as error:
+        except errors.BuildError as error:
             if len(jobs) == 1:
                 return [(Measurement(error="compile error", detail=str(error)), 0)]
-        except (NoRoom, UtvmError) as error:
-            if isinstance(error, StoppedTask) and is_first:
+        except (NoRoom, errors.UtvmError) as error:
+            if isinstance(error, errors.StoppedTask) and is_first:
                 # It was none of the candidates' tasks, so it says nothing of them.
                 log.info("%s; once more", error)
                 return self._group(jobs, is_first=False)
@@ -230,10 +224,10 @@ class Measurer:
         """Run some; returns whether one of them damaged what is loaded."""
         begin = time.perf_counter()
         calls = {index: self._queue(loaded, index, jobs[index]) for index in flight}
-        stopped: StoppedTask | None = None
+        stopped: errors.StoppedTask | None = None
         try:
             self._device.sync()
-        except StoppedTask as error:
+        except errors.StoppedTask as error:
             stopped = error
         done = [i for i in flight if all(call.error is None for call in calls[i])]
         if done:
@@ -249,7 +243,7 @@ class Measurer:
         culprit = next((i for i in flight if any(call.error is stopped for call in calls[i])), None)
         if culprit is None:
             raise stopped
-        kind = "hung" if isinstance(stopped, TaskTimeout) else "crash"
+        kind = "hung" if isinstance(stopped, errors.TaskTimeout) else "crash"
         found[culprit] = (Measurement(error=kind, detail=stopped.cause), 0)
         return not self._loader.is_intact(loaded)
 

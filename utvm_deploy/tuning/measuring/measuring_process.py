@@ -20,17 +20,8 @@ from utvm_deploy.base.errors import TuneError, UtvmError
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.device import connect
 from utvm_deploy.records import ModelRecord, Record, Records
+from utvm_deploy.tuning.measuring import messages
 from utvm_deploy.tuning.measuring.frames import DONE, FAILED, OPEN, Opening, read_frame, write_frame
-from utvm_deploy.tuning.measuring.messages import (
-    Batch,
-    Measured,
-    RanWhole,
-    Session,
-    WholeModels,
-    digest_of,
-    packed,
-    unpacked,
-)
 from utvm_deploy.tuning.measuring.model_runs import run_model
 from utvm_deploy.tuning.measuring.place import Place, fastest_link
 from utvm_deploy.tuning.measuring.places import Outcomes, Trial
@@ -75,7 +66,7 @@ def main() -> int:
         number, opening = read_frame(requests)
         assert number == OPEN and isinstance(opening, Opening)
         if opening.models:
-            answers.send(OPEN, DONE, packed(_ran_whole(opening)))
+            answers.send(OPEN, DONE, messages.packed(_ran_whole(opening)))
         else:
             _serve(opening, requests, answers)
     except EOFError:
@@ -86,9 +77,9 @@ def main() -> int:
     return 0
 
 
-def _board_of(session: Session) -> Board:
+def _board_of(session: messages.Session) -> Board:
     board = load_board(session.board)
-    if digest_of(board) != session.board_digest:
+    if messages.digest_of(board) != session.board_digest:
         raise TuneError(
             f"this computer's file of the board {session.board} differs from the one of the "
             "tuning; give both the same file (UTVM_BOARDS)"
@@ -97,23 +88,23 @@ def _board_of(session: Session) -> Board:
 
 
 def _serve(opening: Opening, requests: IO[bytes], answers: _Answers) -> None:
-    session = unpacked(opening.session)
-    assert isinstance(session, Session)
+    session = messages.unpacked(opening.session)
+    assert isinstance(session, messages.Session)
     board = _board_of(session)
     works = {work.kernel.key: work for work in session.works}
     with (
         connect(board, link=fastest_link(board), serial=opening.serial) as device,
         Place(device, jobs=opening.jobs, level=session.level) as place,
     ):
-        answers.send(OPEN, DONE, packed(place.setting))
+        answers.send(OPEN, DONE, messages.packed(place.setting))
         before = replace(place.spent)
 
         def measured(number: int, outcomes: Outcomes) -> None:
             nonlocal before
             now = replace(place.spent)
             spent, before = now.since(before), now
-            done = Measured(outcomes, dict(place.expected), spent)
-            answers.send(number, DONE, packed(done))
+            done = messages.Measured(outcomes, dict(place.expected), spent)
+            answers.send(number, DONE, messages.packed(done))
 
         while True:
             try:
@@ -121,8 +112,8 @@ def _serve(opening: Opening, requests: IO[bytes], answers: _Answers) -> None:
             except EOFError:
                 return
             assert isinstance(number, int) and isinstance(content, bytes)
-            batch = unpacked(content)
-            assert isinstance(batch, Batch)
+            batch = messages.unpacked(content)
+            assert isinstance(batch, messages.Batch)
             place.expect(batch.expected)
             trials = [Trial(works[key], candidate) for key, candidate in batch.trials]
             try:
@@ -146,9 +137,9 @@ def _failure(answers: _Answers, number: int) -> Callable[[Future[None]], None]:
     return told
 
 
-def _ran_whole(opening: Opening) -> RanWhole:
-    session, models = unpacked(opening.session), unpacked(opening.models)
-    assert isinstance(session, Session) and isinstance(models, WholeModels)
+def _ran_whole(opening: Opening) -> messages.RanWhole:
+    session, models = messages.unpacked(opening.session), messages.unpacked(opening.models)
+    assert isinstance(session, messages.Session) and isinstance(models, messages.WholeModels)
     kept = _KeptRecords(Records(models.records))
     # Over the link that other verbs take: a debugger's writes leave the caches as they are.
     with connect(_board_of(session), serial=opening.serial) as device:
@@ -156,7 +147,7 @@ def _ran_whole(opening: Opening) -> RanWhole:
             run_model(graph, device, kept, models.setting, level=session.level)
             for graph in models.graphs
         )
-    return RanWhole(runs, tuple(kept.added))
+    return messages.RanWhole(runs, tuple(kept.added))
 
 
 if __name__ == "__main__":

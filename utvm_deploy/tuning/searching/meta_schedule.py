@@ -46,17 +46,8 @@ from utvm_deploy.tuning.measuring.measure import Measurer
 from utvm_deploy.tuning.measuring.place import check_tunable
 from utvm_deploy.tuning.measuring.tolerance import TOLERANCE
 from utvm_deploy.tuning.measuring.workload import workload
+from utvm_deploy.tuning.searching import prim_funcs
 from utvm_deploy.tuning.searching.evolution import GENERATIONS, POPULATION
-from utvm_deploy.tuning.searching.prim_funcs import (
-    REFERENCE,
-    TASK,
-    Task,
-    marked_module,
-    name_of,
-    signature_of,
-    tasks_of_module,
-    tasks_of_works,
-)
 from utvm_deploy.tuning.searching.speed_model import SpeedModel
 
 # The first use of meta_schedule imports TVM's tensor intrinsics for GPUs and servers, which takes
@@ -118,17 +109,17 @@ class DeviceTuning:
         self.device = device
         self.tolerance = tolerance
         is_graph = isinstance(source, Graph)
-        self.tasks: tuple[Task, ...] = (
-            tasks_of_works(workload([source], device.board.cpu.kernel_core))
+        self.tasks: tuple[prim_funcs.Task, ...] = (
+            prim_funcs.tasks_of_works(workload([source], device.board.cpu.kernel_core))
             if is_graph
-            else tasks_of_module(source)
+            else prim_funcs.tasks_of_module(source)
         )
         #: The PrimFuncs with their tasks' names: what to give to ``tune_tir`` or ``tune_relax``.
-        self.module = marked_module(None if is_graph else source, self.tasks)
+        self.module = prim_funcs.marked_module(None if is_graph else source, self.tasks)
         self._named = {task.name: task for task in self.tasks}
         self._measurer = Measurer(device)
         self._built: dict[str, Built] = {}
-        self._task_of_key: dict[str, Task] = {}
+        self._task_of_key: dict[str, prim_funcs.Task] = {}
         self._references: dict[str, Built] = {}
         self._failure: BaseException | None = None
         self._interrupts: Interrupts | None = None  # while ``tune`` runs
@@ -217,8 +208,10 @@ class DeviceTuning:
         tasks = dict.fromkeys(task for task, _ in pairs)
         new = [task for task in tasks if task.name not in self._references]
         for task in new:
-            name = name_of(task.func)
-            self._references[task.name] = self._compiling(name, task.func, task, REFERENCE)()
+            name = prim_funcs.name_of(task.func)
+            self._references[task.name] = self._compiling(
+                name, task.func, task, prim_funcs.REFERENCE
+            )()
         jobs = [Job(task.work, self._references[task.name]) for task in new]
         jobs += [Job(task.work, built) for task, built in pairs]
         self._measurer.store_tables(jobs)
@@ -231,17 +224,17 @@ class DeviceTuning:
                 )
         return measured[len(new) :]
 
-    def _task_of(self, func: Any) -> Task:
+    def _task_of(self, func: Any) -> prim_funcs.Task:
         """The task that a scheduled PrimFunc is a candidate of."""
         attributes: Mapping[str, Any] = func.attrs or {}
-        if TASK in attributes:
-            name = str(attributes[TASK])
+        if prim_funcs.TASK in attributes:
+            name = str(attributes[prim_funcs.TASK])
             if name not in self._named:
                 raise TuneError(
                     f"PrimFunc {name} is of another module; give its module to DeviceTuning"
                 )
             return self._named[name]
-        signature = signature_of(func)
+        signature = prim_funcs.signature_of(func)
         alike = [task for task in self.tasks if task.signature == signature]
         if len(alike) == 1:
             return alike[0]
@@ -252,7 +245,7 @@ class DeviceTuning:
 
     def _start(self, func: Any, pool: ThreadPoolExecutor) -> tuple[str, Future[Built]]:
         """Compile a candidate; the future may hold its error."""
-        name = name_of(func)
+        name = prim_funcs.name_of(func)
         task = self._task_of(func)
         self._task_of_key[name] = task
         try:
@@ -272,7 +265,7 @@ class DeviceTuning:
         return None
 
     def _compiling(
-        self, name: str, func: Any, task: Task, candidate: Candidate
+        self, name: str, func: Any, task: prim_funcs.Task, candidate: Candidate
     ) -> Callable[[], Built]:
         """What runs the C compiler, after TVM has made the C."""
         board = self.device.board

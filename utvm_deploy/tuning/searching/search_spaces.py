@@ -10,18 +10,8 @@ from tvm import s_tir
 
 from utvm_deploy.intrinsics.space import intrinsics_in, space_of_sketches
 from utvm_deploy.kernels.contract.call import OwnKernel
+from utvm_deploy.kernels.portable.schedules import template_free
 from utvm_deploy.kernels.portable.schedules.given_trace import TRACE, candidate_with
-from utvm_deploy.kernels.portable.schedules.template_free import (
-    DECISIONS,
-    SKETCH,
-    Traced,
-    candidate_of,
-    described,
-    design,
-    is_fused,
-    searchable,
-    space_of_c,
-)
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.searching.speed_model import Key
 
@@ -52,25 +42,30 @@ class FreeSpace:
     kernel: OwnKernel
 
     def generator(self) -> Any:
-        return space_of_c()
+        return template_free.space_of_c()
 
     def has(self, trace: Any) -> bool:
         return self.candidate_of(trace) is not None
 
     def candidate_of(self, trace: Any) -> Candidate | None:
-        return candidate_of(self.kernel, trace)
+        return template_free.candidate_of(self.kernel, trace)
 
     def schedule_of(self, candidate: Candidate) -> Any:
-        number, decisions = candidate.choice(SKETCH), candidate.choice(DECISIONS)
+        number, decisions = (
+            candidate.choice(template_free.SKETCH),
+            candidate.choice(template_free.DECISIONS),
+        )
         if not isinstance(number, int) or not isinstance(decisions, str):
             return None
-        return design(Traced(self.kernel, number, decisions))
+        return template_free.design(template_free.Traced(self.kernel, number, decisions))
 
     def key_of(self, trace: Any) -> Key | None:
         candidate = self.candidate_of(trace)
         if candidate is None:
             return None
-        return candidate.number(SKETCH) or 0, str(candidate.choice(DECISIONS))
+        return candidate.number(template_free.SKETCH) or 0, str(
+            candidate.choice(template_free.DECISIONS)
+        )
 
 
 @dataclass(frozen=True)
@@ -83,11 +78,11 @@ class TensorSpace:
     _sketches: dict[str, int] = field(default_factory=dict, compare=False)
 
     def generator(self) -> Any:
-        return space_of_sketches(searchable(self.kernel), self.family)
+        return space_of_sketches(template_free.searchable(self.kernel), self.family)
 
     def has(self, trace: Any) -> bool:
         # Otherwise, accumulators of the whole output are scratch: too much.
-        return is_fused(trace)
+        return template_free.is_fused(trace)
 
     def candidate_of(self, trace: Any) -> Candidate | None:
         return candidate_with(trace)
@@ -96,7 +91,7 @@ class TensorSpace:
         trace = candidate.choice(TRACE)
         if trace is None:
             return None
-        sch = s_tir.Schedule(searchable(self.kernel))
+        sch = s_tir.Schedule(template_free.searchable(self.kernel))
         try:
             s_tir.schedule.Trace.apply_json_to_schedule(json.loads(str(trace)), sch)
         except (RuntimeError, TypeError, ValueError):  # a trace of another kernel
@@ -104,5 +99,5 @@ class TensorSpace:
         return sch if intrinsics_in(sch) else None
 
     def key_of(self, trace: Any) -> Key | None:
-        instructions, decisions = described(trace)
+        instructions, decisions = template_free.described(trace)
         return self._sketches.setdefault(instructions, len(self._sketches)), decisions

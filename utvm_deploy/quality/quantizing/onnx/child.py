@@ -16,16 +16,7 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.onnx.model import onnx_to_model
-from utvm_deploy.quality.quantizing.child_files import (
-    CONVERTED,
-    FACTS,
-    MODEL,
-    PREPARED,
-    RESULTS,
-    load_arrays,
-    recipe_of,
-    save_arrays,
-)
+from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import Range
@@ -38,23 +29,23 @@ from utvm_deploy.quality.quantizing.tflite.fold import folded
 
 def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
     """Check and simplify the file, describe its inputs, and convert it to a float .tflite file."""
-    data = (folder / MODEL).read_bytes()
+    data = (folder / child_files.MODEL).read_bytes()
     with given_shapes({name: tuple(shape) for name, shape in job["shapes"].items()}):
         inputs = onnx_file.input_facts(onnx_file.checked_model(data))
         facts = {"inputs": inputs, "notes": onnx_file.notes_of(data)}
-        (folder / PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        (folder / child_files.PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
+    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
     if job["converted"]:
         path = folder / "float.onnx"
-        path.write_bytes((folder / PREPARED).read_bytes())
-        (folder / CONVERTED).write_bytes(folded(_converted(path)))
+        path.write_bytes((folder / child_files.PREPARED).read_bytes())
+        (folder / child_files.CONVERTED).write_bytes(folded(_converted(path)))
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Observe a prepared file on the samples."""
-    data = (folder / MODEL).read_bytes()
-    (folder / PREPARED).write_bytes(data)
-    inputs = load_arrays(folder, "input", mapped=True)
+    data = (folder / child_files.MODEL).read_bytes()
+    (folder / child_files.PREPARED).write_bytes(data)
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
     ranges, outputs, names = onnx_runtime.observe(data, inputs, job["kept"], tell, job["positions"])
     if job["declared"] is not None:
         ends = [value.name for value in onnx_file.inputs_of(onnx_file.checked_model(data))]
@@ -64,20 +55,20 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         "operators": [(kind, output) for kind, output, _ in onnx_file.operators_of(data)],
         "outputs": names,
     }
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    save_arrays(folder, "output", outputs)
+    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_arrays(folder, "output", outputs)
 
 
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
-    data = (folder / PREPARED).read_bytes()
-    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    data = (folder / child_files.PREPARED).read_bytes()
+    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
     ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
-    inputs = load_arrays(folder, "input", mapped=True)
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
     results = []
     clipper = Clipper(lambda: onnx_runtime.float_values(data, inputs), ranges)
     for index, facts in enumerate(job["recipes"]):
-        recipe = recipe_of(facts)
+        recipe = child_files.recipe_of(facts)
         clipped = clipper.ranges(recipe.clipping)
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = finished(_converted(qdq), recipe, clipped)
@@ -88,10 +79,12 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
                 "it as float32"
             )
         (folder / f"{index}.tflite").write_bytes(made)
-        save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
+        child_files.save_arrays(
+            folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"])
+        )
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
-    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
 def _converted(path: Path) -> bytes:

@@ -15,16 +15,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files import tflite_schema as schema
-from utvm_deploy.quality.quantizing.child_files import (
-    CONVERTED,
-    FACTS,
-    MODEL,
-    PREPARED,
-    RESULTS,
-    load_arrays,
-    recipe_of,
-    save_arrays,
-)
+from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
@@ -42,20 +33,20 @@ from utvm_deploy.quality.quantizing.tflite.weights import mend_channel_scales
 
 def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Give the operators of float32 their weights as float32."""
-    made = with_float_weights((folder / MODEL).read_bytes())
+    made = with_float_weights((folder / child_files.MODEL).read_bytes())
     if made is None:
         raise ModelError("no operator of float32 has int8 weights")
-    (folder / CONVERTED).write_bytes(made)
+    (folder / child_files.CONVERTED).write_bytes(made)
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Prepare the file, and observe it on the samples."""
-    data = prepared((folder / MODEL).read_bytes())
+    data = prepared((folder / child_files.MODEL).read_bytes())
     pairs = 0
     if job["equalize"]:
         data, pairs = equalized(data)
-    (folder / PREPARED).write_bytes(data)
-    inputs = load_arrays(folder, "input", mapped=True)
+    (folder / child_files.PREPARED).write_bytes(data)
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
     seen, outputs = observe(data, inputs, job["kept"], tell, job["positions"])
     model = schema.read_model(data)
     ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
@@ -72,8 +63,8 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         ],
         "outputs": [schema.name_of(model, number) for number in model.subgraphs[0].outputs],
     }
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    save_arrays(folder, "output", outputs)
+    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_arrays(folder, "output", outputs)
 
 
 def computed_tensors(model: Any) -> set[str]:
@@ -88,24 +79,26 @@ def computed_tensors(model: Any) -> set[str]:
 
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
-    data = (folder / PREPARED).read_bytes()
-    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    data = (folder / child_files.PREPARED).read_bytes()
+    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
     ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
-    inputs = load_arrays(folder, "input", mapped=True)
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
     results = []
     clipper = Clipper(lambda: float_values(data, inputs), ranges)
     layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, inputs))
     rounding = Rounding(layer_inputs)
     for index, facts in enumerate(job["recipes"]):
-        recipe = recipe_of(facts)
+        recipe = child_files.recipe_of(facts)
         observed = clipper.ranges(recipe.clipping)
         made, rewritten = quantized(data, observed, recipe, layer_inputs, rounding)
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
-            save_arrays(folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"]))
+            child_files.save_arrays(
+                folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"])
+            )
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
-    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
 def quantized(

@@ -14,15 +14,7 @@ import numpy as np
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.quantizing.facts import DTYPES, INT16X8, Range, Recipe
-from utvm_deploy.quality.quantizing.tflite.rules import (
-    FIXED,
-    FIXED_INT16_SCALE,
-    FROM_INPUT,
-    NO_OUTPUT,
-    SHARED,
-    Rule,
-    rule_of,
-)
+from utvm_deploy.quality.quantizing.tflite import rules
 
 # A narrower range would have a scale that kernels cannot multiply by.
 _LEAST_RANGE = 1e-6
@@ -71,7 +63,7 @@ class Rewriting:
                     wanted[int(operator.inputs[0])] = target.quantization
         return wanted
 
-    def _rule(self, operator: Any, kind: str) -> Rule | None:
+    def _rule(self, operator: Any, kind: str) -> rules.Rule | None:
         """The rule for a float operator; None for all others, and for those that stay float."""
         outputs = schema.numbers(operator.outputs)
         if not outputs:
@@ -79,14 +71,16 @@ class Rewriting:
         scheme = self.recipe.operators.get(self._name(outputs[0]), self.recipe.scheme)
         if scheme != self.scheme:
             return None
-        rule = rule_of(kind, DTYPES[scheme])
+        rule = rules.rule_of(kind, DTYPES[scheme])
         is_float = any(self._is_float(number) for number in schema.numbers(operator.inputs))
         if rule is None or not is_float:
             return None
         has_float_outputs = all(self._is_float(number) for number in outputs)
-        return rule if has_float_outputs or rule.output == NO_OUTPUT else None
+        return rule if has_float_outputs or rule.output == rules.NO_OUTPUT else None
 
-    def _rewrite(self, operator: Any, kind: str, rule: Rule, wanted: Mapping[int, Any]) -> bool:
+    def _rewrite(
+        self, operator: Any, kind: str, rule: rules.Rule, wanted: Mapping[int, Any]
+    ) -> bool:
         """Put the integer operator in the place of the float one; False if it cannot be."""
         inputs, outputs = schema.numbers(operator.inputs), schema.numbers(operator.outputs)
         data = [
@@ -103,33 +97,33 @@ class Rewriting:
         if any(one is None for one in params):
             return False
         compared = None
-        if rule.output == NO_OUTPUT and len(data) > 1:
+        if rule.output == rules.NO_OUTPUT and len(data) > 1:
             compared = self._widest([inputs[place] for place in data])
             if float(compared.scale[0]) >= 1:  # LiteRT compares smaller scales only
                 return False
         for place in data:
-            shared = params[0] if rule.output == SHARED else None
+            shared = params[0] if rule.output == rules.SHARED else None
             if compared is not None and self.dtype == schema.INT16:
                 shared = compared  # LiteRT compares int16 as it is stored
-            if rule.output == FROM_INPUT and self._is_constant(inputs[place]):
+            if rule.output == rules.FROM_INPUT and self._is_constant(inputs[place]):
                 shared = first
             inputs[place] = self._integer(inputs[place], shared)
         operator.inputs = inputs
         self.operators.append(operator)
         self.rewritten.append((kind, self._name(outputs[0])))
-        if rule.output != NO_OUTPUT:
+        if rule.output != rules.NO_OUTPUT:
             operator.outputs = [
                 self._made(number, one) for number, one in zip(outputs, params, strict=True)
             ]
         return True
 
-    def _output(self, number: int, rule: Rule, first: Any, wanted: Mapping[int, Any]) -> Any:
+    def _output(self, number: int, rule: rules.Rule, first: Any, wanted: Mapping[int, Any]) -> Any:
         """The quantization of an output; None if its range is not known."""
-        if rule.output in (FROM_INPUT, NO_OUTPUT):
+        if rule.output in (rules.FROM_INPUT, rules.NO_OUTPUT):
             return first
-        if rule.output == FIXED:
+        if rule.output == rules.FIXED:
             if self.dtype == schema.INT16:
-                return schema.quantization([FIXED_INT16_SCALE], [0])
+                return schema.quantization([rules.FIXED_INT16_SCALE], [0])
             return schema.quantization([rule.scale], [rule.zero_point])
         return wanted.get(number) or self._calibrated(number)
 

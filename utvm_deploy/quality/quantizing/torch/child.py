@@ -18,25 +18,10 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
+from utvm_deploy.frontend.torch import export
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
-from utvm_deploy.frontend.torch.export import (
-    check_types,
-    is_quantized,
-    load_torch,
-    loaded_program,
-    program_to_tflite,
-)
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quality.quantizing.child_files import (
-    CONVERTED,
-    FACTS,
-    MODEL,
-    PREPARED,
-    RESULTS,
-    load_arrays,
-    recipe_of,
-    save_arrays,
-)
+from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
@@ -53,34 +38,34 @@ from utvm_deploy.quality.quantizing.torch.module import (
 
 def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
     """Check the program, describe its inputs, and convert it to a float .tflite file."""
-    data = (folder / MODEL).read_bytes()
+    data = (folder / child_files.MODEL).read_bytes()
     program = _program(folder, data)
-    if is_quantized(program):
+    if export.is_quantized(program):
         raise ModelError("it is quantized already; give the float model that it was made of")
-    check_types(program)
+    export.check_types(program)
     check_evaluation(program, is_quantized=True)
     notes = batch_notes(program)
     if notes:
-        program = with_batch_of_one(load_torch(), program)
-        load_torch().export.save(program, folder / PREPARED)
+        program = with_batch_of_one(export.load_torch(), program)
+        export.load_torch().export.save(program, folder / child_files.PREPARED)
     else:
-        (folder / PREPARED).write_bytes(data)
-    check_weights(load_torch(), program.module(check_guards=False))
+        (folder / child_files.PREPARED).write_bytes(data)
+    check_weights(export.load_torch(), program.module(check_guards=False))
     facts = {"inputs": _inputs(program), "notes": notes}
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
     if job["converted"]:
-        (folder / CONVERTED).write_bytes(_in_float(program))
+        (folder / child_files.CONVERTED).write_bytes(_in_float(program))
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Run the program on the first samples; PT2E observes all of them in the quantize step."""
-    data = (folder / MODEL).read_bytes()
-    (folder / PREPARED).write_bytes(data)
+    data = (folder / child_files.MODEL).read_bytes()
+    (folder / child_files.PREPARED).write_bytes(data)
     program = _program(folder, data)
     samples = _samples(folder, job["kept"])
-    with load_torch().no_grad(), warnings.catch_warnings():
+    with export.load_torch().no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
-        outputs = eager_outputs(load_torch(), program.module(check_guards=False), samples)
+        outputs = eager_outputs(export.load_torch(), program.module(check_guards=False), samples)
     names = [str(name) for name in program.graph_signature.user_outputs]
     for name, array in zip(names, outputs, strict=True):
         if not np.isfinite(array).all():
@@ -95,27 +80,29 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         "operators": [],
         "outputs": names,
     }
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    save_arrays(folder, "output", tuple(outputs))
+    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_arrays(folder, "output", tuple(outputs))
     tell(len(samples), len(samples))
 
 
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
-    program = _program(folder, (folder / PREPARED).read_bytes())
-    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    program = _program(folder, (folder / child_files.PREPARED).read_bytes())
+    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
     declared = next((Range(*one) for one in stored["ranges"].values()), None)
     samples = _samples(folder)
-    compared = tuple(array[: job["compared"]] for array in load_arrays(folder, "input"))
+    compared = tuple(array[: job["compared"]] for array in child_files.load_arrays(folder, "input"))
     results = []
     for index, facts in enumerate(job["recipes"]):
-        recipe = recipe_of(facts)
+        recipe = child_files.recipe_of(facts)
         made, rewritten = finished(_converted(program, samples, recipe, declared), recipe)
         (folder / f"{index}.tflite").write_bytes(made)
-        save_arrays(folder, f"{index}_output", outputs_of(made, compared, is_exact=job["exact"]))
+        child_files.save_arrays(
+            folder, f"{index}_output", outputs_of(made, compared, is_exact=job["exact"])
+        )
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
-    (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
+    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
 def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range | None) -> bytes:
@@ -126,7 +113,7 @@ def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range
             f"a PyTorch program is quantized with the clipping {MIN_MAX} only, not "
             f"{recipe.clipping}; leave --clipping out"
         )
-    torch = load_torch()
+    torch = export.load_torch()
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
@@ -136,18 +123,18 @@ def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range
         raise
     except Exception as error:  # of many classes
         raise ModelError(f"PT2E cannot quantize it: {last_words(error)}") from error
-    if not is_quantized(made):
+    if not export.is_quantized(made):
         raise ModelError("PT2E quantizes none of its operators; compile it as float32")
-    return program_to_tflite(made, "model", "made from a PyTorch program")
+    return export.program_to_tflite(made, "model", "made from a PyTorch program")
 
 
 def _in_float(program: Any) -> bytes:
-    torch = load_torch()
+    torch = export.load_torch()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
         made = float_program(torch, program.module(check_guards=False), _example(torch, program))
     return folded(
-        program_to_tflite(made, "model", "made from a float model", is_float_converted=True)
+        export.program_to_tflite(made, "model", "made from a float model", is_float_converted=True)
     )
 
 
@@ -162,7 +149,7 @@ def _program(folder: Path, data: bytes) -> Any:
     path = folder / "model.pt2"
     path.write_bytes(data)
     try:
-        return positional(load_torch(), loaded_program(path))
+        return positional(export.load_torch(), export.loaded_program(path))
     except ModelError as error:
         said = str(error).removeprefix(f"{path} ").removeprefix(f"{path}: ")
         raise ModelError(f"the file {said}") from error
@@ -178,8 +165,8 @@ def _inputs(program: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 
 def _samples(folder: Path, most: int | None = None) -> list[Any]:
-    arrays = load_arrays(folder, "input", mapped=True)
-    torch = load_torch()
+    arrays = child_files.load_arrays(folder, "input", mapped=True)
+    torch = export.load_torch()
     rows = zip(*(array[:most] for array in arrays), strict=True)
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 

@@ -41,16 +41,8 @@ from utvm_deploy.service.cluster.measuring.tasks import (
     run_whole_models,
 )
 from utvm_deploy.service.cluster.offers import CORE, board_resource
+from utvm_deploy.tuning.measuring import messages
 from utvm_deploy.tuning.measuring.loaded import Spent
-from utvm_deploy.tuning.measuring.messages import (
-    Batch,
-    Measured,
-    RanWhole,
-    WholeModels,
-    packed,
-    session_of,
-    unpacked,
-)
 from utvm_deploy.tuning.measuring.model_runs import ModelRun
 from utvm_deploy.tuning.measuring.place import setting_of
 from utvm_deploy.tuning.measuring.places import Outcomes, Trial
@@ -111,7 +103,7 @@ class ClusterPlaces:
         self._tell = tell
         # Unlike the session's content, different for the same tuning done again.
         self._key = f"{MEASURING}{secrets.token_hex(6)}"
-        content = packed(session_of(board, works, level))
+        content = messages.packed(messages.session_of(board, works, level))
         session = MeasuringSession(__version__, board.name, self._key, content)
         self._session = session
         # A task, because Dask can make its result again if the worker that has it dies. Only the
@@ -197,8 +189,8 @@ class ClusterPlaces:
 
     def run_whole(self, graphs: Sequence[Graph], file: RecordsFile) -> list[ModelRun]:
         """Run models with the records and without them at one worker, and keep the records."""
-        models = WholeModels(tuple(graphs), tuple(file.records), self.setting)
-        content = packed(models)
+        models = messages.WholeModels(tuple(graphs), tuple(file.records), self.setting)
+        content = messages.packed(models)
         for attempt in range(1, MODEL_ATTEMPTS + 1):
             try:
                 ran = self._ran_whole(content, attempt)
@@ -211,7 +203,7 @@ class ClusterPlaces:
             return list(ran.runs)
         raise AssertionError
 
-    def _ran_whole(self, content: bytes, attempt: int) -> RanWhole:
+    def _ran_whole(self, content: bytes, attempt: int) -> messages.RanWhole:
         """One attempt; MeasuringFailed if the worker fails or is lost."""
         workers = self.members.addresses
         while not workers:
@@ -234,12 +226,12 @@ class ClusterPlaces:
                 if workers.isdisjoint(self.members.addresses):
                     raise MeasuringFailed("", "the workers were lost")
                 time.sleep(LOOK_S)
-            ran = unpacked(task.result(timeout=GATHER_S))
+            ran = messages.unpacked(task.result(timeout=GATHER_S))
         except (KilledWorker, CancelledError) as error:
             raise MeasuringFailed("", "the workers or their scheduler were lost") from error
         finally:
             task.cancel()
-        assert isinstance(ran, RanWhole)
+        assert isinstance(ran, messages.RanWhole)
         return ran
 
     # Inside, with the lock.
@@ -265,7 +257,7 @@ class ClusterPlaces:
             batch.task = self._client.submit(
                 measure_batch,
                 self._key,
-                packed(Batch(batch.content, dict(self._expected))),
+                messages.packed(messages.Batch(batch.content, dict(self._expected))),
                 key=f"{self._key}-{batch.number}-{batch.attempt}",
                 resources=self._board,
                 workers=sorted(workers),
@@ -303,8 +295,8 @@ class ClusterPlaces:
             except Exception as error:
                 self._again(batch, attempt, str(error) or type(error).__name__)
             else:
-                measured = unpacked(answer)
-                assert isinstance(measured, Measured)
+                measured = messages.unpacked(answer)
+                assert isinstance(measured, messages.Measured)
                 self.members.succeeded(address)
                 self._finish(batch, attempt, measured)
         except Exception as error:
@@ -314,7 +306,7 @@ class ClusterPlaces:
             if is_open:
                 batch.fail(error)
 
-    def _finish(self, batch: _Sent, attempt: int, measured: Measured) -> None:
+    def _finish(self, batch: _Sent, attempt: int, measured: messages.Measured) -> None:
         with self._lock:
             if batch.attempt != attempt or self._batches.pop(batch.number, None) is None:
                 return  # another attempt was faster

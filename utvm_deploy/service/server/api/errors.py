@@ -15,13 +15,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from utvm_deploy.base.errors import BenchError, UsageError, UtvmError
 from utvm_deploy.service.server.security.page import error_page
-from utvm_deploy.service.server.store.refusals import (
-    Busy,
-    Conflict,
-    NoRoom,
-    NotFound,
-    UploadRefused,
-)
+from utvm_deploy.service.server.store import refusals
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +39,13 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "there is no such thing"},
 }
 _STATUS: tuple[tuple[type[UtvmError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
+    (refusals.NotFound, 404),
+    (refusals.Conflict, 409),
     (UsageError, 400),
     (BenchError, 400),
-    (UploadRefused, 400),
-    (NoRoom, 507),
-    (Busy, 503),
+    (refusals.UploadRefused, 400),
+    (refusals.NoRoom, 507),
+    (refusals.Busy, 503),
 )
 
 

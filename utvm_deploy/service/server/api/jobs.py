@@ -9,18 +9,11 @@ from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.service.server.api import starting
 from utvm_deploy.service.server.api.errors import PROBLEMS, Problem, next_page
 from utvm_deploy.service.server.api.events import end_of_streams, job_events
 from utvm_deploy.service.server.api.files import file_answer
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.api.starting import (
-    MOST_BOARDS,
-    MOST_MODELS,
-    MOST_OPTIONS,
-    Wanted,
-    find_job,
-    start_jobs,
-)
 from utvm_deploy.service.server.store.facts import STATES, Job
 from utvm_deploy.service.server.store.refusals import Conflict, NotFound
 from utvm_deploy.service.server.store.removal import remove_jobs
@@ -35,9 +28,9 @@ class WantedJobs(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     verb: _Name
-    models: Annotated[list[_Name], Field(max_length=MOST_MODELS)]
-    boards: Annotated[list[_Name], Field(max_length=MOST_BOARDS)] = []
-    options: Annotated[dict[_Name, _Value], Field(max_length=MOST_OPTIONS)] = {}
+    models: Annotated[list[_Name], Field(max_length=starting.MOST_MODELS)]
+    boards: Annotated[list[_Name], Field(max_length=starting.MOST_BOARDS)] = []
+    options: Annotated[dict[_Name, _Value], Field(max_length=starting.MOST_OPTIONS)] = {}
 
 
 def job_routes(parts: Parts) -> APIRouter:
@@ -51,8 +44,8 @@ def job_routes(parts: Parts) -> APIRouter:
         idempotency_key: Annotated[str, Header(max_length=100)] = "",
     ) -> list[Job]:
         """Start jobs. A request that is repeated with the same Idempotency-Key starts them once."""
-        facts = Wanted(wanted.verb, wanted.models, wanted.boards, wanted.options)
-        return start_jobs(parts, facts, idempotency_key)
+        facts = starting.Wanted(wanted.verb, wanted.models, wanted.boards, wanted.options)
+        return starting.start_jobs(parts, facts, idempotency_key)
 
     @routes.get("")
     def jobs(
@@ -85,18 +78,18 @@ def job_routes(parts: Parts) -> APIRouter:
     @routes.get("/{key}")
     def job(key: str) -> Job:
         """One job."""
-        return find_job(parts, key)
+        return starting.find_job(parts, key)
 
     @routes.post("/{key}/cancel")
     def cancel(key: str) -> Job:
         """End a job. One that has ended stays as it is."""
-        parts.dispatcher.cancel(find_job(parts, key).key, "somebody canceled it")
-        return find_job(parts, key)
+        parts.dispatcher.cancel(starting.find_job(parts, key).key, "somebody canceled it")
+        return starting.find_job(parts, key)
 
     @routes.delete("/{key}", status_code=204, responses={409: {"model": Problem}})
     def delete(key: str) -> None:
         """Remove a job that has ended, and its files."""
-        job = find_job(parts, key)
+        job = starting.find_job(parts, key)
         remove_jobs(parts.database, parts.files, [job.key])
         if parts.database.job(job.key) is not None:
             raise Conflict(f"job {key} is {job.state}; cancel it first")
@@ -104,7 +97,7 @@ def job_routes(parts: Parts) -> APIRouter:
     @routes.get("/{key}/log", response_class=PlainTextResponse)
     def log(key: str) -> str:
         """What the verb wrote to stderr: of a job that runs, so far."""
-        job = find_job(parts, key)
+        job = starting.find_job(parts, key)
         for file in job.files:
             if file.name == "log.txt":
                 return parts.files.path(file.sha256).read_text("utf-8", "replace")
@@ -116,7 +109,7 @@ def job_routes(parts: Parts) -> APIRouter:
     @routes.get("/{key}/files/{name}", response_class=FileResponse)
     def file(request: Request, key: str, name: str, show: bool = False) -> Response:
         """A file that the job made. With ``show`` a browser shows it instead of saving it."""
-        for one in find_job(parts, key).files:
+        for one in starting.find_job(parts, key).files:
             if one.name == name:
                 return file_answer(parts, request, one, show=show)
         raise NotFound(f"job {key} has no file {name!r}")
@@ -136,7 +129,7 @@ def job_routes(parts: Parts) -> APIRouter:
         ``job`` has the job's facts, ``log`` new lines of the log, ``tuning`` a point of the curve.
         A client that repeats the request with Last-Event-ID misses nothing.
         """
-        find_job(parts, key)
+        starting.find_job(parts, key)
         return StreamingResponse(
             job_events(parts, key, last_event_id, end_of_streams(parts, request)),
             media_type="text/event-stream",
