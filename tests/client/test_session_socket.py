@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from utvm_deploy.base.errors import BoardError, LinkError, ServerError, UtvmError
-from utvm_deploy.service.client import session_socket
+from utvm_deploy.service.client import session_messages, session_socket
 from utvm_deploy.service.client.session_exchange import Exchange
 from utvm_deploy.service.client.session_messages import ALIVE, MESSAGE_BYTES, encode
 from utvm_deploy.service.client.session_server import board_address
@@ -108,7 +108,7 @@ def test_the_reason_is_told_also_if_the_next_request_finds_the_session_closed() 
 def test_a_client_that_asks_nothing_says_that_it_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_socket, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(session_messages, "HEARTBEAT_S", 0.05)
     came: list[object] = []
 
     def handle(connection: ServerConnection) -> None:

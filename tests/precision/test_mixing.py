@@ -28,7 +28,7 @@ from utvm_deploy.quality.precision.steps import (
     Sensitivities,
     sensitivities,
 )
-from utvm_deploy.quality.quantizing import model_steps
+from utvm_deploy.quality.quantizing import facts as quantizing_facts
 from utvm_deploy.quality.quantizing.facts import Calibration
 from utvm_deploy.quality.quantizing.model_steps import calibrated, opened
 from utvm_deploy.results.profiling.layer_costs import profile
@@ -185,7 +185,7 @@ def test_the_verb_prints_the_table_and_the_choice(
 def test_a_bad_output_names_the_layers_that_cost_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(model_steps, "LEAST_SQNR_DB", {"int8": 90.0, "int16x8": 90.0})
+    monkeypatch.setattr(quantizing_facts, "LEAST_SQNR_DB", {"int8": 90.0, "int16x8": 90.0})
     argv = ["quantize", str(DIGITS), "--data", str(SAMPLES), "-o", str(tmp_path / "q.tflite")]
     for more in ([], ["--sensitivity"]):
         assert main([*argv, *more]) == 0
