@@ -143,31 +143,13 @@ def tune(
     device: Device,
     file: RecordsFile,
     *,
-    trials: int,
-    minutes: float | None = None,
-    seed: int = 0,
     level: str = Objective.TIME,
-    watch: Watch = lambda tuning: None,
     library: Backend | None = None,
+    **search: Any,
 ) -> Tuning:
-    """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
-
-    Trials of these kernels that the records have already count, and are not repeated. Kernels are
-    compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is called after each batch.
-    ``library`` is the one that ``works`` were made with.
-    """
+    """``tune_on`` a device of this computer, which compiles with all of its cores."""
     with Place(device, jobs=os.cpu_count() or 1, level=level, library=library) as place:
-        return tune_on(
-            works,
-            place,
-            file,
-            trials=trials,
-            minutes=minutes,
-            seed=seed,
-            level=level,
-            watch=watch,
-            library=library,
-        )
+        return tune_on(works, place, file, level=level, library=library, **search)
 
 
 def tune_on(
@@ -182,7 +164,12 @@ def tune_on(
     watch: Watch = lambda tuning: None,
     library: Backend | None = None,
 ) -> Tuning:
-    """The same at any places; they measure as for ``level`` and with ``library``."""
+    """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
+
+    Trials of these kernels that the records have already count, and are not repeated. Kernels are
+    compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is called after each batch.
+    ``library`` is the one that ``works`` were made with, and ``places`` measure with it.
+    """
     code = "" if library is None else code_of_backend(library)
     first = first_candidates(works, places.board, level, library)
     return _Loop(works, places, file, code, first, trials, minutes, seed, watch).run()

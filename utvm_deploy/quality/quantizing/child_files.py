@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ def save_arrays(folder: Path, role: str, arrays: tuple[Array, ...]) -> None:
     """Write the arrays ``role_0.npy``, ``role_1.npy`` and so on."""
     for index, array in enumerate(arrays):
         np.save(folder / f"{role}_{index}.npy", array)
+
+
+def save_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write what a step found."""
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def load_ranges(folder: Path) -> dict[str, Range]:
+    """The ranges of tensors that the calibration found."""
+    stored = json.loads((folder / FACTS).read_text("utf-8"))
+    return {name: Range(*one) for name, one in stored["ranges"].items()}
 
 
 def recipe_of(facts: Mapping[str, Any]) -> Recipe:

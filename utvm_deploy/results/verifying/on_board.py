@@ -224,81 +224,49 @@ def _check_layers(
     state: Sequence[bytes],
     bounds: Mapping[int, Bound],
 ) -> dict[int, Mismatch]:
-    tensors = reference.tensors[sample]
-    model.set_state(state)
-    if any(not bound.is_exact for bound in bounds.values()):
-        return _check_bounded(model, tensors, sample, inputs, state, bounds)
-    checksums = model.run_checked(inputs)
-    equal = all(
-        checksum == checksum_of(buffer.of_file(tensors[buffer.source]))
-        for layer, sums in zip(model.compiled.layers, checksums, strict=True)
-        for buffer, checksum in zip(layer.outputs, sums, strict=True)
-        if buffer.source is not None
-    )
-    if equal:
-        return {}
+    tensors, layers = reference.tensors[sample], model.compiled.layers
     wrong: dict[int, Mismatch] = {}
+    made: Mapping[int, Sequence[Array]] = {}
     model.set_state(state)
-    for run in model.run_calls(*inputs):
-        for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
-            if buffer.source is None:
-                continue
-            mismatch = first_difference(
-                sample, buffer.name, array, buffer.of_file(tensors[buffer.source])
-            )
-            if mismatch is not None:
-                wrong.setdefault(run.layer.index, mismatch)
-    return wrong
-
-
-def _check_bounded(
-    model: DeviceModel,
-    tensors: Tensors,
-    sample: int,
-    inputs: Sequence[Array],
-    state: Sequence[bytes],
-    bounds: Mapping[int, Bound],
-) -> dict[int, Mismatch]:
-    """As ``_check_layers``, where some layers need not have equal bits."""
-    is_right, made = corrected_run(model, inputs, bounds, tensors)
-    wrong = _outside(model.compiled, made, tensors, sample, bounds)
+    if all(bound.is_exact for bound in bounds.values()):
+        is_right = all(
+            checksum == checksum_of(buffer.of_file(tensors[buffer.source]))
+            for layer, sums in zip(layers, model.run_checked(inputs), strict=True)
+            for buffer, checksum in zip(layer.outputs, sums, strict=True)
+            if buffer.source is not None
+        )
+    else:
+        is_right, made = corrected_run(model, inputs, bounds, tensors)
+    for index, arrays in made.items():
+        _compare_layer(wrong, sample, layers[index], arrays, tensors, bounds[index])
     if is_right:
         return wrong
     # The bytes of the exact layers; the reference's tensors stand for the others.
     model.set_state(state)
-    layers = model.compiled.layers
     right = {index: model.reference_outputs(layers[index], tensors) for index in made}
     for run in model.run_calls(*inputs, replace=right):
-        if run.is_replaced:
-            continue
-        for buffer, array in zip(run.layer.outputs, run.outputs, strict=True):
-            if buffer.source is None:
-                continue
-            expected = buffer.of_file(tensors[buffer.source])
+        if not run.is_replaced:
             bound = bounds[run.layer.index]
-            mismatch = first_difference(sample, buffer.name, array, expected, bound)
-            if mismatch is not None:
-                wrong.setdefault(run.layer.index, mismatch)
+            _compare_layer(wrong, sample, run.layer, run.outputs, tensors, bound)
     return wrong
 
 
-def _outside(
-    compiled: CompiledModel,
-    made: Mapping[int, Sequence[Array]],
-    tensors: Tensors,
+def _compare_layer(
+    wrong: dict[int, Mismatch],
     sample: int,
-    bounds: Mapping[int, Bound],
-) -> dict[int, Mismatch]:
-    """The layers whose results are outside of their bounds."""
-    wrong: dict[int, Mismatch] = {}
-    for index, arrays in made.items():
-        for buffer, array in zip(compiled.layers[index].outputs, arrays, strict=True):
-            assert buffer.source is not None
-            expected = buffer.of_file(tensors[buffer.source])
-            mismatch = first_difference(sample, buffer.name, array, expected, bounds[index])
-            if mismatch is not None:
-                wrong.setdefault(index, mismatch)
-    return wrong
+    layer: Layer,
+    arrays: Sequence[Array],
+    tensors: Tensors,
+    bound: Bound,
+) -> None:
+    """Add where a layer's outputs begin to differ from the reference's, if they do."""
+    for buffer, array in zip(layer.outputs, arrays, strict=True):
+        if buffer.source is None:
+            continue
+        expected = buffer.of_file(tensors[buffer.source])
+        mismatch = first_difference(sample, buffer.name, array, expected, bound)
+        if mismatch is not None:
+            wrong.setdefault(layer.index, mismatch)
 
 
 def mismatch_of(layer: FileLayer, wrong: Mapping[int, Mismatch]) -> Mismatch | None:

@@ -75,20 +75,14 @@ def _refuse(constant: str) -> None:
 # What each field of a request must be.
 
 
-def _is_integer(value: object) -> bool:
-    return type(value) is int and -(1 << 31) <= value <= _MOST_ADDRESS
+def _from(least: int, most: int) -> Callable[[object], bool]:
+    """Whether a value is an integer of a range."""
+    return lambda value: type(value) is int and least <= value <= most
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= _MOST_ADDRESS
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value <= PART_BYTES
-
-
-def _is_image_size(value: object) -> bool:
-    return type(value) is int and 0 < value <= IMAGE_BYTES
+_is_integer, _is_count = _from(-(1 << 31), _MOST_ADDRESS), _from(0, _MOST_ADDRESS)
+_is_size, _is_image_size = _from(0, PART_BYTES), _from(1, IMAGE_BYTES)
+_is_repeat = _from(-(1 << 31), (1 << 31) - 1)
 
 
 def _is_text(value: object) -> bool:
@@ -112,8 +106,7 @@ def _is_task(value: object) -> bool:
         _is_integer(function)
         and isinstance(arguments, list)
         and all(_is_integer(one) for one in arguments)
-        and type(repeat) is int
-        and -(1 << 31) <= repeat < 1 << 31
+        and _is_repeat(repeat)
         and (deadline_s is None or _is_seconds(deadline_s))
     )
 

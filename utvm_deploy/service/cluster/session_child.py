@@ -13,7 +13,6 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -61,14 +60,14 @@ class BoardService:
         session_messages.check_request(message)
         number = message.fields["id"]
         try:
-            fields, body = self._answers[message.fields["op"]](self, message)
+            fields, body = getattr(self, f"_on_{message.fields['op']}")(message)
         except UtvmError as error:
             fields, body = {"error": error_fields(error)}, b""
         return session_messages.encode({"id": number, **fields}, body)
 
     # Before the image runs.
 
-    def _open(self, message: session_messages.Message) -> _Reply:
+    def _on_open(self, message: session_messages.Message) -> _Reply:
         fields = message.fields
         if fields["version"] != session_messages.SESSION_VERSION:
             raise BoardError(
@@ -92,7 +91,7 @@ class BoardService:
         self._image.touch()
         return {}, b""
 
-    def _take_image(self, message: session_messages.Message) -> _Reply:
+    def _on_image(self, message: session_messages.Message) -> _Reply:
         if self._image is None or self._started is not None:
             raise BoardError("nobody waits for a part of an image now")
         if self._image.stat().st_size + len(message.body) > self._image_bytes:
@@ -103,7 +102,7 @@ class BoardService:
             file.write(message.body)
         return {}, b""
 
-    def _start(self, _message: session_messages.Message) -> _Reply:
+    def _on_start(self, _message: session_messages.Message) -> _Reply:
         if self._image is None or self._launcher is None or self._started is not None:
             raise BoardError("there is no image to start now")
         if self._image.stat().st_size != self._image_bytes:
@@ -127,22 +126,22 @@ class BoardService:
             raise LinkError("no image was started in this session")
         return self._started
 
-    def _hello(self, _message: session_messages.Message) -> _Reply:
+    def _on_hello(self, _message: session_messages.Message) -> _Reply:
         return {"hello": asdict(self._link.hello())}, b""
 
-    def _regions(self, _message: session_messages.Message) -> _Reply:
+    def _on_regions(self, _message: session_messages.Message) -> _Reply:
         return {"regions": [asdict(region) for region in self._link.regions()]}, b""
 
-    def _read(self, message: session_messages.Message) -> _Reply:
+    def _on_read(self, message: session_messages.Message) -> _Reply:
         return {}, self._link.read(message.fields["address"], message.fields["size"])
 
-    def _write(self, message: session_messages.Message) -> _Reply:
+    def _on_write(self, message: session_messages.Message) -> _Reply:
         if len(message.body) > session_messages.PART_BYTES:
             raise LinkError(f"{len(message.body)} bytes are too many for one message")
         self._link.write(message.fields["address"], message.body)
         return {}, b""
 
-    def _execute(self, message: session_messages.Message) -> _Reply:
+    def _on_execute(self, message: session_messages.Message) -> _Reply:
         tasks = [
             Task(function, tuple(arguments), repeat, deadline_s)
             for function, arguments, repeat, deadline_s in message.fields["tasks"]
@@ -155,46 +154,29 @@ class BoardService:
         ticks = self._link.execute(tasks, message.fields["timeout_s"])
         return {}, session_messages.pack_words([tick for of_task in ticks for tick in of_task])
 
-    def _checksum(self, message: session_messages.Message) -> _Reply:
+    def _on_checksum(self, message: session_messages.Message) -> _Reply:
         crc = self._link.checksum(message.fields["address"], message.fields["size"])
         return {"crc": crc}, b""
 
-    def _reset(self, _message: session_messages.Message) -> _Reply:
+    def _on_reset(self, _message: session_messages.Message) -> _Reply:
         self._link.reset()
         return {}, b""
 
     # Of the board itself.
 
-    def _restart(self, _message: session_messages.Message) -> _Reply:
+    def _on_restart(self, _message: session_messages.Message) -> _Reply:
         self._running.reset()
         return {}, b""
 
-    def _notes(self, _message: session_messages.Message) -> _Reply:
+    def _on_notes(self, _message: session_messages.Message) -> _Reply:
         return {"notes": self._running.notes()}, b""
 
-    def _counted(self, message: session_messages.Message) -> _Reply:
+    def _on_counted(self, message: session_messages.Message) -> _Reply:
         counted = self._running.counted(session_messages.unpack_words(message.body))
         return {}, session_messages.pack_words([value for one in counted for value in one.values])
 
-    def _report(self, _message: session_messages.Message) -> _Reply:
+    def _on_report(self, _message: session_messages.Message) -> _Reply:
         return {}, json.dumps(dict(self._running.report())).encode()
-
-    _answers: dict[str, Callable[[BoardService, session_messages.Message], _Reply]] = {  # noqa: RUF012
-        "open": _open,
-        "image": _take_image,
-        "start": _start,
-        "hello": _hello,
-        "regions": _regions,
-        "read": _read,
-        "write": _write,
-        "execute": _execute,
-        "checksum": _checksum,
-        "reset": _reset,
-        "restart": _restart,
-        "notes": _notes,
-        "counted": _counted,
-        "report": _report,
-    }
 
 
 def _check_readable(image: Image) -> None:

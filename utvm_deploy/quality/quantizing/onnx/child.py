@@ -7,7 +7,6 @@ prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and res
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,12 +16,11 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.child_main import make_files, run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
-from utvm_deploy.quality.quantizing.facts import Range
+from utvm_deploy.quality.quantizing.facts import Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
 from utvm_deploy.quality.quantizing.onnx import runtime as onnx_runtime
-from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
 from utvm_deploy.quality.quantizing.tflite.finishing import finished, has_integers
 from utvm_deploy.quality.quantizing.tflite.fold import folded
 
@@ -34,7 +32,7 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
         inputs = onnx_file.input_facts(onnx_file.checked_model(data))
         facts = {"inputs": inputs, "notes": onnx_file.notes_of(data)}
         (folder / child_files.PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
-    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_facts(folder, facts)
     if job["converted"]:
         path = folder / "float.onnx"
         path.write_bytes((folder / child_files.PREPARED).read_bytes())
@@ -55,20 +53,18 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         "operators": [(kind, output) for kind, output, _ in onnx_file.operators_of(data)],
         "outputs": names,
     }
-    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_facts(folder, facts)
     child_files.save_arrays(folder, "output", outputs)
 
 
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
     data = (folder / child_files.PREPARED).read_bytes()
-    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
-    ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    results = []
+    ranges = child_files.load_ranges(folder)
     clipper = Clipper(lambda: onnx_runtime.float_values(data, inputs), ranges)
-    for index, facts in enumerate(job["recipes"]):
-        recipe = child_files.recipe_of(facts)
+
+    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
         clipped = clipper.ranges(recipe.clipping)
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = finished(_converted(qdq), recipe, clipped)
@@ -78,13 +74,9 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
                 f"none of its operators ({kinds}) can be quantized to {recipe.scheme}; compile "
                 "it as float32"
             )
-        (folder / f"{index}.tflite").write_bytes(made)
-        child_files.save_arrays(
-            folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"])
-        )
-        results.append(rewritten)
-        tell(index + 1, len(job["recipes"]))
-    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
+        return made, rewritten
+
+    make_files(folder, job, tell, inputs, make)
 
 
 def _converted(path: Path) -> bytes:
@@ -95,11 +87,5 @@ def _converted(path: Path) -> bytes:
         raise ModelError(str(error).removeprefix(f"{path}: ")) from error
 
 
-def main(step: str, folder: str) -> int:
-    """Do one step in a folder; the exit status."""
-    steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
-    return run_step(steps, step, folder)
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run_step(prepare=prepare, calibrate=calibrate, quantize=quantize))

@@ -130,12 +130,20 @@ def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
     return made_bytes, [value.name for value in model.graph.output]
 
 
-def with_hard_swish(data: bytes) -> bytes:
-    """The model with HardSwish for x * HardSigmoid(x), which onnxruntime and exporters write.
+def for_quantizer(data: bytes) -> bytes:
+    """The model as onnxruntime's quantizer takes it, and quantizes most of it."""
+    model = onnx.load_model_from_string(data)
+    for change in (_fuse_hard_swish, _flatten_biases, _name_nodes):
+        change(model)
+    made: bytes = model.SerializeToString()
+    return made
+
+
+def _fuse_hard_swish(model: Any) -> None:
+    """HardSwish for x * HardSigmoid(x), which onnxruntime and exporters write.
 
     HardSwish has an integer kernel. HardSigmoid has none.
     """
-    model = onnx.load_model_from_string(data)
     outputs = {value.name for value in model.graph.output}
     readers: dict[str, list[Any]] = {}
     for node in model.graph.node:
@@ -150,8 +158,6 @@ def with_hard_swish(data: bytes) -> bytes:
                 onnx.helper.make_node("HardSwish", [x], product[0].output, product[0].name)
             )
             model.graph.node.remove(gate)
-    fused: bytes = model.SerializeToString()
-    return fused
 
 
 def _is_sixth(gate: Any) -> bool:
@@ -160,9 +166,8 @@ def _is_sixth(gate: Any) -> bool:
     return bool(abs(given.get("alpha", 0.2) - 1 / 6) < 1e-4 and given.get("beta", 0.5) == 0.5)
 
 
-def with_flat_biases(data: bytes) -> bytes:
-    """The model with biases of shape N, where Gemm has (1, N): onnxruntime fails on these."""
-    model = onnx.load_model_from_string(data)
+def _flatten_biases(model: Any) -> None:
+    """Biases of shape N, where Gemm has (1, N): onnxruntime fails on these."""
     known = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         bias = known.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
@@ -172,17 +177,12 @@ def with_flat_biases(data: bytes) -> bytes:
             if node.input[2] not in known:
                 known[node.input[2]] = onnx.numpy_helper.from_array(flat, node.input[2])
                 model.graph.initializer.append(known[node.input[2]])
-    made: bytes = model.SerializeToString()
-    return made
 
 
-def named_nodes(data: bytes) -> bytes:
-    """The model with a name for each operator: operators are left out by their names."""
-    model = onnx.load_model_from_string(data)
+def _name_nodes(model: Any) -> None:
+    """A name for each operator: operators are left out by their names."""
     taken = set()
     for index, node in enumerate(model.graph.node):
         if not node.name or node.name in taken:
             node.name = f"{node.op_type}_{index}"
         taken.add(node.name)
-    made: bytes = model.SerializeToString()
-    return made

@@ -34,8 +34,7 @@ def prepared(data: bytes, folder: Path) -> bytes:
         made = target.read_bytes()
     except Exception:  # it fails on some models that the quantizer takes as they are
         made = unrolled
-    made = onnx_file.with_flat_biases(onnx_file.with_hard_swish(made))
-    return onnx_file.named_nodes(made)
+    return onnx_file.for_quantizer(made)
 
 
 def observe(

@@ -7,7 +7,6 @@ prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and res
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,12 +15,12 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.child_main import make_files, run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
 from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
-from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe, outputs_of
+from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe
 from utvm_deploy.quality.quantizing.tflite.clean import clean
 from utvm_deploy.quality.quantizing.tflite.equalize import equalized
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs
@@ -63,7 +62,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         ],
         "outputs": [schema.name_of(model, number) for number in model.subgraphs[0].outputs],
     }
-    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_facts(folder, facts)
     child_files.save_arrays(folder, "output", outputs)
 
 
@@ -80,25 +79,15 @@ def computed_tensors(model: Any) -> set[str]:
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
     data = (folder / child_files.PREPARED).read_bytes()
-    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
-    ranges = {name: Range(*one) for name, one in stored["ranges"].items()}
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    results = []
-    clipper = Clipper(lambda: float_values(data, inputs), ranges)
+    clipper = Clipper(lambda: float_values(data, inputs), child_files.load_ranges(folder))
     layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, inputs))
     rounding = Rounding(layer_inputs)
-    for index, facts in enumerate(job["recipes"]):
-        recipe = child_files.recipe_of(facts)
-        observed = clipper.ranges(recipe.clipping)
-        made, rewritten = quantized(data, observed, recipe, layer_inputs, rounding)
-        (folder / f"{index}.tflite").write_bytes(made)
-        if inputs and len(inputs[0]):
-            child_files.save_arrays(
-                folder, f"{index}_output", outputs_of(made, inputs, is_exact=job["exact"])
-            )
-        results.append(rewritten)
-        tell(index + 1, len(job["recipes"]))
-    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
+
+    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
+        return quantized(data, clipper.ranges(recipe.clipping), recipe, layer_inputs, rounding)
+
+    make_files(folder, job, tell, inputs, make)
 
 
 def quantized(
@@ -138,10 +127,5 @@ def _take_any_scales(model: Any) -> None:
             operator.builtinOptions.potScaleInt16 = False
 
 
-def main(step: str, folder: str) -> int:
-    """Do one step in a folder; the exit status."""
-    return run_step({"widen": widen, "calibrate": calibrate, "quantize": quantize}, step, folder)
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run_step(widen=widen, calibrate=calibrate, quantize=quantize))

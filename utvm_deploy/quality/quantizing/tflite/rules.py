@@ -34,33 +34,13 @@ _MOVES = (
     *("MAX_POOL_2D", "MIRROR_PAD", "PAD", "REDUCE_MAX", "REDUCE_MIN", "RESHAPE"),
     # LiteRT interpolates the stored values, and does not look at the scale of the result.
     *("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND"),
-    *(
-        "SPACE_TO_DEPTH",
-        "SPLIT",
-        "SPLIT_V",
-        "SQUEEZE",
-        "STRIDED_SLICE",
-        "TILE",
-        "TRANSPOSE",
-        "UNPACK",
-    ),
+    *("SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE"),
+    *("TRANSPOSE", "UNPACK"),
 )
 _SHARED = ("CONCATENATION", "MAXIMUM", "MINIMUM", "PACK", "PADV2", "SELECT", "SELECT_V2")
 _CALIBRATED = (
-    *(
-        "ABS",
-        "ADD",
-        "BATCH_MATMUL",
-        "ELU",
-        "EXP",
-        "GELU",
-        "HARD_SWISH",
-        "LEAKY_RELU",
-        "LOG",
-        "MEAN",
-        "MUL",
-    ),
-    *("PRELU", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
+    *("ABS", "ADD", "BATCH_MATMUL", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOG"),
+    *("MEAN", "MUL", "PRELU", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
     *("SQUARED_DIFFERENCE", "SUB"),
 )
 _POSITIONS = (

@@ -7,7 +7,6 @@ prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and res
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,9 +21,8 @@ from utvm_deploy.frontend.torch import export
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.child_main import make_files, run_step
 from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe
-from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
 from utvm_deploy.quality.quantizing.tflite.finishing import finished
 from utvm_deploy.quality.quantizing.tflite.fold import folded
 from utvm_deploy.quality.quantizing.torch.module import (
@@ -52,7 +50,7 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
         (folder / child_files.PREPARED).write_bytes(data)
     check_weights(export.load_torch(), program.module(check_guards=False))
     facts = {"inputs": _inputs(program), "notes": notes}
-    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_facts(folder, facts)
     if job["converted"]:
         (folder / child_files.CONVERTED).write_bytes(_in_float(program))
 
@@ -80,7 +78,7 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         "operators": [],
         "outputs": names,
     }
-    (folder / child_files.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    child_files.save_facts(folder, facts)
     child_files.save_arrays(folder, "output", tuple(outputs))
     tell(len(samples), len(samples))
 
@@ -88,21 +86,15 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
     program = _program(folder, (folder / child_files.PREPARED).read_bytes())
-    stored = json.loads((folder / child_files.FACTS).read_text("utf-8"))
-    declared = next((Range(*one) for one in stored["ranges"].values()), None)
+    declared = next(iter(child_files.load_ranges(folder).values()), None)
     samples = _samples(folder)
-    compared = tuple(array[: job["compared"]] for array in child_files.load_arrays(folder, "input"))
-    results = []
-    for index, facts in enumerate(job["recipes"]):
-        recipe = child_files.recipe_of(facts)
-        made, rewritten = finished(_converted(program, samples, recipe, declared), recipe)
-        (folder / f"{index}.tflite").write_bytes(made)
-        child_files.save_arrays(
-            folder, f"{index}_output", outputs_of(made, compared, is_exact=job["exact"])
-        )
-        results.append(rewritten)
-        tell(index + 1, len(job["recipes"]))
-    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")
+    inputs = child_files.load_arrays(folder, "input")
+    compared = tuple(array[: job["compared"]] for array in inputs)
+
+    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
+        return finished(_converted(program, samples, recipe, declared), recipe)
+
+    make_files(folder, job, tell, compared, make)
 
 
 def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range | None) -> bytes:
@@ -171,11 +163,5 @@ def _samples(folder: Path, most: int | None = None) -> list[Any]:
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 
 
-def main(step: str, folder: str) -> int:
-    """Do one step in a folder; the exit status."""
-    steps = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
-    return run_step(steps, step, folder)
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run_step(prepare=prepare, calibrate=calibrate, quantize=quantize))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 #: What is added to a score that does not count: its share is 0 in 16 bits.
@@ -33,30 +34,32 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
     root = aten.rsqrt.default if is_int8 else _inverse_root_by_logarithm
     table: dict[Any, Callable[..., Any]] = {
         aten._native_batch_norm_legit_no_training.default: _native_batch_norm,
-        aten.div.Tensor: _quotient,
+        aten.div.Tensor: lambda x, by: (
+            x * (by.reciprocal() if hasattr(by, "reciprocal") else 1 / by)
+        ),
         aten.elu.default: _elu,
         aten.hardsigmoid.default: _hard_sigmoid,
         aten.glu.default: _glu,
-        aten.group_norm.default: _group_norm(root),
-        aten.instance_norm.default: _instance_norm(root),
-        aten.layer_norm.default: _layer_norm(root),
+        aten.group_norm.default: partial(_group_norm, root),
+        aten.instance_norm.default: partial(_instance_norm, root),
+        aten.layer_norm.default: partial(_layer_norm, root),
         aten.max.default: lambda x: x.amax(),
         aten.max.dim: lambda x, dim, keepdim=False: (x.amax(dim, keepdim), x.argmax(dim, keepdim)),
-        aten.mish.default: _mish,
-        aten.pow.Tensor_Scalar: _power,
-        aten.rms_norm.default: _rms_norm(root),
+        aten.mish.default: lambda x: x * _softplus(x).tanh(),
+        aten.pow.Tensor_Scalar: lambda x, power: x * x if power == 2 else NotImplemented,
+        aten.rms_norm.default: partial(_rms_norm, root),
         aten.roll.default: _roll,
         aten.scaled_dot_product_attention.default: _attention,
         aten.select.int: _select,
-        aten.silu.default: _silu,
+        aten.silu.default: lambda x: x * x.sigmoid(),
         aten.softplus.default: _softplus,
-        aten.square.default: _square,
-        aten.stack.default: _stack,
-        aten.unbind.int: _unbind,
+        aten.square.default: lambda x: x * x,
+        aten.stack.default: lambda some, dim=0: torch.cat([x.unsqueeze(dim) for x in some], dim),
+        aten.unbind.int: lambda x, dim=0: [_select(x, dim, n) for n in range(x.shape[dim])],
     }
     if not is_int8:
         table[aten.rsqrt.default] = root
-        table[aten.hardswish.default] = _hard_swish
+        table[aten.hardswish.default] = lambda x: x * _hard_sigmoid(x)
     theirs = torch.export.default_decompositions()
     names = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "einsum.default")
     for name in names:
@@ -154,66 +157,59 @@ def _batch_norm(
     return _scaled(x, _by_channel(factor, x), _by_channel(shift, x))
 
 
-def _layer_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
-    def layer_norm(
-        x: Any,
-        shape: Sequence[int],
-        weight: Any = None,
-        bias: Any = None,
-        eps: float = 1e-5,
-        cudnn: bool = True,
-    ) -> Any:
-        axes = range(-len(shape), 0)
-        return _scaled(_normalized(x, axes, eps, root), weight, bias)
-
-    return layer_norm
+def _layer_norm(
+    root: Callable[[Any], Any],
+    x: Any,
+    shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn: bool = True,
+) -> Any:
+    axes = range(-len(shape), 0)
+    return _scaled(_normalized(x, axes, eps, root), weight, bias)
 
 
-def _rms_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
-    def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:
-        import torch
+def _rms_norm(
+    root: Callable[[Any], Any], x: Any, shape: Sequence[int], weight: Any = None, eps: Any = None
+) -> Any:
+    import torch
 
-        least = torch.finfo(x.dtype).eps if eps is None else eps
-        axes = range(-len(shape), 0)
-        return _scaled(_normalized(x, axes, least, root, is_centred=False), weight, None)
-
-    return rms_norm
-
-
-def _group_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
-    def group_norm(
-        x: Any,
-        groups: int,
-        weight: Any = None,
-        bias: Any = None,
-        eps: float = 1e-5,
-        cudnn: bool = True,
-    ) -> Any:
-        rows = x.reshape(x.shape[0], groups, -1)
-        made = _normalized(rows, (-1,), eps, root).reshape(x.shape)
-        return _scaled(made, *(_by_channel(part, x) for part in (weight, bias)))
-
-    return group_norm
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    axes = range(-len(shape), 0)
+    return _scaled(_normalized(x, axes, least, root, is_centred=False), weight, None)
 
 
-def _instance_norm(root: Callable[[Any], Any]) -> Callable[..., Any]:
-    def instance_norm(
-        x: Any,
-        weight: Any,
-        bias: Any,
-        mean: Any,
-        variance: Any,
-        use_input_stats: bool,
-        momentum: float,
-        eps: float,
-        cudnn: bool,
-    ) -> Any:
-        if use_input_stats:
-            parts = (_by_channel(part, x) for part in (weight, bias))
-            return _scaled(_normalized(x, range(2, x.ndim), eps, root), *parts)
-        return _batch_norm(x, weight, bias, mean, variance, eps)
+def _group_norm(
+    root: Callable[[Any], Any],
+    x: Any,
+    groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn: bool = True,
+) -> Any:
+    rows = x.reshape(x.shape[0], groups, -1)
+    made = _normalized(rows, (-1,), eps, root).reshape(x.shape)
+    return _scaled(made, *(_by_channel(part, x) for part in (weight, bias)))
 
-    return instance_norm
+
+def _instance_norm(
+    root: Callable[[Any], Any],
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Any:
+    if use_input_stats:
+        parts = (_by_channel(part, x) for part in (weight, bias))
+        return _scaled(_normalized(x, range(2, x.ndim), eps, root), *parts)
+    return _batch_norm(x, weight, bias, mean, variance, eps)
 
 
 def _by_channel(values: Any, x: Any) -> Any:
@@ -263,10 +259,6 @@ def _roll(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     return x
 
 
-def _silu(x: Any) -> Any:
-    return x * x.sigmoid()
-
-
 def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     below = ((-x).relu() * -input_scale).exp() - 1.0
     return x.relu() * scale + below * (alpha * scale)
@@ -278,40 +270,10 @@ def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return made if beta == 1 else made * (1 / beta)
 
 
-def _mish(x: Any) -> Any:
-    return x * _softplus(x).tanh()
-
-
 def _hard_sigmoid(x: Any) -> Any:
     return (x + 3.0).clamp(0.0, 6.0) * (1 / 6)
-
-
-def _hard_swish(x: Any) -> Any:
-    return x * _hard_sigmoid(x)
-
-
-def _quotient(x: Any, divisor: Any) -> Any:
-    return x * (divisor.reciprocal() if hasattr(divisor, "reciprocal") else 1 / divisor)
 
 
 def _select(x: Any, dim: int, index: int) -> Any:
     index %= x.shape[dim]
     return x.narrow(dim, index, 1).squeeze(dim)
-
-
-def _unbind(x: Any, dim: int = 0) -> list[Any]:
-    return [_select(x, dim, index) for index in range(x.shape[dim])]
-
-
-def _stack(tensors: Sequence[Any], dim: int = 0) -> Any:
-    import torch
-
-    return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
-
-
-def _square(x: Any) -> Any:
-    return x * x
-
-
-def _power(x: Any, exponent: float) -> Any:
-    return x * x if exponent == 2 else NotImplemented

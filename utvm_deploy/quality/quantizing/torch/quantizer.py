@@ -32,14 +32,8 @@ MOVING = frozenset(
         *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
         *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
         *("transpose", "t", "permute", "slice", "flip", "select", "pad", "constant_pad_nd"),
-        *(
-            "embedding",
-            "max_pool1d",
-            "max_pool2d",
-            "amax",
-            "upsample_nearest2d",
-            "upsample_bilinear2d",
-        ),
+        *("embedding", "max_pool1d", "max_pool2d", "amax"),
+        *("upsample_nearest2d", "upsample_bilinear2d"),
     )
 )
 #: Operators that need one scale for all that they read and write.
@@ -131,41 +125,30 @@ def _specs(scheme: str) -> Specs:
             scales, zero_points = super().calculate_qparams()
             return scales.clamp(min=float(scales.max()) * _LEAST_SHARE), zero_points
 
-    if scheme == INT8:
-        activation = QuantizationSpec(
-            dtype=torch.int8,
-            observer_or_fake_quant_ctr=MinMaxObserver,
-            quant_min=-128,
-            quant_max=127,
-            qscheme=torch.per_tensor_affine,
+    def spec(
+        observer: Any, dtype: Any, least: int, most: int, qscheme: Any, **more: int
+    ) -> QuantizationSpec:
+        return QuantizationSpec(
+            dtype=dtype,
+            observer_or_fake_quant_ctr=observer,
+            quant_min=least,
+            quant_max=most,
+            qscheme=qscheme,
+            **more,
         )
-    else:
-        activation = QuantizationSpec(
-            dtype=torch.int16,
-            observer_or_fake_quant_ctr=MinMaxObserver,
-            quant_min=-32767,
-            quant_max=32767,
-            qscheme=torch.per_tensor_symmetric,
-        )
-    by_channel = {
-        axis: QuantizationSpec(
-            dtype=torch.int8,
-            observer_or_fake_quant_ctr=PerChannelObserver,
-            quant_min=-127,
-            quant_max=127,
-            qscheme=torch.per_channel_symmetric,
-            ch_axis=axis,
-        )
-        for axis in (0, 1)
-    }
-    factor = QuantizationSpec(
-        dtype=torch.int8,
-        observer_or_fake_quant_ctr=MinMaxObserver,
-        quant_min=-127,
-        quant_max=127,
-        qscheme=torch.per_tensor_symmetric,
+
+    symmetric, by_channel = torch.per_tensor_symmetric, torch.per_channel_symmetric
+    return Specs(
+        spec(MinMaxObserver, torch.int8, -128, 127, torch.per_tensor_affine)
+        if scheme == INT8
+        else spec(MinMaxObserver, torch.int16, -32767, 32767, symmetric),
+        {
+            axis: spec(PerChannelObserver, torch.int8, -127, 127, by_channel, ch_axis=axis)
+            for axis in (0, 1)
+        },
+        spec(MinMaxObserver, torch.int8, -127, 127, symmetric),
+        _fixed(scheme),
     )
-    return Specs(activation, by_channel, factor, _fixed(scheme))
 
 
 def _fixed(scheme: str) -> dict[str, Any]:

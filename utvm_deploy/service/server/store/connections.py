@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from utvm_deploy.base.database import BUSY_TIMEOUT_S, compact, open_database, transaction
@@ -59,12 +58,7 @@ class Connections:
             ) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._writing:
             if self._writer is not None:
                 self._writer.close()

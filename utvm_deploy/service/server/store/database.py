@@ -16,7 +16,6 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
@@ -56,13 +55,8 @@ class Database:
         self._connections.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._connections.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._connections.__exit__()
 
     # Models.
 
