@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from utvm_deploy.base.errors import UtvmError
-from utvm_deploy.silicon_kit import Report, read_report
-from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
+from utvm_deploy.silicon_kit.report import CaseResult, ModelResult, Report, read_report
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "guides" / "silicon.md"

@@ -137,17 +137,11 @@ def bench(
     if not given:
         raise UsageError("there is no model to compare; give the path of a model file")
 
+    where: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
+    where |= {"server": server, "timing": timing}
+
     def device() -> Device:
-        where = board if isinstance(board, str) else target
-        return connect(
-            where,
-            port=port,
-            probe=probe,
-            serial=serial,
-            link=link,
-            server=server,
-            timing=timing,
-        )
+        return connect(board if isinstance(board, str) else target, **where)
 
     with with_shapes(inputs, signature), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]

@@ -10,13 +10,8 @@ from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
-from utvm_deploy.quality.precision.steps import (
-    DEFAULT_MAX_LOSS,
-    MixedModel,
-    quantize_mixed,
-    quantize_uniform,
-)
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
 from utvm_deploy.quality.quantizing.torch.files import file_of_module
 from utvm_deploy.quality.quantizing.torch.module import QuantizedModule, quantize_module
@@ -43,7 +38,7 @@ def quantize(
     inputs: Any = None,
     signature: str | None = None,
     progress: Progress | None = None,
-) -> QuantizedModel | MixedModel | QuantizedModule:
+) -> QuantizedModel | steps.MixedModel | QuantizedModule:
     """Quantize a float model; ``save`` of the result writes the .tflite file.
 
     - ``model`` is the path of a float model (.tflite, .onnx, .pt2), or a PyTorch module.
@@ -120,14 +115,14 @@ def quantize(
     }
     with with_shapes(inputs, signature):
         if scheme == "mixed":
-            return quantize_mixed(
+            return steps.quantize_mixed(
                 Path(model),
                 data,
-                max_loss=DEFAULT_MAX_LOSS if max_loss is None else max_loss,
+                max_loss=steps.DEFAULT_MAX_LOSS if max_loss is None else max_loss,
                 budgets=Budgets(ram_budget, flash_budget, cycle_budget),
                 **same,
             )
-        return quantize_uniform(
+        return steps.quantize_uniform(
             Path(model),
             data,
             scheme=scheme,

@@ -125,14 +125,8 @@ def report(
     chosen = {name: options.pop(name, None) for name in ("inputs", "signature")}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
-    connection: dict[str, Any] = {
-        "port": port,
-        "probe": probe,
-        "serial": serial,
-        "link": link,
-        "server": server,
-        "timing": timing,
-    }
+    connection: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
+    connection |= {"server": server, "timing": timing}
     told(f"inspecting {path.name}", 0, 1)
     inspected = inspect(path, plugin=plugin, **chosen)
     digest = file_digest(path)

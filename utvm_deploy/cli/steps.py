@@ -49,18 +49,32 @@ def dry_run_step(args: argparse.Namespace, board: Board, compiled: CompiledModel
             f"--dry-run shows commands of this computer, and none of {where['server']}; "
             f"give --board {board.name}"
         )
-    kind = choose_link(board, where["link"])
+    start_dry(compiled, board, **{key: where[key] for key in ("port", "probe", "serial", "link")})
+    return 0
+
+
+def start_dry(
+    compiled: CompiledModel,
+    board: Board,
+    *,
+    port: str | None,
+    probe: str | None,
+    serial: str | None,
+    link: str | None,
+) -> None:
+    """Build and start a model while ``process`` prints the commands and runs none."""
+    kind = choose_link(board, link)
     with start(
         board,
         build_image(compiled, board),
-        port=where["port"],
-        probe=where["probe"],
-        serial=where["serial"],
+        port=port,
+        probe=probe,
+        serial=serial,
         has_line=needs_line(kind),
         # An emulator's debugger comes over a descriptor that a dry run has none of.
         has_debug_stream=needs_debugger(kind) and not board.runs_here,
     ):
-        return 0
+        pass
 
 
 def dry_run(args: argparse.Namespace, board: Board, out: Output) -> int:

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.output import Output
-from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
+from utvm_deploy.cli.steps import start_dry
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.project import build_image
-from utvm_deploy.silicon_kit import (
-    SCHEMA,
-    ModelFile,
-    Place,
-    Report,
-    Wanted,
-    cases_named,
-    check_ready,
-    compile_for,
-    measure,
-    models_in,
-    read_report,
-    shipped_models,
-)
-from utvm_deploy.silicon_kit.report import CaseResult, ModelResult
+from utvm_deploy.silicon_kit import run as kit
+from utvm_deploy.silicon_kit.models import ModelFile, compile_for
+from utvm_deploy.silicon_kit.origin import Place
+from utvm_deploy.silicon_kit.report import SCHEMA, CaseResult, ModelResult, Report, read_report
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -46,8 +35,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             if args.dry_run:
                 return _dry_run(wanted)
             progress(f"looking for {board.name}", 0, 1)
-            check_ready(board, wanted.place)
-            report = measure(wanted, progress)
+            kit.check_ready(board, wanted.place)
+            report = kit.measure(wanted, progress)
     _show(report, out)
     if not args.show:
         out.line(f"wrote {args.output}")
@@ -55,41 +44,31 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0 if report.is_good else 1
 
 
-def _wanted(args: argparse.Namespace, board: Board) -> Wanted:
+def _wanted(args: argparse.Namespace, board: Board) -> kit.Wanted:
     where = connection(args)
     if where["server"]:
         raise UsageError(
             "utvm silicon measures boards that are connected to this computer; run it where "
             f"{board.name} is"
         )
-    paths = [*shipped_models(), *(models_in(args.models) if args.models else ())]
+    paths = [*kit.shipped_models(), *(kit.models_in(args.models) if args.models else ())]
     for path in paths:
         check_outputs(path, args.output)
-    return Wanted(
+    return kit.Wanted(
         board=board,
         place=Place(where["port"], where["probe"], where["serial"], where["link"]),
         output=args.output,
         models=tuple(ModelFile.at(path) for path in paths),
-        cases=cases_named(board, args.cases),
+        cases=kit.cases_named(board, args.cases),
         samples=args.samples,
     )
 
 
-def _dry_run(wanted: Wanted) -> int:
+def _dry_run(wanted: kit.Wanted) -> int:
     """Building and starting each model, while ``process`` prints the commands and runs none."""
-    board, place = wanted.board, wanted.place
-    kind = choose_link(board, place.link)
     for file in wanted.models:
-        with start(
-            board,
-            build_image(compile_for(file, board), board),
-            port=place.port,
-            probe=place.probe,
-            serial=place.serial,
-            has_line=needs_line(kind),
-            has_debug_stream=needs_debugger(kind) and not board.runs_here,
-        ):
-            pass
+        compiled = compile_for(file, wanted.board)
+        start_dry(compiled, wanted.board, **asdict(wanted.place))
     return 0
 
 

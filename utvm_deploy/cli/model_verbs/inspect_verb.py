@@ -12,12 +12,7 @@ from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.results.inspecting.facts import (
-    Inspection,
-    OperatorFacts,
-    TensorFacts,
-    graph_svg,
-)
+from utvm_deploy.results.inspecting import facts
 from utvm_deploy.results.inspecting.pass_effects import GraphSizes, PassEffects
 from utvm_deploy.results.inspecting.quantizable import Quantizable
 from utvm_deploy.results.inspecting.supported import supported_operators
@@ -43,7 +38,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     found = result.found
     svg = args.svg if result.graph is not None else None
     if result.graph is not None and svg is not None and not args.dry_run:
-        write_text(svg, graph_svg(result.graph))
+        write_text(svg, facts.graph_svg(result.graph))
     _report(found, result.least_activation_bytes, out)
     if args.svg is not None and result.graph is None:
         out.line("no picture: only a model that can be imported is drawn")
@@ -68,7 +63,7 @@ def _supported(form: str, out: Output) -> int:
     return 0
 
 
-def _report(found: Inspection, least: int | None, out: Output) -> None:
+def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
     for what, tensors in (("input", found.inputs), ("output", found.outputs)):
         for tensor in tensors:
             out.line(f"{what:<7} {short_name(tensor.name)}: {_tensor(tensor)}")
@@ -133,12 +128,12 @@ def _figures(sizes: GraphSizes) -> tuple[int, int, int, int]:
     return sizes.layers, sizes.macs, sizes.weights_bytes, sizes.peak_activation_bytes
 
 
-def _has_islands(found: Inspection) -> bool:
+def _has_islands(found: facts.Inspection) -> bool:
     """Whether some operators compute in float32, and others do not."""
     return any(o.float_island is None for o in found.operators) and bool(found.float_islands)
 
 
-def _plan(operator: OperatorFacts, plans: Quantizable | None) -> str:
+def _plan(operator: facts.OperatorFacts, plans: Quantizable | None) -> str:
     """What `utvm quantize` can make of an operator; empty if it computes on integers."""
     if plans is None or operator.kind not in plans.types:
         return ""
@@ -165,7 +160,7 @@ def _report_quantizable(found: Quantizable, out: Output) -> None:
         out.line(f"{what}: {count} of {found.operators} operators become integers{rest}")
 
 
-def _report_floats(found: Inspection, out: Output) -> None:
+def _report_floats(found: facts.Inspection, out: Output) -> None:
     """Which operators compute in float32, and what they cost."""
     floats = [operator for operator in found.operators if operator.float_island is not None]
     if not floats:
@@ -186,13 +181,13 @@ def _report_floats(found: Inspection, out: Output) -> None:
         )
 
 
-def _named(operators: Sequence[OperatorFacts]) -> str:
+def _named(operators: Sequence[facts.OperatorFacts]) -> str:
     named = ", ".join(f"{one.index} ({one.kind})" for one in operators[:_MOST_NAMED])
     more = len(operators) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _report_problems(found: Inspection, out: Output) -> None:
+def _report_problems(found: facts.Inspection, out: Output) -> None:
     """Every operator in one line; with those that cannot be compiled, why not."""
     out.table(
         ["", "#", "operator", "output", "problem"],
@@ -216,17 +211,17 @@ def _report_problems(found: Inspection, out: Output) -> None:
     out.line(f"{found.name} cannot be compiled, because of {which}; see the lines with !")
 
 
-def _plain(tensor: TensorFacts) -> str:
+def _plain(tensor: facts.TensorFacts) -> str:
     return f"{short_name(tensor.name)} {tensor.dtype} {'x'.join(map(str, tensor.shape))}".rstrip()
 
 
-def _tensor(tensor: TensorFacts) -> str:
+def _tensor(tensor: facts.TensorFacts) -> str:
     shape = "x".join(str(extent) for extent in tensor.shape)
     quantization = _quantization(tensor)
     return f"{tensor.dtype} {shape}" + (f", {quantization}" if quantization else "")
 
 
-def _quantization(tensor: TensorFacts) -> str:
+def _quantization(tensor: facts.TensorFacts) -> str:
     if tensor.scale is None:
         return ""
     if tensor.scales > 1:

@@ -131,8 +131,26 @@ def quality(floats: Sequence[FloatOperator], outputs: Sequence[OutputError]) -> 
     return f"{told}, SQNR {min(known):.1f} dB" if known else told
 
 
+class QuantizedFile(Result):
+    """A quantized .tflite file, and the errors of its outputs."""
+
+    data: bytes
+    outputs: tuple[OutputError, ...]
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each output: its SQNR in dB, and the largest difference."""
+        return [asdict(one) for one in self.outputs]
+
+    def save(self, path: str | Path) -> None:
+        """Write the .tflite file. Raises UtvmError if it cannot be written."""
+        if Path(path).suffix.lower() != ".tflite":
+            raise UsageError(f"{path} does not end in .tflite; give such a name")
+        write_atomically(Path(path), lambda file: file.write(self.data))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class QuantizedModel(Result):
+class QuantizedModel(QuantizedFile):
     """A quantized .tflite file, and what is known about it."""
 
     data: bytes = field(repr=False)
@@ -158,11 +176,6 @@ class QuantizedModel(Result):
             f"{quality(self.float_operators, self.outputs)}"
         )
 
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each output: its SQNR in dB, and the largest difference."""
-        return [asdict(one) for one in self.outputs]
-
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm quantize --json``, without an output."""
         facts = {
@@ -183,10 +196,6 @@ class QuantizedModel(Result):
         }
         return plain_object("utvm.quantize/1", facts)
 
-    def save(self, path: str | Path) -> None:
-        """Write the .tflite file. Raises UtvmError if it cannot be written."""
-        write_tflite(path, self.data)
-
 
 def declared_range(given: tuple[float, float] | None) -> Range | None:
     """The range of inputs that a caller declares; UsageError unless it goes upwards."""
@@ -201,10 +210,3 @@ def declared_range(given: tuple[float, float] | None) -> Range | None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise UsageError(f"{low:g}, {high:g} is not a range from a lower to a higher number")
     return Range(low, high)
-
-
-def write_tflite(path: str | Path, data: bytes) -> None:
-    """Write a .tflite file at once. Raises UtvmError for another suffix, or if it cannot."""
-    if Path(path).suffix.lower() != ".tflite":
-        raise UsageError(f"{path} does not end in .tflite; give such a name")
-    write_atomically(Path(path), lambda file: file.write(data))

@@ -88,38 +88,33 @@ def ours_of(result: Mapping[str, Any], schema: str) -> tuple[Ours, ...]:
         (profiled,) = ours_of(result["profile"], _PROFILE)
         return (replace(profiled, metrics=_metrics_of(result["evaluation"])),)
     if schema == _PROFILE:
-        return (
-            Ours(
-                str(result["model"]),
-                str(result["board"]),
-                str(result["tick_unit"]),
-                _count(result["ticks"]),
-                {
-                    (int(layer["index"]), _label(layer)): _count(layer["ticks"])
-                    for layer in result["layers"]
-                },
-                _count(result["ram_bytes"]),
-                _count(result["flash_bytes"]),
-                _cycle_model_of(result, bool(result.get("is_modelled"))),
-            ),
-        )
+        name, unit = str(result["model"]), str(result["tick_unit"])
+        return (_ours(result, result, name, unit, result),)
     return tuple(
-        Ours(
-            str(model["name"]),
-            str(result["board"]),
-            unit,
-            _count(model["ours"][unit]),
-            {
-                (int(layer["index"]), _label(layer)): _count(layer["ours"][unit])
-                for layer in model["layers"]
-            },
-            _count(model["size"]["ours"]["ram_bytes"]),
-            _count(model["size"]["ours"]["flash_bytes"]),
-            _cycle_model_of(result, bool(model.get("is_modelled"))),
-        )
+        _ours(result, model, str(model["name"]), unit, model["size"]["ours"])
         for model in result["models"]
         # The figure that everything is judged by comes first.
         for unit in list(model["ours"])[:1]
+    )
+
+
+def _ours(
+    result: Mapping[str, Any], model: Mapping[str, Any], name: str, unit: str, size: Any
+) -> Ours:
+    """One model of a result of ``utvm profile``, which is the result itself, or ``utvm bench``."""
+
+    def figure(one: Mapping[str, Any]) -> int:
+        return _count(one["ticks"] if "ticks" in one else one["ours"][unit])
+
+    return Ours(
+        name,
+        str(result["board"]),
+        unit,
+        figure(model),
+        {(int(layer["index"]), _label(layer)): figure(layer) for layer in model["layers"]},
+        _count(size["ram_bytes"]),
+        _count(size["flash_bytes"]),
+        _cycle_model_of(result, bool(model.get("is_modelled"))),
     )
 
 

@@ -10,13 +10,8 @@ from utvm_deploy.base.errors import LinkError
 from utvm_deploy.device.link.base import Hello, Region, Task
 from utvm_deploy.device.link.deadlines import Speeds
 from utvm_deploy.device.link.messages import MIN_PAYLOAD_BYTES, TickUnit
+from utvm_deploy.service.client import session_messages
 from utvm_deploy.service.client.session_exchange import Exchange
-from utvm_deploy.service.client.session_messages import (
-    LONGEST_TIMEOUT_S,
-    PART_BYTES,
-    Message,
-    unpack_words,
-)
 
 #: The way there and back, and a server that is busy with other clients.
 WAY_S = 30.0
@@ -66,7 +61,7 @@ class RemoteLink:
         """Copy ``size`` bytes of the device's memory; each MiB takes a round trip."""
         data = bytearray()
         while len(data) < size:
-            part = min(PART_BYTES, size - len(data))
+            part = min(session_messages.PART_BYTES, size - len(data))
             at = address + len(data)
             got = self._exchange.ask("read", self._moving_s(part), address=at, size=part).body
             if len(got) != part:
@@ -76,8 +71,8 @@ class RemoteLink:
 
     def write(self, address: int, data: bytes) -> None:
         """Copy ``data`` to the device's memory; each MiB takes a round trip."""
-        for at in range(0, len(data), PART_BYTES):
-            part = bytes(data[at : at + PART_BYTES])
+        for at in range(0, len(data), session_messages.PART_BYTES):
+            part = bytes(data[at : at + session_messages.PART_BYTES])
             self._exchange.ask("write", self._moving_s(len(part)), part, address=address + at)
 
     def execute(self, tasks: Sequence[Task], timeout_s: float) -> list[tuple[int, ...]]:
@@ -86,9 +81,9 @@ class RemoteLink:
             [task.function, list(task.args), task.repeat, _seconds(task.deadline_s)]
             for task in tasks
         ]
-        timeout_s = min(timeout_s, LONGEST_TIMEOUT_S)
+        timeout_s = min(timeout_s, session_messages.LONGEST_TIMEOUT_S)
         reply = self._exchange.ask("execute", timeout_s + WAY_S, tasks=rows, timeout_s=timeout_s)
-        words = unpack_words(reply.body)
+        words = session_messages.unpack_words(reply.body)
         if len(words) != sum(task.repeat for task in tasks):
             raise LinkError(f"the server sent {len(words)} ticks, not one for each call")
         ticks, first = [], 0
@@ -117,10 +112,10 @@ class RemoteLink:
 
 
 def _seconds(deadline_s: float | None) -> float | None:
-    return None if deadline_s is None else min(deadline_s, LONGEST_TIMEOUT_S)
+    return None if deadline_s is None else min(deadline_s, session_messages.LONGEST_TIMEOUT_S)
 
 
-def integer(reply: Message, name: str) -> int:
+def integer(reply: session_messages.Message, name: str) -> int:
     """A number of a reply; LinkError if it is none."""
     value = reply.fields.get(name)
     if type(value) is not int or not 0 <= value < 1 << 32:

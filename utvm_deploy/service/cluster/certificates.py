@@ -50,15 +50,6 @@ class Certificates:
     token: str
 
 
-@dataclass(frozen=True)
-class _Issued:
-    """The texts of the three files, in PEM."""
-
-    authority: str
-    certificate: str
-    key: str
-
-
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """Make an authority, a certificate for ``hosts`` (names and addresses), its key and a token.
 
@@ -69,15 +60,15 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
             f"{folder} is not empty; name an empty folder, because anyone who uses the "
             "certificates in this one would be locked out"
         )
-    issued = _issue(hosts)
+    authority, certificate, key = _issue(hosts)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # All files at once: a folder with some of them is of no use, and in the way.
         with TemporaryFolder(folder.name, folder.parent, hidden=True) as fresh:
-            _write(fresh / AUTHORITY, issued.authority, 0o644)
-            _write(fresh / CERTIFICATE, issued.certificate, 0o644)
-            _write(fresh / KEY, issued.key, 0o600)
+            _write(fresh / AUTHORITY, authority, 0o644)
+            _write(fresh / CERTIFICATE, certificate, 0o644)
+            _write(fresh / KEY, key, 0o600)
             _write(fresh / TOKEN, f"{token}\n", 0o600)
             sync(fresh)
             fresh.rename(folder)
@@ -111,8 +102,7 @@ def security(folder: Path) -> Any:
 
 def private_security() -> Any:
     """The same with certificates that exist in this process and its workers only."""
-    issued = _issue(["localhost"])
-    return _security(issued.authority, issued.certificate, issued.key)
+    return _security(*_issue(["localhost"]))
 
 
 def _security(authority: str, certificate: str, key: str) -> Any:
@@ -159,8 +149,8 @@ def _write(path: Path, text: str, mode: int) -> None:
         os.fsync(descriptor)
 
 
-def _issue(hosts: Sequence[str]) -> _Issued:
-    """An authority that signs one certificate; its key is forgotten at once."""
+def _issue(hosts: Sequence[str]) -> tuple[str, str, str]:
+    """An authority, a certificate that it signs, and its key, in PEM; its own key is forgotten."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -227,7 +217,7 @@ def _issue(hosts: Sequence[str]) -> _Issued:
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    return _Issued(
+    return (
         authority.public_bytes(pem).decode(),
         certificate.public_bytes(pem).decode(),
         key.private_bytes(

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UtvmError
-from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.results import plain_object
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
@@ -26,11 +25,11 @@ from utvm_deploy.quality.quantizing.facts import (
     PT2E_SAMPLES,
     FloatOperator,
     OutputError,
+    QuantizedFile,
     Range,
     declared_range,
     quality,
     too_wide,
-    write_tflite,
 )
 from utvm_deploy.quality.quantizing.model_steps import float_operators
 from utvm_deploy.quality.quantizing.samples import Watch
@@ -42,7 +41,7 @@ from utvm_deploy.quality.quantizing.torch.shared_ranges import share_ranges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QuantizedModule(Result):
+class QuantizedModule(QuantizedFile):
     """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
 
     data: bytes = field(repr=False)
@@ -60,11 +59,6 @@ class QuantizedModule(Result):
         how = quality(self.float_operators, self.outputs)
         return f"{self.scheme}: {len(self.data):,} bytes, {how}, {self.samples} samples"
 
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each output: its SQNR in dB, and the largest difference."""
-        return [asdict(one) for one in self.outputs]
-
     def to_dict(self) -> dict[str, Any]:
         """What ``utvm quantize --json`` prints, as far as it is known of a module."""
         facts = {
@@ -78,10 +72,6 @@ class QuantizedModule(Result):
             "output": None,
         }
         return plain_object("utvm.quantize/1", facts)
-
-    def save(self, path: str | Path) -> None:
-        """Write the .tflite file. Raises UtvmError if it cannot be written."""
-        write_tflite(path, self.data)
 
 
 def quantize_module(

@@ -14,8 +14,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from utvm_deploy.service.server.api import events as sse
 from utvm_deploy.service.server.api.errors import PROBLEMS
-from utvm_deploy.service.server.api.events import end_of_streams
+from utvm_deploy.service.server.api.events import STREAM, end_of_streams, event_stream
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.jobs.board_states import BoardState, Holder, Offering
 from utvm_deploy.service.server.store.cached import Cached
@@ -23,7 +24,6 @@ from utvm_deploy.service.server.store.refusals import NotFound
 
 #: How often listeners get news.
 _LOOK_S = 1.0
-_KEEPALIVE_S = 15.0
 
 
 class BoardAnswer(BaseModel):
@@ -64,18 +64,10 @@ def board_routes(parts: Parts) -> APIRouter:
         """How many jobs there are in each state."""
         return parts.database.counts()
 
-    @routes.get(
-        "/events",
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
-    )
+    @routes.get("/events", **STREAM)
     async def events(request: Request) -> StreamingResponse:
         """What changes, as server-sent events: ``counts`` of jobs by state, and ``boards``."""
-        return StreamingResponse(
-            _events(overview, end_of_streams(parts, request)),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store"},
-        )
+        return event_stream(_events(overview, end_of_streams(parts, request)))
 
     return routes
 
@@ -85,16 +77,16 @@ async def _events(
 ) -> AsyncIterator[str]:
     seen: dict[str, str] = {}
     sent = time.monotonic()
-    yield "retry: 1000\n\n"
+    yield sse.RETRY
     while not is_over():
         for kind, data in (await run_in_threadpool(overview.get)).items():
             if seen.get(kind) != data:
                 seen[kind] = data
                 sent = time.monotonic()
                 yield f"event: {kind}\ndata: {data}\n\n"
-        if time.monotonic() - sent > _KEEPALIVE_S:
+        if time.monotonic() - sent > sse.KEEPALIVE_S:
             sent = time.monotonic()
-            yield ": nothing new\n\n"
+            yield sse.KEEPALIVE
         await asyncio.sleep(_LOOK_S)
 
 

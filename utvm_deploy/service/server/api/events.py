@@ -12,9 +12,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.security.guard import session_cookie
@@ -22,8 +24,15 @@ from utvm_deploy.service.server.store.facts import Job
 
 _LOOK_S = 0.5
 #: A comment keeps proxies and firewalls from ending a silent connection.
-_KEEPALIVE_S = 15.0
-_KEEPALIVE = ": nothing new\n\n"
+KEEPALIVE_S = 15.0
+KEEPALIVE = ": nothing new\n\n"
+#: How soon a client asks again, in milliseconds.
+RETRY = "retry: 1000\n\n"
+#: For the description of the interface.
+STREAM: dict[str, Any] = {
+    "response_class": StreamingResponse,
+    "responses": {200: {"content": {"text/event-stream": {}}}},
+}
 #: Of a file, at a time.
 _MOST_BYTES = 1 << 16
 _ID = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
@@ -38,13 +47,19 @@ def end_of_streams(parts: Parts, request: Request) -> Callable[[], bool]:
     return lambda: closing.is_set() or (has_login and not access.is_session(cookie))
 
 
+def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
+    """The answer that sends these events."""
+    headers = {"cache-control": "no-store"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
 async def job_events(
     parts: Parts, key: str, last_id: str, is_over: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """The events of one job, until it has ended or the stream is over."""
     news = _News(parts, key, last_id)
     sent = time.monotonic()
-    yield "retry: 1000\n\n"
+    yield RETRY
     while True:
         found = await run_in_threadpool(lambda: list(news.read()))
         for event in found:
@@ -52,8 +67,8 @@ async def job_events(
             sent = time.monotonic()
         if news.is_over or is_over():
             return
-        if time.monotonic() - sent > _KEEPALIVE_S:
-            yield _KEEPALIVE
+        if time.monotonic() - sent > KEEPALIVE_S:
+            yield KEEPALIVE
             sent = time.monotonic()
         if not found:
             await asyncio.sleep(_LOOK_S)

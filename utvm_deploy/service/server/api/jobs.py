@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.service.server.api import starting
 from utvm_deploy.service.server.api.errors import PROBLEMS, Problem, next_page
-from utvm_deploy.service.server.api.events import end_of_streams, job_events
+from utvm_deploy.service.server.api.events import STREAM, end_of_streams, event_stream, job_events
 from utvm_deploy.service.server.api.files import file_answer
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.store.facts import STATES, Job
@@ -114,11 +114,7 @@ def job_routes(parts: Parts) -> APIRouter:
                 return file_answer(parts, request, one, show=show)
         raise NotFound(f"job {key} has no file {name!r}")
 
-    @routes.get(
-        "/{key}/events",
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
-    )
+    @routes.get("/{key}/events", **STREAM)
     async def events(
         request: Request,
         key: str,
@@ -130,10 +126,7 @@ def job_routes(parts: Parts) -> APIRouter:
         A client that repeats the request with Last-Event-ID misses nothing.
         """
         starting.find_job(parts, key)
-        return StreamingResponse(
-            job_events(parts, key, last_event_id, end_of_streams(parts, request)),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store"},
-        )
+        is_over = end_of_streams(parts, request)
+        return event_stream(job_events(parts, key, last_event_id, is_over))
 
     return routes

@@ -7,35 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.service.server.jobs.options import (
-    BASELINE,
-    EARLIER,
-    FAIL_OVER,
-    FORMAT,
-    GOLDEN,
-    HOT,
-    KERNELS,
-    LINK,
-    MAX_FLASH,
-    MAX_RAM,
-    MINUTES,
-    NAME,
-    NO_LATENCY,
-    NO_PLUGIN,
-    OPTIMIZE,
-    PLUGIN,
-    RECORDS,
-    SAMPLES,
-    SCRATCH,
-    SEED,
-    START_RECORDS,
-    TEMPLATE,
-    TIME_LIMIT,
-    TIMING,
-    TRIALS,
-    TUNED_KERNELS,
-    Option,
-)
+from utvm_deploy.service.server.jobs import options as o
 from utvm_deploy.service.server.store.facts import Model
 
 
@@ -45,7 +17,7 @@ class Verb:
 
     name: str
     help: str
-    options: tuple[Option, ...] = ()
+    options: tuple[o.Option, ...] = ()
     #: Arguments after the model's file and the board.
     fixed: tuple[str, ...] = ()
     #: What is kept of the folder in which it ran.
@@ -58,16 +30,16 @@ class Verb:
     runs_on_board: bool = True
     most_models: int = 1
     #: Of each group, at least one option must be there.
-    needed: tuple[tuple[Option, ...], ...] = ()
+    needed: tuple[tuple[o.Option, ...], ...] = ()
     #: Of each pair, the first excludes the second.
-    exclusive: tuple[tuple[Option, Option], ...] = ()
+    exclusive: tuple[tuple[o.Option, o.Option], ...] = ()
     #: Of each pair, the first means nothing without the second.
-    bound: tuple[tuple[Option, Option], ...] = ()
+    bound: tuple[tuple[o.Option, o.Option], ...] = ()
 
 
-_COMPILED = (OPTIMIZE, KERNELS, SCRATCH, NAME, EARLIER)
-_CONNECTED = (TEMPLATE, LINK)
-_GATE = (BASELINE, FAIL_OVER, MAX_RAM, MAX_FLASH)
+_COMPILED = (o.OPTIMIZE, o.KERNELS, o.SCRATCH, o.NAME, o.EARLIER)
+_CONNECTED = (o.TEMPLATE, o.LINK)
+_GATE = (o.BASELINE, o.FAIL_OVER, o.MAX_RAM, o.MAX_FLASH)
 _MOST_MODELS = 16
 
 VERBS = {
@@ -75,7 +47,7 @@ VERBS = {
     for verb in (
         Verb(
             *("inspect", "what the file holds"),
-            (TIME_LIMIT,),
+            (o.TIME_LIMIT,),
             ("--svg", "graph.svg"),
             ("graph.svg",),
             has_board=False,
@@ -83,51 +55,51 @@ VERBS = {
         ),
         Verb(
             *("compile", "C sources"),
-            (*_COMPILED, TIME_LIMIT),
+            (*_COMPILED, o.TIME_LIMIT),
             ("-o", "model.tar"),
             ("model.tar",),
             runs_on_board=False,
         ),
         Verb(
             *("verify", "every byte, against the reference interpreter"),
-            (*_COMPILED, SAMPLES, GOLDEN, *_CONNECTED, TIME_LIMIT),
-            exclusive=((SAMPLES, GOLDEN),),
+            (*_COMPILED, o.SAMPLES, o.GOLDEN, *_CONNECTED, o.TIME_LIMIT),
+            exclusive=((o.SAMPLES, o.GOLDEN),),
         ),
         Verb(
             *("profile", "cycles of each layer"),
-            (*_COMPILED, HOT, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
+            (*_COMPILED, o.HOT, *_CONNECTED, o.TIMING, *_GATE, o.TIME_LIMIT),
             ("--html", "profile.html"),
             ("profile.html",),
-            bound=((FAIL_OVER, BASELINE),),
+            bound=((o.FAIL_OVER, o.BASELINE),),
         ),
         Verb(
             *("tune", "the fastest kernels, by running them"),
             (
-                *(OPTIMIZE, TRIALS, MINUTES, SEED, START_RECORDS, TUNED_KERNELS),
-                *(*_CONNECTED, TIMING, TIME_LIMIT),
+                *(o.OPTIMIZE, o.TRIALS, o.MINUTES, o.SEED, o.START_RECORDS, o.TUNED_KERNELS),
+                *(*_CONNECTED, o.TIMING, o.TIME_LIMIT),
             ),
-            ("--records", RECORDS),
-            (RECORDS,),
-            RECORDS,
+            ("--records", o.RECORDS),
+            (o.RECORDS,),
+            o.RECORDS,
             most_models=_MOST_MODELS,
-            needed=((TRIALS, MINUTES),),
+            needed=((o.TRIALS, o.MINUTES),),
         ),
         Verb(
             *("bench", "beside another engine"),
-            (EARLIER, *_CONNECTED, TIMING, *_GATE, TIME_LIMIT),
+            (o.EARLIER, *_CONNECTED, o.TIMING, *_GATE, o.TIME_LIMIT),
             ("--html", "bench.html"),
             ("bench.html",),
             most_models=_MOST_MODELS,
-            bound=((FAIL_OVER, BASELINE),),
+            bound=((o.FAIL_OVER, o.BASELINE),),
         ),
         Verb(
             *("bundle", "a library for your firmware"),
-            (*_COMPILED, FORMAT, SAMPLES, GOLDEN, NO_LATENCY, TIMING, TIME_LIMIT),
+            (*_COMPILED, o.FORMAT, o.SAMPLES, o.GOLDEN, o.NO_LATENCY, o.TIMING, o.TIME_LIMIT),
             ("-o", "bundle.zip"),
             ("bundle.zip",),
             # It flashes nothing; its latency report comes from an emulator.
             runs_on_board=False,
-            exclusive=((SAMPLES, GOLDEN),),
+            exclusive=((o.SAMPLES, o.GOLDEN),),
         ),
     )
 }
@@ -158,12 +130,12 @@ def command_line(
     return [*arguments, *verb.fixed, "--json", *(f"./{name}" for name in models)]
 
 
-def given_options(verb: Verb, options: Mapping[str, Any]) -> Iterator[tuple[Option, Any]]:
+def given_options(verb: Verb, options: Mapping[str, Any]) -> Iterator[tuple[o.Option, Any]]:
     """The rows of a job's options, with their values. Raises UsageError if there is no such."""
     known = {option.name: option for option in verb.options}
     for name, value in options.items():
-        if name == PLUGIN:
-            raise UsageError(NO_PLUGIN)
+        if name == o.PLUGIN:
+            raise UsageError(o.NO_PLUGIN)
         if name not in known:
             raise UsageError(
                 f"{verb.name} has no option {name!r} in a job; it has {', '.join(known)}"

@@ -25,14 +25,9 @@ from utvm_deploy.service.server.security.page import page
 from utvm_deploy.service.server.store.facts import STATES
 from utvm_deploy.service.server.store.refusals import Conflict, NotFound
 from utvm_deploy.service.server.store.removal import remove_jobs, remove_model
+from utvm_deploy.service.server.web import forms
 from utvm_deploy.service.server.web.boards import board_values, boards_now
 from utvm_deploy.service.server.web.compare_page import comparison_values
-from utvm_deploy.service.server.web.forms import (
-    form_values,
-    model_of_form,
-    read_form,
-    start_from_form,
-)
 from utvm_deploy.service.server.web.jobs import job_values, live_values
 from utvm_deploy.service.server.web.models import model_values
 from utvm_deploy.service.server.web.overview import now_values
@@ -53,23 +48,23 @@ def pages(parts: Parts) -> APIRouter:
     def overview(part: str = "", model: str = "", board: str = "", verb: str = "") -> HTMLResponse:
         if part == "live":
             return page("overview_live.html", now=now_values(parts))
-        form = form_values(parts, model, board, verb)
+        form = forms.form_values(parts, model, board, verb)
         return page("overview.html", now=now_values(parts), form=form, error="")
 
     @router.post(START)
     async def start(request: Request) -> Response:
         """Upload a model, or take one that is here, and start jobs."""
-        async with read_form(request) as form:
+        async with forms.read_form(request) as form:
             return await run_in_threadpool(started, form)
 
     def started(form: FormData) -> Response:
         chosen = str(form.get("model") or "")
         try:
-            chosen = model_of_form(parts, form)
-            jobs = start_from_form(parts, form, chosen)
+            chosen = forms.model_of_form(parts, form)
+            jobs = forms.start_from_form(parts, form, chosen)
         except UtvmError as error:
             # A model that came stays here, and is chosen in the form that is shown again.
-            values = form_values(parts, chosen, str(form.get("board") or ""))
+            values = forms.form_values(parts, chosen, str(form.get("board") or ""))
             status, sentence = status_of(error), str(error)
             return page("overview.html", status, now=now_values(parts), form=values, error=sentence)
         where = f"/jobs/{jobs[0].key}" if len(jobs) == 1 else f"/models/{chosen}"
