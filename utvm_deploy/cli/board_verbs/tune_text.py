@@ -17,8 +17,7 @@ def report(result: TuneResult, out: Output) -> None:
     """The table of kernels, and what became of each model."""
     found, path = result.found, result.records
     unit = found.setting.unit
-    columns = ["kernel", ">layers", f">before, {unit}", ">best", ">per MAC", ">trials", ">gain"]
-    out.table([*columns, "candidate"], kernel_rows(found))
+    out.table(columns(f"before, {unit}"), kernel_rows(found))
     for model_run in result.model_runs:
         out.line(_model_line(model_run, unit))
         for one in result.not_taken:
@@ -53,6 +52,17 @@ def _model_line(model_run: Any, unit: str) -> str:
         f"{model_run.name}: {model_run.before:,} -> {model_run.after:,} {unit} as a whole, "
         f"{gain:.3f} times as fast with {count} other kernel{'s' if count > 1 else ''}"
     )
+
+
+def columns(before: str) -> list[str]:
+    """The heads of ``kernel_rows``; ``before`` may name the unit."""
+    return [
+        "kernel",
+        ">layers",
+        f">{before}",
+        ">best",
+        *(">per MAC", ">trials", ">gain", "candidate"),
+    ]
 
 
 def kernel_rows(tuning: Any) -> list[list[object]]:

@@ -11,7 +11,7 @@ from utvm_deploy.api.tune_function import check_limits, library_backend, prepare
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import board_of, connection
-from utvm_deploy.cli.board_verbs.tune_text import caption, kernel_rows, report
+from utvm_deploy.cli.board_verbs.tune_text import caption, columns, kernel_rows, report
 from utvm_deploy.cli.compile_options import backend_of, custom_of, keywords, library_of
 from utvm_deploy.cli.options.table import TUNED
 from utvm_deploy.cli.output import Output
@@ -103,17 +103,7 @@ def _upgrade(args: argparse.Namespace, works: Sequence[Any], board: Board, out: 
 
 
 def _tune(args: argparse.Namespace, board: Board, out: Output) -> int:
-    columns = [
-        "kernel",
-        ">layers",
-        ">before",
-        ">best",
-        ">per MAC",
-        ">trials",
-        ">gain",
-        "candidate",
-    ]
-    with out.live_table(columns) as show:
+    with out.live_table(columns("before")) as show:
         rows: list[list[object]] = []
 
         def watch(tuning: Any) -> None:

@@ -57,19 +57,19 @@ def load_npy(path: Path, inputs: Inputs, labels: Path | None) -> Dataset:
             f"{path} holds one array, and the model has {len(inputs)} inputs; write them into an "
             ".npz file"
         )
-    array = _npy(path, mmap_mode="r")
+    array = load_array(path, mmap_mode="r")
     found = Answers()
     for role, read in (("labels", labels_of), ("targets", targets_of)):
         beside = path.with_name(f"{path.stem}_{role}.npy")
         if labels is None and beside.exists() and array.ndim:
-            found = read(_npy(beside), len(array), str(beside))
+            found = read(load_array(beside), len(array), str(beside))
             break
     return _dataset([array], inputs, str(path), f"of {path.name}", found, labels)
 
 
 def load_answers(path: Path, count: int) -> Answers:
     """The file of --labels: integers or names are labels, other numbers are targets."""
-    return answers_of(_npy(path), count, str(path))
+    return answers_of(load_array(path), count, str(path))
 
 
 def _dataset(
@@ -144,7 +144,9 @@ def _arrays(path: Path) -> dict[str, Array]:
     return _loaded(path, load, f"is not an .npz file of arrays; {_WRITE}")
 
 
-def _npy(path: Path, mmap_mode: Any = None) -> NDArray[Any]:
+def load_array(path: Path, mmap_mode: Any = None) -> NDArray[Any]:
+    """The array of one .npy file."""
+
     def load() -> NDArray[Any]:
         try:
             found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
@@ -155,11 +157,6 @@ def _npy(path: Path, mmap_mode: Any = None) -> NDArray[Any]:
         return found
 
     return _loaded(path, load, "is not an .npy array; write one with numpy.save")
-
-
-def load_sample(path: Path) -> NDArray[Any]:
-    """The array of one .npy file."""
-    return _npy(path)
 
 
 def _loaded(path: Path, load: Callable[[], Found], otherwise: str) -> Found:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from utvm_deploy.base.errors import DataError
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
-from utvm_deploy.quality.datasets.arrays import load_sample, unreadable
+from utvm_deploy.quality.datasets.arrays import load_array, unreadable
 from utvm_deploy.quality.datasets.facts import ModelInput
 from utvm_deploy.quality.datasets.fitting import as_float32, check_type, sample_shape
 from utvm_deploy.quality.datasets.tables import number, read_rows
@@ -56,7 +56,7 @@ def _read(file: SampleFile, one: ModelInput, raw_type: str | None) -> Array:
     ending = file.path.suffix.lower()
     if ending in RAW_ENDINGS:
         return _raw(file, one, raw_type)
-    array = load_sample(file.path) if ending == ".npy" else _table(file.path)
+    array = load_array(file.path) if ending == ".npy" else _table(file.path)
     if ending == ".csv" and array.size == math.prod(one.shape):
         return array.reshape(one.shape)
     sample_shape(array.shape, one, str(file.path))

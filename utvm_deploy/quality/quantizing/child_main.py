@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +28,8 @@ Step: TypeAlias = Callable[[Path, Mapping[str, Any], Callable[[int, int], None]]
 MEMORY_BYTES = 8 * 1024**3
 
 
-def run_step(**steps: Step) -> int:
-    """Do the step that the command line names, in the folder that it names; the exit status."""
-    step, name = sys.argv[1:]
+def run_step(steps: Mapping[str, Step], step: str, name: str) -> int:
+    """Do one step in the folder of that name; the exit status."""
     folder = Path(name)
     # The libraries' own temporary files go with the folder, however this process ends.
     tempfile.tempdir = name

@@ -61,9 +61,9 @@ class OperatorFacts:
     inputs: tuple[TensorFacts, ...]  # weights and biases too
     outputs: tuple[TensorFacts, ...]
     clamp: tuple[int, int] | None  # of the quantized output; None if there is no activation
-    macs: int | None  # None, as all that follows, where the model cannot be imported
-    weights_bytes: int | None
-    live_bytes: int | None  # activations that must be in RAM while it runs
+    macs: int | None = None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None = None
+    live_bytes: int | None = None  # activations that must be in RAM while it runs
     # Of what computes in float32: the number of its island, from 1 on, and its operations.
     float_island: int | None = None
     float_operations: int | None = None
@@ -80,11 +80,11 @@ class Inspection:
     outputs: tuple[TensorFacts, ...]
     operators: tuple[OperatorFacts, ...]
     kinds: dict[str, int]  # operators of each kind
-    macs: int | None  # None, as all that follows, where the model cannot be imported
-    weights_bytes: int | None  # all constants, each once
+    macs: int | None = None  # None, as all that follows, where the model cannot be imported
+    weights_bytes: int | None = None  # all constants, each once
     # The most that is live at once, by lifetime: no arena can be smaller without in-place kernels.
-    peak_activation_bytes: int | None
-    peak_operator: int | None  # position in ``operators`` where that is
+    peak_activation_bytes: int | None = None
+    peak_operator: int | None = None  # position in ``operators`` where that is
     problems: tuple[str, ...] = ()  # of the model as a whole
     float_islands: tuple[FloatIsland, ...] = ()
     quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
@@ -147,9 +147,6 @@ def inspect_refused(name: str, digest: str, found: Survey) -> Inspection:
             inputs=tuple(map(_tensor_facts, operator.inputs)),
             outputs=tuple(map(_tensor_facts, operator.outputs)),
             clamp=None,
-            macs=None,
-            weights_bytes=None,
-            live_bytes=None,
             problem=operator.problem or None,
         )
         for operator in found.operators
@@ -161,10 +158,6 @@ def inspect_refused(name: str, digest: str, found: Survey) -> Inspection:
         outputs=tuple(map(_tensor_facts, found.outputs)),
         operators=operators,
         kinds=dict(Counter(operator.kind for operator in operators)),
-        macs=None,
-        weights_bytes=None,
-        peak_activation_bytes=None,
-        peak_operator=None,
         problems=found.problems,
     )
 

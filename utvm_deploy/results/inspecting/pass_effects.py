@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add, sub
 
 from utvm_deploy.graph.liveness import joined_parts, live_bytes
 from utvm_deploy.graph.macs import total_macs
@@ -21,20 +22,10 @@ class GraphSizes:
     peak_activation_bytes: int
 
     def __add__(self, other: GraphSizes) -> GraphSizes:
-        return GraphSizes(
-            self.layers + other.layers,
-            self.macs + other.macs,
-            self.weights_bytes + other.weights_bytes,
-            self.peak_activation_bytes + other.peak_activation_bytes,
-        )
+        return GraphSizes(*map(add, astuple(self), astuple(other)))
 
     def __sub__(self, other: GraphSizes) -> GraphSizes:
-        return GraphSizes(
-            self.layers - other.layers,
-            self.macs - other.macs,
-            self.weights_bytes - other.weights_bytes,
-            self.peak_activation_bytes - other.peak_activation_bytes,
-        )
+        return GraphSizes(*map(sub, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)

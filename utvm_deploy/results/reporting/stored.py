@@ -15,33 +15,17 @@ SCHEMA = "utvm.report/2"
 #: The options that a report may set, with the types of their values. None of them names code, a
 #: program, a server or a file to write: a report may come from somebody else.
 OPTIONS: Mapping[str, tuple[type, ...]] = {
-    "kernels": (str,),
-    "scratch": (str,),
-    "optimize": (str,),
-    "float_math": (str,),
-    "ram_budget": (int,),
-    "flash_budget": (int,),
-    "cycle_budget": (int,),
-    "allow_float": (bool,),
-    "input_rows": (bool,),
-    "pools": (dict,),
-    "inputs": (dict,),
-    "signature": (str,),
-    "name": (str,),
-    "timing": (str,),
+    **dict.fromkeys(("kernels", "scratch", "optimize", "float_math"), (str,)),
+    **dict.fromkeys(("signature", "name", "timing"), (str,)),
+    **dict.fromkeys(("ram_budget", "flash_budget", "cycle_budget"), (int,)),
+    **dict.fromkeys(("allow_float", "input_rows"), (bool,)),
+    **dict.fromkeys(("pools", "inputs"), (dict,)),
 }
-#: Keys of the object, with the types of what is behind them.
-_PARTS: Mapping[str, type] = {
-    "model": dict,
-    "board": dict,
-    "options": dict,
-    "evaluated": dict,
-    "files": dict,
-    "environment": dict,
-    "profile": dict,
-    "memory": dict,
-    "verify": dict,
-}
+#: Keys of the object, behind which are objects.
+_PARTS = (
+    *("model", "board", "options", "evaluated", "files", "environment", "profile", "memory"),
+    "verify",
+)
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -68,8 +52,8 @@ _HINT = "give what `utvm report MODEL --board B` wrote, the page or its --json"
 
 
 def _check(path: Path, result: Mapping[str, Any]) -> None:
-    for key, kind in _PARTS.items():
-        if not isinstance(result.get(key), kind):
+    for key in _PARTS:
+        if not isinstance(result.get(key), dict):
             raise _damaged(path, key)
     for part, key in (("model", "file"), ("model", "sha256"), ("board", "given")):
         if not isinstance(result[part].get(key), str):

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from utvm_deploy.base.errors import BoardError, LinkError, UtvmError
 from utvm_deploy.boards.digest import facts_digest
@@ -17,8 +17,9 @@ from utvm_deploy.device.probe import PlaceOf
 from utvm_deploy.project import Image
 from utvm_deploy.service.client import session_messages
 from utvm_deploy.service.client.session_errors import shown
-from utvm_deploy.service.client.session_exchange import Exchange, Transport, closing_on_error
+from utvm_deploy.service.client.session_exchange import Exchange, closing_on_error
 from utvm_deploy.service.client.session_link import BOOT_S, WAY_S, RemoteLink
+from utvm_deploy.service.client.session_server import HttpServer
 from utvm_deploy.targets.emulator.counters import NAMES, Counters
 
 #: Flashing has up to this long on top of what its bytes take, and a debug server to start.
@@ -27,26 +28,12 @@ START_S = 180.0
 NOTES_S = 10.0
 
 
-class Server(Protocol):
-    """What offers a board."""
-
-    @property
-    def url(self) -> str:
-        """How errors name it."""
-
-    def check_board(self, board: Board) -> None:
-        """Raise an error if it cannot or will not give a session on the board."""
-
-    def open(self, board: Board) -> Transport:
-        """A session on the board, once it is free."""
-
-
 @dataclass(frozen=True)
 class RemoteLauncher:
     """A ``probe.Launcher`` for a board of a server; ``link`` is what ``choose_link`` gives."""
 
     board: Board
-    server: Server
+    server: HttpServer
     link: str
     with_cycle_model: bool = False
 

@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class HttpServer:
-    """A ``client.remote_board.Server`` that ``utvm serve`` started."""
+    """A server that ``utvm serve`` started, and that offers boards."""
 
     settings: ServerSettings
     wait_s: float = WAIT_S

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO
 
 from utvm_deploy.base.errors import TuneError, UtvmError
@@ -41,6 +41,11 @@ class _Answers:
     def fail(self, number: int, error: BaseException) -> None:
         text = str(error) if isinstance(error, UtvmError) else f"{type(error).__name__}: {error}"
         self.send(number, FAILED, text)
+
+    def ended(self, number: int, future: Future[None]) -> None:
+        error = future.exception()
+        if error is not None:
+            self.fail(number, error)
 
 
 @dataclass
@@ -117,24 +122,11 @@ def _serve(opening: Opening, requests: IO[bytes], answers: _Answers) -> None:
             place.expect(batch.expected)
             trials = [Trial(works[key], candidate) for key, candidate in batch.trials]
             try:
-                future = place.start(trials, _told(measured, number), lambda: None)
+                future = place.start(trials, partial(measured, number), lambda: None)
             except UtvmError as error:
                 answers.fail(number, error)
             else:
-                future.add_done_callback(_failure(answers, number))
-
-
-def _told(measured: Callable[[int, Outcomes], None], number: int) -> Callable[[Outcomes], None]:
-    return lambda outcomes: measured(number, outcomes)
-
-
-def _failure(answers: _Answers, number: int) -> Callable[[Future[None]], None]:
-    def told(future: Future[None]) -> None:
-        error = future.exception()
-        if error is not None:
-            answers.fail(number, error)
-
-    return told
+                future.add_done_callback(partial(answers.ended, number))
 
 
 def _ran_whole(opening: Opening) -> messages.RanWhole:

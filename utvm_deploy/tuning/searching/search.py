@@ -14,11 +14,11 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol
 
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.tuning.measuring.workload import Work
+from utvm_deploy.tuning.searching.sketches import Sketches
 
 #: The gain that is expected of a kernel before any measurement, as a share of its time.
 HOPED_GAIN = 0.3
@@ -37,16 +37,6 @@ FEWEST_PROPOSED = 12
 HOPELESS = 1.5
 
 
-class Proposer(Protocol):
-    """A search in a space that cannot be listed."""
-
-    def propose(self) -> list[Candidate]:
-        """Some that were not proposed before; none if there are no more."""
-
-    def learn(self, candidate: Candidate, measurement: Measurement) -> None:
-        """What a candidate took, whether it was proposed here or not."""
-
-
 @dataclass(eq=False)
 class KernelState:
     """What is known about one kernel."""
@@ -59,7 +49,7 @@ class KernelState:
     hints: list[Candidate] = field(default_factory=list)
     trials_in_vain: int = 0
     # None where everything is listed, or nothing more is found.
-    free: Proposer | None = None
+    free: Sketches | None = None
     proposed: list[Candidate] = field(default_factory=list)
     # What a compile without the user's records takes; None: the default.
     first: Candidate | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,5 +88,8 @@ def _converted(path: Path) -> bytes:
         raise ModelError(str(error).removeprefix(f"{path}: ")) from error
 
 
+#: Does one step in a folder; gives the exit status.
+main = partial(run_step, {"prepare": prepare, "calibrate": calibrate, "quantize": quantize})
+
 if __name__ == "__main__":
-    sys.exit(run_step(prepare=prepare, calibrate=calibrate, quantize=quantize))
+    sys.exit(main(*sys.argv[1:]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,5 +128,8 @@ def _take_any_scales(model: Any) -> None:
             operator.builtinOptions.potScaleInt16 = False
 
 
+#: Does one step in a folder; gives the exit status.
+main = partial(run_step, {"widen": widen, "calibrate": calibrate, "quantize": quantize})
+
 if __name__ == "__main__":
-    sys.exit(run_step(widen=widen, calibrate=calibrate, quantize=quantize))
+    sys.exit(main(*sys.argv[1:]))

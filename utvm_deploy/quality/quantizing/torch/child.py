@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,5 +164,8 @@ def _samples(folder: Path, most: int | None = None) -> list[Any]:
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 
 
+#: Does one step in a folder; gives the exit status.
+main = partial(run_step, {"prepare": prepare, "calibrate": calibrate, "quantize": quantize})
+
 if __name__ == "__main__":
-    sys.exit(run_step(prepare=prepare, calibrate=calibrate, quantize=quantize))
+    sys.exit(main(*sys.argv[1:]))

@@ -7,37 +7,21 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from utvm_deploy.service.server.api import events as sse
 from utvm_deploy.service.server.api.errors import PROBLEMS
 from utvm_deploy.service.server.api.events import STREAM, end_of_streams, event_stream
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.jobs.board_states import BoardState, Holder, Offering
+from utvm_deploy.service.server.jobs.board_states import BoardState
 from utvm_deploy.service.server.store.cached import Cached
 from utvm_deploy.service.server.store.refusals import NotFound
 
 #: How often listeners get news.
 _LOOK_S = 1.0
-
-
-class BoardAnswer(BaseModel):
-    """A kind of board, and what happens with it now."""
-
-    name: str
-    description: str
-    core: str
-    kind: str
-    count: int
-    free: int
-    queued: int
-    holders: list[Holder]
-    offerings: list[Offering]
 
 
 def board_routes(parts: Parts) -> APIRouter:
@@ -46,18 +30,18 @@ def board_routes(parts: Parts) -> APIRouter:
     overview = Cached(lambda: _overview(parts), _LOOK_S)
 
     @routes.get("/boards")
-    def boards(offered: bool = False) -> list[BoardAnswer]:
+    def boards(offered: bool = False) -> list[BoardState]:
         """All boards; with ``offered`` only those that a worker has."""
         found = parts.boards.states()
-        return [_answer(one) for one in found if one.count or not offered]
+        return [one for one in found if one.count or not offered]
 
     @routes.get("/boards/{name}")
-    def board(name: str) -> BoardAnswer:
+    def board(name: str) -> BoardState:
         """One board."""
         found = parts.boards.state(name)
         if found is None:
             raise NotFound(f"there is no board {name!r}; see /api/v1/boards")
-        return _answer(found)
+        return found
 
     @routes.get("/counts")
     def counts() -> dict[str, int]:
@@ -92,13 +76,8 @@ async def _events(
 
 def _overview(parts: Parts) -> dict[str, str]:
     """The events of now: the same text as long as nothing has changed."""
-    boards = [_answer(one).model_dump() for one in parts.boards.states() if one.count]
+    boards = [asdict(one) for one in parts.boards.states() if one.count]
     for board in boards:
         for offering in board["offerings"]:
             del offering["last_seen"]  # changes every second
     return {"counts": json.dumps(parts.database.counts()), "boards": json.dumps(boards)}
-
-
-def _answer(state: BoardState) -> BoardAnswer:
-    facts: dict[str, Any] = asdict(state)
-    return BoardAnswer(**facts, free=state.free)

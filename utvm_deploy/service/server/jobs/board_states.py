@@ -52,14 +52,10 @@ class BoardState:
     core: str
     kind: str  # emulator, host or desk; empty if no worker offers it
     count: int  # how many of it there are
-    holders: tuple[Holder, ...]
+    free: int  # how many of it nobody has
     queued: int  # jobs that wait for it
+    holders: tuple[Holder, ...]
     offerings: tuple[Offering, ...]
-
-    @property
-    def free(self) -> int:
-        """How many of it nobody has."""
-        return max(self.count - len(self.holders), 0)
 
 
 #: For each board its kinds and workers.
@@ -123,15 +119,16 @@ def _state(
     holders: Sequence[Holder],
     counts: Mapping[str, int],
 ) -> BoardState:
-    board = _board(name)
+    board, count = _board(name), sum(one.count for _, one in offered)
     return BoardState(
         name,
         board.description if board else "",
         board.cpu.core if board else "",
         offered[0][0] if offered else "",
-        sum(one.count for _, one in offered),
-        tuple(holders),
+        count,
+        max(count - len(holders), 0),
         counts.get(QUEUED, 0),
+        tuple(holders),
         tuple(one for _, one in offered),
     )
 
