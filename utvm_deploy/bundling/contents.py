@@ -64,7 +64,9 @@ def bundle_files(
             path = f"{layout.selftest_dir}/{bare.folder}/{file}"
             templates[path] = f"{bare.templates}/{template}"
     for path, template in templates.items():
-        files[_fill(path, values)] = _fill(_template(template), values)
+        files[_fill(path, values)] = _fill(
+            (data_dir("templates") / template).read_text(encoding="utf-8"), values
+        )
     vectors = vectors_header(compiled, inputs, expected, tolerance)
     files[f"{layout.selftest_dir}/{name}_vectors.h"] = vectors
     return files
@@ -111,10 +113,6 @@ def _within(tolerance: float) -> dict[str, str]:
         "WRONG": "is_wrong(got, expected, i, sample_tolerances[sample][output])",
         "PASSED": f"every output within {tolerance:g} of the largest magnitude",
     }
-
-
-def _template(path: str) -> str:
-    return (data_dir("templates") / path).read_text(encoding="utf-8")
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:

@@ -44,7 +44,10 @@ def board_config(
 
     ``weights`` is the region of a model's weights, if it has any.
     """
-    uart, timer, clock = _baremetal(board)
+    project = board.project
+    # The board reader demands all three of a board that offers the template.
+    assert project.uart is not None and project.timer is not None and project.clock is not None
+    uart, timer, clock = project.uart, project.timer.driver, project.clock
     cpu = board.cpu
     settings = (*uart.settings, *timer.settings)
     irqs = [value for key, value in settings if key in ("irq", "rx_irq")]
@@ -109,13 +112,6 @@ def _pool_windows(pools: Sequence[PlacedPool]) -> Iterator[str]:
         yield "// Pools of the model: begin, end."
         yield f"#define BOARD_POOLS {windows}"
         yield ""
-
-
-def _baremetal(board: Board) -> tuple[Driver, Driver, Driver]:
-    project = board.project
-    # The board reader demands all three of a board that offers the template.
-    assert project.uart is not None and project.timer is not None and project.clock is not None
-    return project.uart, project.timer.driver, project.clock
 
 
 def _driver_macros(prefix: str, driver: Driver) -> Iterator[str]:

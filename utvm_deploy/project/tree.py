@@ -196,7 +196,7 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         names = [
             *(driver.name for driver in drivers),
             project.boot_block,
-            _ticks_driver(board),
+            "cycle_model" if board.has_cycle_model else "timer",
         ]
         prefixes = tuple(f"{kind}_" for kind in kinds)
         wanted = {f"{kind}_{name}.c" for kind, name in zip(kinds, names, strict=True)}
@@ -223,10 +223,6 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
         )
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
-
-
-def _ticks_driver(board: Board) -> str:
-    return "cycle_model" if board.has_cycle_model else "timer"
 
 
 def _image_id(compiled: CompiledModel | None, files: Mapping[str, str]) -> str:

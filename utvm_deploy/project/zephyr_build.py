@@ -117,7 +117,12 @@ def _find_python(base: Path) -> str:
         candidates.insert(0, str(west.with_name("python3")))
     if process.is_dry_run():
         return candidates[-1]
-    oldest = _oldest_python(base)
+    # What this release's scripts want: Zephyr 4.2 raised it from 3.10 to 3.12.
+    text = ""
+    with contextlib.suppress(OSError):
+        text = (base / _PYTHON_CHECK).read_text(encoding="utf-8")
+    found = re.search(r"PYTHON_MINIMUM_REQUIRED (\d+)\.(\d+)", text)
+    oldest = (int(found[1]), int(found[2])) if found else (3, 10)
     modules = ", ".join((*_PYTHON_MODULES, *_validators(base)))
     trial = f"import sys, {modules}; assert sys.version_info >= {oldest}"
     for python in candidates:
@@ -137,15 +142,6 @@ def _validators(base: Path) -> list[str]:
     with contextlib.suppress(OSError):
         text = (base / _VALIDATING_SCRIPT).read_text(encoding="utf-8")
     return [name for name in _VALIDATORS if re.search(rf"^(import|from) {name}\b", text, re.M)]
-
-
-def _oldest_python(base: Path) -> tuple[int, int]:
-    """What this release's scripts want: Zephyr 4.2 raised it from 3.10 to 3.12."""
-    text = ""
-    with contextlib.suppress(OSError):
-        text = (base / _PYTHON_CHECK).read_text(encoding="utf-8")
-    found = re.search(r"PYTHON_MINIMUM_REQUIRED (\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (3, 10)
 
 
 def build_application(directory: Path, build: Path, board: Board, log: Path) -> Path:

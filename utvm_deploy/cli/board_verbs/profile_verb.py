@@ -15,7 +15,6 @@ from utvm_deploy.cli.compile_options import keywords
 from utvm_deploy.cli.gate import check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import dry_run
-from utvm_deploy.results.profiling.bound import Bound
 from utvm_deploy.results.profiling.hotspots import Hotspot
 from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.results.profiling.page import profile_html
@@ -191,7 +190,7 @@ def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: O
             item.ticks_per_mac,
             figures["dcache_misses_flash"],
             figures["dcache_misses_ram"],
-            _over_bound(item, bound),
+            item.ticks / bound.memory if bound is not None and bound.memory else None,
             item.layer.engine,
         ]
         if is_wide:
@@ -207,10 +206,6 @@ def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: O
         title=f"{found.model} on {found.board}, in modelled cycles with memory",
         is_wide=is_wide,
     )
-
-
-def _over_bound(item: LayerProfile, bound: Bound | None) -> float | None:
-    return item.ticks / bound.memory if bound is not None and bound.memory else None
 
 
 def _mix_names(found: Profile) -> list[str]:

@@ -137,14 +137,12 @@ def marked_module(mod: Any, tasks: Sequence[Task]) -> Any:
     """The module with each task's function marked; a module of these alone if ``mod`` is None."""
     marked = {task.name: task.func for task in tasks}
     if not isinstance(mod, tvm.IRModule):
-        return tvm.IRModule({name: _public(func, name) for name, func in marked.items()})
+        return tvm.IRModule(
+            {name: func.with_attr("global_symbol", name) for name, func in marked.items()}
+        )
     return tvm.IRModule(
         {gvar: marked.get(gvar.name_hint, func) for gvar, func in mod.functions_items()}
     )
-
-
-def _public(func: Any, name: str) -> Any:
-    return func.with_attr("global_symbol", name)
 
 
 @dataclass(frozen=True)

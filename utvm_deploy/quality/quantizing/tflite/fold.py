@@ -43,7 +43,10 @@ def folded(data: bytes) -> bytes:
             operator = before
         else:
             if known is not None and _is_relu(model, operator, known):
-                _become_relu(model, operator, source)
+                operator.opcodeIndex = schema.code_index(model, "RELU", 1)
+                # RELU has no options: 0 is the schema's NONE.
+                operator.builtinOptionsType, operator.builtinOptions = 0, None
+                operator.inputs = [source]
             kept.append(operator)
         outputs = schema.numbers(operator.outputs)
         if len(outputs) == 1 and outputs[0] in once:
@@ -149,10 +152,3 @@ def _is_relu(model: Any, operator: Any, known: Array) -> bool:
     tensors = model.subgraphs[0].tensors
     shapes = [schema.numbers(tensors[n].shape) for n in (source, int(operator.outputs[0]))]
     return is_zero and shapes[0] == shapes[1]
-
-
-def _become_relu(model: Any, operator: Any, source: int) -> None:
-    operator.opcodeIndex = schema.code_index(model, "RELU", 1)
-    # RELU has no options: 0 is the schema's NONE.
-    operator.builtinOptionsType, operator.builtinOptions = 0, None
-    operator.inputs = [source]

@@ -161,7 +161,11 @@ def quantized_program(
     share_ranges(prepared)
     for node in prepared.graph.nodes:
         if node.op == "placeholder" and declared is not None:
-            _declare(torch, prepared, node, declared)
+            for user in node.users:
+                if user.op == "call_module":
+                    observer = prepared.get_submodule(user.target)
+                    observer.min_val = torch.tensor(declared.low)
+                    observer.max_val = torch.tensor(declared.high)
     _check_ranges(prepared)
     return torch.export.export(convert_pt2e(prepared), example)
 
@@ -183,14 +187,6 @@ def float_program(torch: Any, module: Any, example: tuple[Any, ...]) -> Any:
     """The ``ExportedProgram`` of a float module without composite operators."""
     # What has a kernel of int8 stays one operator. Where it has none of int16, that layer is float.
     return torch.export.export(decomposed(module, example, INT8), example)
-
-
-def _declare(torch: Any, prepared: Any, node: Any, wanted: Range) -> None:
-    for user in node.users:
-        if user.op == "call_module":
-            observer = prepared.get_submodule(user.target)
-            observer.min_val = torch.tensor(wanted.low)
-            observer.max_val = torch.tensor(wanted.high)
 
 
 def _check_ranges(prepared: Any) -> None:

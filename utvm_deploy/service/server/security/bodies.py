@@ -95,7 +95,9 @@ class _Body:
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0))
         except asyncio.TimeoutError:
-            raise self._refused(_too_slow()) from None
+            raise self._refused(
+                Refusal(408, "TooSlow", "the request's body comes too slowly; send it again")
+            ) from None
         self._size += len(message.get("body", b""))
         if self._size > self._most:
             raise self._refused(_too_large(self._most))
@@ -133,10 +135,6 @@ def _declared(scope: Scope) -> int:
 def _too_large(most: int) -> Refusal:
     text = f"the request has more than {most:,} bytes, which is the most that is taken here"
     return Refusal(413, "TooLarge", text)
-
-
-def _too_slow() -> Refusal:
-    return Refusal(408, "TooSlow", "the request's body comes too slowly; send it again")
 
 
 def _busy() -> Refusal:

@@ -67,7 +67,9 @@ class Guard:
         if sum(len(name) + len(text) for name, text in scope["headers"]) > MOST_HEADER_BYTES:
             text = f"the request's headers have more than {MOST_HEADER_BYTES:,} bytes"
             return Refusal(431, "TooLarge", text)
-        headers = _text_headers(scope)
+        headers = {
+            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
+        }
         host = headers.get("host", "")
         if not self._access.is_here(host):
             return Refusal(
@@ -160,7 +162,3 @@ def session_cookie(headers: Mapping[str, str]) -> str:
     """The cookie of a browser's login; empty if there is none."""
     # SimpleCookie gives up at cookies of other programs on this host, such as JSON.
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-
-
-def _text_headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]}
