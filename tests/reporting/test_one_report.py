@@ -13,7 +13,7 @@ import pytest
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.main import main
-from utvm_deploy.results.pages.report_digest import DIGEST, content_digest, is_as_written
+from utvm_deploy.results.pages.embedded_json import DIGEST, content_digest, is_as_written
 from utvm_deploy.results.profiling.page import profile_values
 from utvm_deploy.results.reporting.differences import compared
 from utvm_deploy.results.reporting.page import report_html

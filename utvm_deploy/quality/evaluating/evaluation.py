@@ -16,8 +16,7 @@ from utvm_deploy.device import DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.evaluating import facts
-from utvm_deploy.quality.evaluating.chance import chance_note
-from utvm_deploy.quality.evaluating.class_order import order_note
+from utvm_deploy.quality.evaluating.chance import chance_note, order_note
 from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken
 from utvm_deploy.quality.evaluating.engines import Plan, device_run, float_run, reference_run
 from utvm_deploy.quality.evaluating.judging import changes, judged

@@ -16,11 +16,17 @@ from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.quality.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.quality.evaluating.problem import problem_of
-from utvm_deploy.quality.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
+from utvm_deploy.quality.precision.facts import (
+    Budgets,
+    LayerSensitivity,
+    Mixed,
+    ModelPrice,
+    layers_json,
+    mixed_json,
+)
 from utvm_deploy.quality.precision.mixing import mix
 from utvm_deploy.quality.precision.prices import measure
 from utvm_deploy.quality.precision.sensitivity import layer_sensitivities, layers_of, worst_layers
-from utvm_deploy.quality.precision.summary import layers_json, mixed_json
 from utvm_deploy.quality.quantizing import facts, model_steps
 from utvm_deploy.quality.quantizing.child_steps import TFLITE
 from utvm_deploy.quality.quantizing.samples import dataset_for
