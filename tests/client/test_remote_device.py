@@ -146,13 +146,13 @@ def test_resets_and_strictness(server: DirectServer) -> None:
 def test_memory_of_several_parts_comes_whole(
     server: DirectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from utvm_deploy.service.client import session_link
+    from utvm_deploy.service.client import session_messages
 
     with remote_device(server, "host") as device:
         data = bytes(range(256)) * 40
         address = device.allocate(len(data))
         device.sync()
-        monkeypatch.setattr(session_link, "PART_BYTES", 1000)
+        monkeypatch.setattr(session_messages, "PART_BYTES", 1000)
         before = round_trips(device)
         device.write(address, data)
         assert device.read(address, len(data)) == data

@@ -17,11 +17,12 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import make_files, run_step
+from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
 from utvm_deploy.quality.quantizing.onnx import runtime as onnx_runtime
+from utvm_deploy.quality.quantizing.tflite.calibrate import make_files
 from utvm_deploy.quality.quantizing.tflite.finishing import finished, has_integers
 from utvm_deploy.quality.quantizing.tflite.fold import folded
 

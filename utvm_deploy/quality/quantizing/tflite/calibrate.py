@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quality.quantizing.facts import Range
+from utvm_deploy.quality.quantizing import child_files
+from utvm_deploy.quality.quantizing.facts import Range, Recipe
 
 
 def observe(
@@ -143,3 +146,26 @@ def _real(interpreter: Any) -> Iterator[Array]:
         if scale and array.dtype != np.float32:
             array = (array.astype(np.float64) - zero_point) * scale
         yield array
+
+
+def make_files(
+    folder: Path,
+    job: Mapping[str, Any],
+    tell: Callable[[int, int], None],
+    inputs: Sequence[Array],
+    make: Callable[[Recipe], tuple[bytes, list[tuple[str, str]]]],
+) -> None:
+    """Make the file of each recipe of a job, and run it on the samples.
+
+    ``make`` also returns the kind and the first output of each operator that we quantized.
+    """
+    results = []
+    for index, facts in enumerate(job["recipes"]):
+        made, rewritten = make(child_files.recipe_of(facts))
+        (folder / f"{index}.tflite").write_bytes(made)
+        if inputs and len(inputs[0]):
+            outputs = outputs_of(made, inputs, is_exact=job["exact"])
+            child_files.save_arrays(folder, f"{index}_output", outputs)
+        results.append(rewritten)
+        tell(index + 1, len(job["recipes"]))
+    (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")

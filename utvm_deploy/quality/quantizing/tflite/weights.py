@@ -7,14 +7,12 @@ are zero or tiny, ai-edge-quantizer gives them a scale near zero, and the bias s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from utvm_deploy.frontend.files import tflite_schema as schema
-
-#: Computed in float64; the stubs of numpy know no sums of arrays of any type.
-Array: TypeAlias = Any
+from utvm_deploy.quality.quantizing.tflite.layers import Array
 
 #: Where an operator has its input, weights and bias.
 _OPERANDS: Mapping[str, tuple[int, int, int]] = {

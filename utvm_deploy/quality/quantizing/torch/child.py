@@ -22,8 +22,9 @@ from utvm_deploy.frontend.torch import export
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import make_files, run_step
+from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe
+from utvm_deploy.quality.quantizing.tflite.calibrate import make_files
 from utvm_deploy.quality.quantizing.tflite.finishing import finished
 from utvm_deploy.quality.quantizing.tflite.fold import folded
 from utvm_deploy.quality.quantizing.torch.module import (
