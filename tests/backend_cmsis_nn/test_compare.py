@@ -17,8 +17,9 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import find_cmsis_nn
-from utvm_deploy.results.comparing.engines import compare, with_tcm_alone
+from utvm_deploy.results.comparing.engines import compare
 from utvm_deploy.results.comparing.facts import ModelComparison
+from utvm_deploy.results.comparing.tightly_coupled import with_tcm_alone
 
 HOST = load_board("host")
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from utvm_deploy.service.cluster import job_runner
+from utvm_deploy.service.cluster import job_output, job_runner
 from utvm_deploy.service.cluster.job import JobSpec, Outcome
 from utvm_deploy.service.cluster.lease import held
 
@@ -139,7 +139,7 @@ def test_lines_and_events_arrive_while_the_job_runs(worker: FakeWorker) -> None:
 def test_a_flood_of_log_is_bounded_and_blocks_nobody(
     worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_runner, "LOG_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(job_output, "LOG_FILE_BYTES", 1 << 20)
     code = (
         "import sys\n"
         "for n in range(40_000): print(f'line {n:09}', 'x' * 200, file=sys.stderr)\n"
@@ -148,18 +148,18 @@ def test_a_flood_of_log_is_bounded_and_blocks_nobody(
     found = outcome_of(code)
     assert found.exit_code == 0
     assert found.log.endswith(b"the end\n")
-    assert len(found.log) <= job_runner.LOG_BYTES
+    assert len(found.log) <= job_output.LOG_BYTES
     told = worker.told("log")
     assert "bytes are left out here]\n" in told
     assert len(told) < 2 << 20
-    assert max(len(news.get("log", "")) for news in worker.news) <= job_runner.MESSAGE_BYTES
+    assert max(len(news.get("log", "")) for news in worker.news) <= job_output.MESSAGE_BYTES
 
 
 def test_what_is_lost_when_a_log_is_emptied_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_runner, "LOG_FILE_BYTES", 10)
-    log = job_runner.Log(tmp_path / "log.txt")
+    monkeypatch.setattr(job_output, "LOG_FILE_BYTES", 10)
+    log = job_output.Log(tmp_path / "log.txt")
     log.path.write_text("first\n")
     assert log.tail.read() == "first\n"
     log.path.write_text("first\nnever read\n")
@@ -181,7 +181,7 @@ def test_a_job_is_ended_at_its_time_limit_and_keeps_what_it_made(worker: FakeWor
 def test_an_output_that_is_too_large_is_named(
     worker: FakeWorker, monkeypatch: pytest.MonkeyPatch, makes: str
 ) -> None:
-    monkeypatch.setattr(job_runner, "FILE_BYTES", 1000)
+    monkeypatch.setattr(job_output, "FILE_BYTES", 1000)
     code = "open('small', 'w').write('s'); open('large', 'w').write('x' * 1001)"
     if makes == "folder":
         code = "open('small', 'w').write('s'); import os; os.mkdir('large')\n" + (

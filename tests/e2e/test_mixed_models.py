@@ -21,7 +21,7 @@ from utvm_deploy.graph.float_bounds import EXACT, Bound, outside
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.oracle.samples import random_samples
-from utvm_deploy.results.inspecting.facts import float_islands, float_operations
+from utvm_deploy.results.inspecting.islands import float_islands, float_operations
 from utvm_deploy.results.verifying.on_board import verify
 
 RNG = np.random.default_rng(152)

@@ -13,8 +13,9 @@ import pytest
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.graph.model import Graph, Quantization, Tensor
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays
+from utvm_deploy.quality.evaluating.chance import chance_note
+from utvm_deploy.quality.evaluating.class_order import order_note
 from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken, to_input, to_real
-from utvm_deploy.quality.evaluating.evaluation import chance_note, order_note
 from utvm_deploy.quality.evaluating.facts import (
     DEVICE,
     FLOAT,

@@ -34,8 +34,8 @@ from utvm_deploy.device.link.messages import (
 )
 from utvm_deploy.device.link.monitor import MonitorLink
 from utvm_deploy.device.link.waits import Timeouts
-from utvm_deploy.service.client.remote_board import RemoteLink
 from utvm_deploy.service.client.session_exchange import Exchange
+from utvm_deploy.service.client.session_link import RemoteLink
 from utvm_deploy.service.client.session_messages import decode, encode
 from utvm_deploy.service.cluster.session_child import LENGTH, serve
 from utvm_deploy.targets.arm_m.target import ARM_M

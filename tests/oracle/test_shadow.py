@@ -15,7 +15,8 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.oracle.allowances import ALLOWANCES, NO_SHADOW, STEPS, allowed_steps, no_shadow
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.shadow import FloatGap, Shadow, loaded, saved
-from utvm_deploy.results.verifying.on_board import Verification, verification_summary
+from utvm_deploy.results.verifying.on_board import Verification
+from utvm_deploy.results.verifying.summary import verification_summary
 
 
 def _shadowed(m: ModelWriter, folder: Path) -> ReferenceRun:

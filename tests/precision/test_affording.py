@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.quality.precision.affording import MOST_MEASURED, Afforded, Candidate, affordable
 from utvm_deploy.quality.precision.facts import POINTS, Budgets, Mixed, ModelPrice
-from utvm_deploy.quality.precision.mixing import MOST_MEASURED, Afforded, Candidate, affordable
 from utvm_deploy.quality.quantizing.child_steps import RecipeResult
 from utvm_deploy.quality.quantizing.facts import Recipe
 

@@ -20,12 +20,12 @@ from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.quality.precision import mixing, steps
 from utvm_deploy.quality.precision.facts import Budgets, LayerPrice, LayerSensitivity, ModelPrice
 from utvm_deploy.quality.precision.mixing import mix
+from utvm_deploy.quality.precision.prices import measure
 from utvm_deploy.quality.precision.sensitivity import accuracy, layer_sensitivities
 from utvm_deploy.quality.precision.steps import (
     MixedModel,
     QuantizedWithLayers,
     Sensitivities,
-    measure,
     sensitivities,
 )
 from utvm_deploy.quality.quantizing import facts as quantizing_facts

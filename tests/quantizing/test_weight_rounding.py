@@ -11,11 +11,12 @@ from float_writer import FloatWriter
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.quality.quantizing.facts import INT16X8, Range, Recipe
 from utvm_deploy.quality.quantizing.sqnr import sqnr_db
+from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
 from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe, outputs_of
 from utvm_deploy.quality.quantizing.tflite.child import computed_tensors, quantized
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs, pairs_of
 from utvm_deploy.quality.quantizing.tflite.prepare import prepared
-from utvm_deploy.quality.quantizing.tflite.rounding import Rounding, correct_biases
+from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
 
 pytestmark = [
     pytest.mark.tools,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from utvm_deploy.results.pages.memory_picture import memory_values
-from utvm_deploy.results.profiling.memory_report import memory_html, memory_svg
+from utvm_deploy.results.profiling.memory_page import memory_html, memory_svg
 
 LONG = "/".join(f"block_{number}" for number in range(30))
 

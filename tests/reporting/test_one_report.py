@@ -13,10 +13,11 @@ import pytest
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.cli.main import main
-from utvm_deploy.results.pages.embedded_json import DIGEST, content_digest, is_as_written
+from utvm_deploy.results.pages.report_digest import DIGEST, content_digest, is_as_written
 from utvm_deploy.results.profiling.page import profile_values
+from utvm_deploy.results.reporting.differences import compared
 from utvm_deploy.results.reporting.page import report_html
-from utvm_deploy.results.reporting.stored import compared, read_report
+from utvm_deploy.results.reporting.stored import read_report
 
 #: Parts of a report that are made again.
 PARTS = ("inspect", "profile", "memory", "verify", "evaluation")

@@ -13,7 +13,8 @@ import pytest
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.results.runs import store as store_module
 from utvm_deploy.results.runs.run import ModelFigures, Run, figures_of
-from utvm_deploy.results.runs.store import MIGRATIONS, RunStore
+from utvm_deploy.results.runs.schema import MIGRATIONS
+from utvm_deploy.results.runs.store import RunStore
 
 DIGEST = "da2236d2" + 56 * "0"
 

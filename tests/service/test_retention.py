@@ -26,7 +26,8 @@ from utvm_deploy.service.server.store.database import Database
 from utvm_deploy.service.server.store.facts import DONE, QUEUED, RUNNING, Job, JobFile
 from utvm_deploy.service.server.store.files import Files
 from utvm_deploy.service.server.store.refusals import NoRoom
-from utvm_deploy.service.server.store.retention import Retention, remove_jobs, remove_model
+from utvm_deploy.service.server.store.removal import remove_jobs, remove_model
+from utvm_deploy.service.server.store.retention import Retention
 from utvm_deploy.service.server.store.settings import Settings
 
 

@@ -20,7 +20,7 @@ from server_process import PATIENCE_S, ROOT, Server, serving
 from small_disk import small_disk
 
 from utvm_deploy.cli.main import main
-from utvm_deploy.service.server.store.settings import held_folder
+from utvm_deploy.service.server.store.data_folder import held_folder
 
 Capture = pytest.CaptureFixture[str]
 tools = pytest.mark.tools

@@ -28,7 +28,8 @@ from utvm_deploy.records import KernelIdentity
 from utvm_deploy.tuning.measuring.inputs import Job
 from utvm_deploy.tuning.measuring.loaded import Loaded
 from utvm_deploy.tuning.measuring.loading import Loader
-from utvm_deploy.tuning.measuring.measure import TOLERANCE, Measurer
+from utvm_deploy.tuning.measuring.measure import Measurer
+from utvm_deploy.tuning.measuring.tolerance import TOLERANCE
 from utvm_deploy.tuning.searching.meta_schedule import DeviceTuning
 
 BOARD = "mps2_an500"

@@ -19,8 +19,9 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.project import find_cmsis_nn_builds
-from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared, bench_summary
+from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared
 from utvm_deploy.results.comparing.recorded import check_recorded_core
+from utvm_deploy.results.comparing.summary import bench_summary
 from utvm_deploy.results.pages.bars_picture import bars_svg
 
 SCHEMA = "utvm.bench/1"

@@ -28,15 +28,10 @@ from utvm_deploy.oracle.samples import Samples, random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import read_records
 from utvm_deploy.records.candidate import CMSIS_NN
-from utvm_deploy.results.comparing.engines import (
-    compare_builds,
-    compare_elsewhere,
-    run_engine,
-    run_in_file,
-    with_tcm_alone,
-)
+from utvm_deploy.results.comparing.engines import compare_builds, run_engine, run_in_file
 from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared, OtherPlacement
 from utvm_deploy.results.comparing.recorded import compare_with_recorded
+from utvm_deploy.results.comparing.tightly_coupled import compare_elsewhere, with_tcm_alone
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.results.comparing.gate import Growth, Ours, baseline_of, growths, read_baseline
 from utvm_deploy.results.pages.bars_picture import bars_svg
-from utvm_deploy.results.runs.difference import Difference, differences, figures_of_run
+from utvm_deploy.results.runs.comparable import figures_of_run
+from utvm_deploy.results.runs.difference import Difference, differences
 from utvm_deploy.results.runs.store import RunStore
 
 SCHEMA = "utvm.compare/1"

@@ -17,12 +17,12 @@ from utvm_deploy.compiler.options import ARENA, STACK
 from utvm_deploy.device import Device
 from utvm_deploy.project import build_image, check_fits_alone
 from utvm_deploy.project.model_code import model_code
+from utvm_deploy.results.profiling.memory_page import memory_svg
 from utvm_deploy.results.profiling.memory_report import (
     MemoryReport,
     image_memory,
     memory_json,
     memory_report,
-    memory_svg,
 )
 
 SCHEMA = "utvm.memory/1"

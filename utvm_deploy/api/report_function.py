@@ -27,7 +27,7 @@ from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES, connect
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
-from utvm_deploy.results.pages.embedded_json import DIGEST, content_digest
+from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.results.reporting.page import report_html
 from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA
 from utvm_deploy.results.runs.origin import git_revision, versions

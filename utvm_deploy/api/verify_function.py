@@ -17,7 +17,8 @@ from utvm_deploy.oracle.origin import Difference, difference
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.results.verifying import on_board
-from utvm_deploy.results.verifying.on_board import Verification, verification_summary
+from utvm_deploy.results.verifying.on_board import Verification
+from utvm_deploy.results.verifying.summary import verification_summary
 
 SCHEMA = "utvm.verify/1"
 #: Enough to meet every rounding case a layer has, quick enough for an emulated board.

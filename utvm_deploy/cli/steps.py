@@ -1,4 +1,4 @@
-"""The steps that several verbs share: compile a model, say what it needs, put it on a board."""
+"""The steps that several verbs have in common: compile a model, put it on a board."""
 
 from __future__ import annotations
 
@@ -14,32 +14,10 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options, custom_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import build_image, check_fits
-
-
-def memory_line(compiled: CompiledModel) -> str:
-    """What the model needs, in one line."""
-    kernels = len({layer.kernel for layer in compiled.layers})
-    found = layers_of_file(compiled.layers, compiled.loops)
-    calls = sum(len(one.calls) for one in found if one.is_streamed)
-    strips = f" ({calls} of them are strips of rows of a layer)" if calls else ""
-    looped = sum(len(one.calls) for one in found if one.loop is not None)
-    if looped:
-        count = len(compiled.loops)
-        strips += f" ({looped} of them in {count} loop{'s' if count > 1 else ''})"
-    return (
-        f"{compiled.name}: {len(compiled.layers)} layers{strips}, {kernels} kernels, "
-        f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "
-        f"arena {compiled.arena_bytes:,} bytes of RAM"
-        + (f", scratch on the stack {compiled.stack_bytes:,} bytes" if compiled.stack_bytes else "")
-        + "".join(f"\n{pool.text}" for pool in compiled.pools)
-        + (f"\n{compiled.tradeoff.text}" if compiled.tradeoff else "")
-        + (f"\n{compiled.hint}" if compiled.hint else "")
-    )
 
 
 def check_board(args: argparse.Namespace, board: Board) -> None:

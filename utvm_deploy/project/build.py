@@ -19,8 +19,8 @@ from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.project import zephyr_build
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
-from utvm_deploy.project.generated import compile_options
 from utvm_deploy.project.image import Image
+from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
 from utvm_deploy.project.tree import (
     PROJECT_FILE,
     project_files,
@@ -29,47 +29,6 @@ from utvm_deploy.project.tree import (
     write_tree,
 )
 from utvm_deploy.project.zephyr import is_zephyr
-
-_KEPT_SOURCES = ("runtime", "template")
-_OBJECTS = Path("CMakeFiles") / "image.dir"
-# Holds the image's id, so it is never the same.
-_OWN_SOURCE = "main.c"
-
-
-def objects_folder(files: Mapping[str, str], board: Board, compiler: str) -> Path:
-    """Where the objects lie that follow from the tree's runtime and port, flags and compiler."""
-    inputs = {name: files[name] for name in files if name.split("/")[0] in _KEPT_SOURCES}
-    inputs["flags"] = "\n".join(compile_options(board))
-    inputs["toolchain"] = files["toolchain.cmake"]
-    inputs["compiler"] = compiler
-    folder = cache_dir() / "objects" / tree_digest(inputs)
-    # The compiler's launcher looks at nothing: a damaged folder has to be gone before.
-    cache.take(folder, cache.User())
-    return folder
-
-
-def launcher_option(folder: Path) -> str:
-    """CMake's option that takes objects from ``folder`` if they are there."""
-    script = Path(__file__).with_name("take_object.sh")
-    return f"-DCMAKE_C_COMPILER_LAUNCHER=sh;{script};{folder}"
-
-
-def keep_objects(build: Path, folder: Path) -> None:
-    """Copy what a build made of the runtime to ``folder``; on a full disk they are not kept."""
-    with contextlib.suppress(OSError):
-        if folder.is_dir():
-            return
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryFolder("new", folder.parent) as fresh:
-            for name in _KEPT_SOURCES:
-                shutil.copytree(
-                    build / _OBJECTS / name,
-                    fresh / _OBJECTS / name,
-                    ignore=shutil.ignore_patterns(f"{_OWN_SOURCE}.*", "*.d"),
-                )
-            cache.seal(fresh, sorted(path for path in fresh.rglob("*") if path.is_file()))
-            cache.keep(fresh, folder)
-
 
 logger = logging.getLogger("utvm_deploy.project")
 

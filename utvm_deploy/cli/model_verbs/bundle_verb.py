@@ -12,7 +12,8 @@ from utvm_deploy.bundling import check_bundle, check_destination
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import custom_of, keywords
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, memory_line
+from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import flash_bytes

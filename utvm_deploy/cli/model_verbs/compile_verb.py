@@ -13,7 +13,8 @@ from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, memory_line
+from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
 from utvm_deploy.compiler.options import ALL_STAGES
 from utvm_deploy.oracle.with_custom import check_accepted

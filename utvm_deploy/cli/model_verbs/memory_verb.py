@@ -15,13 +15,12 @@ from utvm_deploy.graph.names import short_name
 from utvm_deploy.project import check_fits_alone
 from utvm_deploy.project.model_code import ModelCode
 from utvm_deploy.project.stack_use import plain_name
+from utvm_deploy.results.profiling.memory_page import memory_html, memory_svg
 from utvm_deploy.results.profiling.memory_report import (
     MemoryReport,
     flash_parts,
-    memory_html,
     memory_json,
     memory_report,
-    memory_svg,
 )
 
 

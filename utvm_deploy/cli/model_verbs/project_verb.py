@@ -9,7 +9,8 @@ from utvm_deploy.base import process
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import refuse_compile_options
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import compile_step, memory_line
+from utvm_deploy.cli.reports import memory_line
+from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.device.probe import check_programmer, flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project

@@ -256,7 +256,7 @@ EVALUATED: Rows = (
                 "--raw-type",
                 "the type of the elements in .bin files; uint8: 128 is subtracted for int8 inputs; "
                 "default: by size, but bytes for an int8 input need this option",
-                choices="quality.datasets.folders:RAW_TYPES",
+                choices="quality.datasets.sample_files:RAW_TYPES",
             ),
             REFERENCE,
             SOME_SAMPLES,

@@ -12,7 +12,8 @@ from utvm_deploy.base.paths import runs_file
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import RESULT, open_server
 from utvm_deploy.results.comparing.gate import Ours, baseline_of
-from utvm_deploy.results.runs.difference import Difference, check_compared
+from utvm_deploy.results.runs.comparable import check_compared
+from utvm_deploy.results.runs.difference import Difference
 from utvm_deploy.results.runs.page import compare_html, figure_text
 from utvm_deploy.results.runs.store import KEY_DIGITS, RunStore
 

@@ -19,8 +19,9 @@ from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, cmsis_nn_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
-from utvm_deploy.results.pages.embedded_json import DIGEST, is_as_written
-from utvm_deploy.results.reporting.stored import compared, read_report
+from utvm_deploy.results.pages.report_digest import DIGEST, is_as_written
+from utvm_deploy.results.reporting.differences import compared
+from utvm_deploy.results.reporting.stored import read_report
 from utvm_deploy.results.runs.origin import versions
 from utvm_deploy.service.client.session_server import SCHEME
 

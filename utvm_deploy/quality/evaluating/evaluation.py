@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UsageError
@@ -18,75 +16,12 @@ from utvm_deploy.device import DeviceModel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.evaluating import facts
+from utvm_deploy.quality.evaluating.chance import chance_note
+from utvm_deploy.quality.evaluating.class_order import order_note
 from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken
 from utvm_deploy.quality.evaluating.engines import Plan, device_run, float_run, reference_run
-from utvm_deploy.quality.evaluating.facts import Judged, Problem
 from utvm_deploy.quality.evaluating.judging import changes, judged
 from utvm_deploy.quality.evaluating.problem import problem_of
-
-#: A smaller gain of accuracy can be chance.
-_CLEAR_GAIN = 0.3
-
-
-def order_note(problem: Problem, confusion: NDArray[np.int64] | None) -> Iterator[str]:
-    """A sentence if nearly all samples of each class are taken for one other class.
-
-    ``confusion`` counts samples by label and prediction, as in ``Judged``.
-    """
-    if confusion is None or problem.classes < 2 or not confusion.any():
-        return
-    found = confusion[confusion.sum(axis=1) > 0]
-    best = found.argmax(axis=1)
-    if len(best) < 2 or len(set(best.tolist())) != len(best):
-        return
-    as_given = float(np.trace(confusion) / confusion.sum())
-    in_order = float(found.max(axis=1).sum() / confusion.sum())
-    if in_order - as_given < _CLEAR_GAIN:
-        return
-    why = (
-        "names are sorted, and the first one is class 0; name the classes 0, 1, 2"
-        if problem.class_names is not None
-        else "give labels"
-    )
-    yield (
-        f"the accuracy would be {in_order:.4f} if the classes were in another order: {why} in the "
-        "order of the model's outputs"
-    )
-
-
-#: Fewer samples say little.
-_FEWEST_SAMPLES = 50
-#: Times the accuracy of a guess among all classes.
-_NEAR_CHANCE = 1.5
-#: Standard deviations that guessing may be better than its mean.
-_SPREAD = 2.0
-
-
-def chance_note(problem: Problem, figures: Sequence[Judged]) -> Iterator[str]:
-    """A sentence if every run is about as good as a guess that ignores the inputs."""
-    confusions = [one.confusion for one in figures]
-    if not confusions or problem.classes < 2:
-        return
-    if not all(one is not None and _is_a_guess(one, problem.classes) for one in confusions):
-        return
-    accuracy = figures[-1].metrics["accuracy"]
-    yield (
-        f"an accuracy of {accuracy:.4f} is that of guessing; check that the labels are in the "
-        "order of the samples, and that the data are scaled as in training"
-    )
-
-
-def _is_a_guess(confusion: NDArray[np.int64], classes: int) -> bool:
-    """Whether predictions and labels look independent; ``confusion`` is as in ``Judged``."""
-    count = int(confusion.sum())
-    if count < _FEWEST_SAMPLES:
-        return False
-    accuracy = float(np.trace(confusion)) / count
-    # What independent answers with these shares of the classes would get right.
-    expected = float(confusion.sum(axis=1) @ confusion.sum(axis=0)) / count**2
-    most = expected + _SPREAD * math.sqrt(expected * (1 - expected) / count)
-    return accuracy <= min(most, _NEAR_CHANCE / classes)
-
 
 #: What data may be: a path, arrays by their names in an .npz file, or a dataset.
 Data = str | Path | Mapping[str, Any] | Dataset

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 #: Losses with labels: percentage points of accuracy below the float model.
 POINTS = "percentage points"
@@ -105,27 +104,3 @@ class Mixed:
             f"a mix with fewer int16x8 layers takes {self.dearer.ticks:,} {self.dearer.unit}, but "
             f"also {told}, more than int8 and int16x8 do; to allow it, give {budgets}"
         )
-
-
-def layers_json(rows: tuple[LayerSensitivity, ...]) -> list[dict[str, Any]]:
-    """The table for --json."""
-    return [asdict(row) for row in rows]
-
-
-def mixed_json(mixed: Mixed, max_loss: float) -> dict[str, Any]:
-    """The choice for --json."""
-
-    def price(one: Any) -> Any:
-        return None if one is None else {k: v for k, v in asdict(one).items() if k != "layers"}
-
-    return {
-        "wide": list(mixed.wide),
-        "loss": mixed.loss,
-        "loss_unit": mixed.loss_unit,
-        "max_loss": max_loss,
-        "is_within": mixed.is_within,
-        "losses": dict(mixed.losses),
-        "price": price(mixed.price),
-        "dearer": price(mixed.dearer),
-        "prices": {scheme: price(one) for scheme, one in mixed.prices.items()},
-    }

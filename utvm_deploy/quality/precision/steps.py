@@ -11,53 +11,19 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.stages.pipeline import compile_model
-from utvm_deploy.device import CYCLES, connect
-from utvm_deploy.frontend.files.given_shapes import given_shapes
-from utvm_deploy.frontend.tflite import load_bytes, load_model
-from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.boards.facts import CYCLES
+from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.quality.evaluating.facts import CLASSIFICATION, Settings
 from utvm_deploy.quality.evaluating.problem import problem_of
-from utvm_deploy.quality.precision.facts import (
-    Budgets,
-    LayerPrice,
-    LayerSensitivity,
-    Mixed,
-    ModelPrice,
-    layers_json,
-    mixed_json,
-)
+from utvm_deploy.quality.precision.facts import Budgets, LayerSensitivity, Mixed, ModelPrice
 from utvm_deploy.quality.precision.mixing import mix
+from utvm_deploy.quality.precision.prices import measure
 from utvm_deploy.quality.precision.sensitivity import layer_sensitivities, layers_of, worst_layers
+from utvm_deploy.quality.precision.summary import layers_json, mixed_json
 from utvm_deploy.quality.quantizing import facts, model_steps
 from utvm_deploy.quality.quantizing.child_steps import TFLITE
 from utvm_deploy.quality.quantizing.samples import dataset_for
-from utvm_deploy.results.profiling.layer_costs import profile
-
-
-@given_shapes({})  # the user's shapes are those of the float model
-def measure(
-    data: bytes, board: Board, *, timing: str = CYCLES, progress: Progress = no_progress
-) -> ModelPrice:
-    """Compile a .tflite file for a board, run it there once, and take the ticks of each layer.
-
-    Raises CompileError for a model that the board cannot hold, and ConnectError without a board.
-    """
-    with TemporaryFolder("utvm-price") as folder:
-        path = folder / "priced.tflite"
-        path.write_bytes(data)
-        # Scratch is where ``utvm profile`` has it: the choice must hold for what is deployed.
-        compiled = compile_model(path, board)
-        samples = random_samples(load_model(path), 1)
-        with connect(board, timing=timing) as device:
-            found = profile(device.load(compiled), samples, progress)
-    layers = {
-        one.layer.name: LayerPrice(one.ticks, one.layer.weights_bytes) for one in found.layers
-    }
-    return ModelPrice(found.ticks, found.unit_label, found.ram_bytes, found.flash_bytes, layers)
-
 
 #: Samples with labels that accuracies are of: 0.4 percentage points each.
 LABELLED_SAMPLES = 256

@@ -15,7 +15,8 @@ from typing import Any
 from utvm_deploy.base.errors import BenchError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.results.pages.embedded_json import DIGEST, embedded_json, is_as_written
+from utvm_deploy.results.pages.embedded_json import embedded_json
+from utvm_deploy.results.pages.report_digest import DIGEST, is_as_written
 
 _PROFILE, _BENCH, _REPORT = "utvm.profile/1", "utvm.bench/1", "utvm.report/2"
 _GIVE = (

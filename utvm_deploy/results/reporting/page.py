@@ -15,7 +15,7 @@ from utvm_deploy.records import Record, Records
 from utvm_deploy.results.comparing.page import recorded_or_measured
 from utvm_deploy.results.pages.embedded_json import ELEMENT
 from utvm_deploy.results.pages.render import number, render, render_part
-from utvm_deploy.results.profiling.memory_report import memory_page_values
+from utvm_deploy.results.profiling.memory_page import memory_page_values
 from utvm_deploy.results.profiling.page import profile_values
 from utvm_deploy.tuning.report import tuning_values
 

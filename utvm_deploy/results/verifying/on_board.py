@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.base.results import one_line, picked
+from utvm_deploy.base.results import one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.device import DeviceModel
@@ -319,34 +319,3 @@ def first_difference(
         wrong_elements=int(wrong.sum()),
         elements=int(wrong.size),
     )
-
-
-def _bound_facts(bound: Bound) -> dict[str, float]:
-    return {"ulps": bound.ulps, "relative": bound.relative}
-
-
-def verification_summary(found: Verification) -> dict[str, object]:
-    """Plain values; ``origin`` is added by who compared with the model's own runtime."""
-    return {
-        **picked(found, "ok", "board", "model", "reference"),
-        "samples": found.samples_run,
-        "samples_from": found.samples,
-        "output_bytes": found.output_bytes,
-        "layer_bytes": found.layer_bytes,
-        "bound": _bound_facts(found.bound),
-        "shadow": None if found.shadow is None else asdict(found.shadow),
-        "golden_differs": found.golden_differs,
-        "mismatches": [asdict(mismatch) for mismatch in found.mismatches],
-        "layers": [
-            {
-                "index": check.layer.index,
-                "operator": check.layer.kind,
-                "engine": check.layer.engine,
-                "name": check.layer.name,
-                "bound": _bound_facts(check.bound),
-                "samples": check.samples,
-                "mismatch": asdict(check.mismatch) if check.mismatch else None,
-            }
-            for check in found.layers
-        ],
-    }

@@ -21,10 +21,11 @@ from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.jobs.dispatcher import Dispatcher
 from utvm_deploy.service.server.security.listener import Listener
 from utvm_deploy.service.server.security.tokens import access_of
+from utvm_deploy.service.server.store.data_folder import held_folder
 from utvm_deploy.service.server.store.database import Database
 from utvm_deploy.service.server.store.files import Files
 from utvm_deploy.service.server.store.retention import Retention
-from utvm_deploy.service.server.store.settings import Settings, Tls, held_folder
+from utvm_deploy.service.server.store.settings import Settings, Tls
 
 if TYPE_CHECKING:
     import uvicorn

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from utvm_deploy.base.errors import BuildError, DeviceError, SystemRefused
+from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.device import Device, Module, Tensor
 from utvm_deploy.device.module import load_module
@@ -24,78 +23,10 @@ from utvm_deploy.device.session import Session
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
 from utvm_deploy.project.build import build_image_with
-from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import ModuleObject, merge_modules
 from utvm_deploy.tuning.measuring import inputs
-from utvm_deploy.tuning.measuring.build import image_with_tables
 from utvm_deploy.tuning.measuring.loaded import Loaded, Spent
-
-#: A kernel's tables, by their keys (``inputs.key_of``).
-Tables = Mapping[bytes, Array]
-
-
-@dataclass(frozen=True)
-class _Place:
-    symbol: str
-    offset: int
-
-
-class StoredTables:
-    """What the image on a device has in flash; empty until ``store``."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._image: Image | None = None
-        self._tables: dict[str, Tables] = {}
-        self._places: dict[tuple[str, bytes], _Place] = {}
-
-    def check_image(self) -> None:
-        """Forget the tables if another image has replaced the one that has them."""
-        if self._device.image is not self._image:
-            self._tables, self._places = {}, {}
-
-    def has(self, kernel: str, key: bytes) -> bool:
-        """Whether a table of a kernel is in flash."""
-        return (kernel, key) in self._places
-
-    def address(self, kernel: str, key: bytes) -> int:
-        """Where such a table is."""
-        place = self._places[kernel, key]
-        return self._device.symbol(place.symbol) + place.offset
-
-    def store(self, wanted: Mapping[str, Tables]) -> bool:
-        """Start an image that has these tables, by kernel's key, and those that it has already.
-
-        If the flash has no room for all, the tables that it has already are removed. False if that
-        does not help, or if there is nothing to store. If True, everything else on the device is
-        lost.
-        """
-        new = {
-            kernel: tables
-            for kernel, tables in wanted.items()
-            if not all(self.has(kernel, key) for key in tables)
-        }
-        if not new:
-            return False
-        both = {kernel: {**self._tables.get(kernel, {}), **new[kernel]} for kernel in new}
-        attempts = [{**self._tables, **both}]
-        if self._tables:
-            attempts.append(new)
-        for tables in attempts:
-            try:
-                image, offsets = image_with_tables(tables, self._device.image.board)
-            except SystemRefused:
-                raise
-            except BuildError as error:
-                log.info("no image with the tables of %s: %s", ", ".join(tables), error)
-                continue
-            self._device.start(image)
-            self._image = self._device.image
-            self._tables = tables
-            self._places = {where: _Place(*place) for where, place in offsets.items()}
-            return True
-        return False
-
+from utvm_deploy.tuning.measuring.stored_tables import StoredTables
 
 log = logging.getLogger(__name__)
 

@@ -10,95 +10,21 @@ are in flash, in an image that is made for them.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-
-import numpy as np
 
 from utvm_deploy.base import errors
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Call, Device
 from utvm_deploy.records import Measurement
 from utvm_deploy.records.candidate import GENERIC
-from utvm_deploy.tuning.measuring.inputs import Job, places_of, samples_of
+from utvm_deploy.tuning.measuring.flights import Flights
+from utvm_deploy.tuning.measuring.inputs import Job
 from utvm_deploy.tuning.measuring.loaded import Loaded, Spent
 from utvm_deploy.tuning.measuring.loading import Loader, NoRoom, Stopped
+from utvm_deploy.tuning.measuring.tolerance import relative_error
 from utvm_deploy.tuning.measuring.workload import Work
-
-#: The default for the largest error of floating-point outputs that passes.
-TOLERANCE = 1e-5
-
-
-def relative_error(job: Job, found: bytes, expected: bytes) -> float:
-    """The largest difference of an element, as a share of its tensor's largest magnitude.
-
-    ``found`` and ``expected`` are all outputs of a job as the device has them. Infinite if
-    integers, NaNs or infinities differ.
-    """
-    stride, samples = samples_of(job)
-    worst = 0.0
-    for sample in range(samples):
-        for number, place in places_of(job).items():
-            tensor = job.work.graph.tensors[number]
-            count, kind = math.prod(tensor.shape), np.dtype(tensor.dtype)
-            ours, right = (
-                np.frombuffer(data, kind, count, sample * stride + place)
-                for data in (found, expected)
-            )
-            if kind.kind == "f":
-                worst = max(worst, _of_floats(ours.astype(float), right.astype(float)))
-            elif not np.array_equal(ours, right):
-                return math.inf
-    return worst
-
-
-def _of_floats(ours: np.ndarray, right: np.ndarray) -> float:
-    is_finite = np.isfinite(right)
-    if not np.array_equal(ours[~is_finite], right[~is_finite], equal_nan=True):
-        return math.inf
-    difference = np.abs(ours[is_finite] - right[is_finite])
-    if not difference.any():
-        return 0.0
-    largest = np.abs(right[is_finite]).max()
-    return float(difference.max() / largest) if largest else math.inf
-
-
-#: The most in one task list: those before a stopped candidate run once more.
-FLIGHT = 8
-#: The most seconds of a flight, as far as they are known: Ctrl-C waits for its end.
-FLIGHT_S = 0.5
-
-
-class Flights:
-    """Parts candidates into flights by how long earlier ones took."""
-
-    def __init__(self) -> None:
-        # Seconds that one of a kernel's candidates took, and the fewest for a multiplication.
-        self._seconds: dict[str, float] = {}
-        self._seconds_per_mac = 0.0
-
-    def next(self, jobs: Sequence[Job], waiting: Sequence[int]) -> list[int]:
-        """The first waiting candidates that run in a short time together; at least one."""
-        flight: list[int] = []
-        seconds = 0.0
-        for index in waiting[:FLIGHT]:
-            kernel = jobs[index].work.kernel
-            seconds += self._seconds.get(kernel.key, self._seconds_per_mac * kernel.macs)
-            if flight and seconds > FLIGHT_S:
-                break
-            flight.append(index)
-        return flight
-
-    def took(self, jobs: Sequence[Job], seconds: float) -> None:
-        """What one flight took."""
-        per_mac = seconds / sum(max(job.work.kernel.macs, 1) for job in jobs)
-        for job in jobs:
-            kernel = job.work.kernel
-            self._seconds[kernel.key] = per_mac * max(kernel.macs, 1)
-        self._seconds_per_mac = min(self._seconds_per_mac or per_mac, per_mac)
-
 
 log = logging.getLogger(__name__)
 

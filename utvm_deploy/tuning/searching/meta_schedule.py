@@ -42,8 +42,9 @@ from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.measuring.build import Built, flags_for, kernel_text, wrapper_text
 from utvm_deploy.tuning.measuring.inputs import Job
 from utvm_deploy.tuning.measuring.interrupts import Interrupts
-from utvm_deploy.tuning.measuring.measure import TOLERANCE, Measurer
+from utvm_deploy.tuning.measuring.measure import Measurer
 from utvm_deploy.tuning.measuring.place import check_tunable
+from utvm_deploy.tuning.measuring.tolerance import TOLERANCE
 from utvm_deploy.tuning.measuring.workload import workload
 from utvm_deploy.tuning.searching import prim_funcs
 from utvm_deploy.tuning.searching.evolution import GENERATIONS, POPULATION

@@ -20,13 +20,14 @@ from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
+from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
 from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, make_files, observe
 from utvm_deploy.quality.quantizing.tflite.clean import clean
 from utvm_deploy.quality.quantizing.tflite.equalize import equalized
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs
 from utvm_deploy.quality.quantizing.tflite.prepare import prepared, with_float_weights
 from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
-from utvm_deploy.quality.quantizing.tflite.rounding import Rounding, correct_biases
+from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
 from utvm_deploy.quality.quantizing.tflite.weights import mend_channel_scales
 
 

@@ -10,34 +10,15 @@ first.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.frontend.files import tflite_schema as schema
-from utvm_deploy.quality.quantizing.tflite.layers import Array, Inputs, Pair, Statistics, pairs_of
+from utvm_deploy.quality.quantizing.tflite.layers import Inputs, Pair, Statistics, pairs_of
 
-
-def correct_biases(model: Any, inputs: Inputs) -> None:
-    """Change the biases of layers with int8 weights."""
-    for pair in pairs_of(model, inputs.layers):
-        seen = inputs.of(pair.layer.output)
-        steps: Array = None if pair.bias is None else schema.constant(model, pair.bias)
-        stored: Array = schema.constant(model, pair.weights)
-        if seen is None or steps is None or stored is None:
-            continue
-        scales = pair.scales
-        axis = [1] * stored.ndim
-        axis[pair.layer.channel_axis] = -1
-        change = stored * scales.reshape(axis) - pair.layer.weights
-        # (groups, outputs, columns) by (groups, columns, 1)
-        rows = pair.layer.by_group(change, seen.channels)
-        added = np.matmul(rows, seen.mean[:, :, np.newaxis]).reshape(-1)
-        off = np.rint(added / (float(pair.x.quantization.scale[0]) * scales))
-        limits = np.iinfo(steps.dtype)
-        corrected = np.clip(steps.reshape(-1) - off, limits.min, limits.max)
-        schema.set_constant(model, pair.bias, corrected.astype(steps.dtype).reshape(steps.shape))
-
+#: Computed in float64; the stubs of numpy know no sums of arrays of any type.
+Array: TypeAlias = Any
 
 _MOST_WEIGHT = 127
 #: Added to each input's mean square, as a part of the mean of these. The paper has the same.

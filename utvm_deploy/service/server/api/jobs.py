@@ -16,7 +16,7 @@ from utvm_deploy.service.server.api.files import file_answer
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.store.facts import STATES, Job
 from utvm_deploy.service.server.store.refusals import Conflict, NotFound
-from utvm_deploy.service.server.store.retention import remove_jobs
+from utvm_deploy.service.server.store.removal import remove_jobs
 
 _Name = Annotated[str, Field(max_length=100)]
 _Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[str, Field(max_length=200)]

@@ -19,7 +19,7 @@ from utvm_deploy.service.server.api.starting import find_model
 from utvm_deploy.service.server.jobs.uploads import keep_upload
 from utvm_deploy.service.server.store.facts import JobFile, Model
 from utvm_deploy.service.server.store.refusals import Conflict, NoRoom, NotFound
-from utvm_deploy.service.server.store.retention import remove_model
+from utvm_deploy.service.server.store.removal import remove_model
 
 #: The path that takes files.
 UPLOAD = "/api/v1/models"

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from utvm_deploy.results.comparing.gate import growths
-from utvm_deploy.results.runs.difference import Difference, differences, figures_of_run
+from utvm_deploy.results.runs.comparable import figures_of_run
+from utvm_deploy.results.runs.difference import Difference, differences
 from utvm_deploy.results.runs.run import ModelFigures
 from utvm_deploy.service.server.api.errors import PROBLEMS
+from utvm_deploy.service.server.api.kept_runs import find_run, find_runs
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.api.starting import find_run, find_runs
 
 _Word = Annotated[str, Query(max_length=100)]
 

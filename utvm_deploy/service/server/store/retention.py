@@ -11,27 +11,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.service.server.store.database import Database
 from utvm_deploy.service.server.store.files import Files
 from utvm_deploy.service.server.store.refusals import NoRoom
+from utvm_deploy.service.server.store.removal import remove_jobs, remove_model
 from utvm_deploy.service.server.store.settings import Settings
-
-
-def remove_jobs(database: Database, files: Files, keys: Collection[str]) -> None:
-    """Remove those that have ended; nothing happens to the others."""
-    files.remove(database.remove_jobs(keys), database.is_file_used)
-
-
-def remove_model(database: Database, files: Files, sha256: str) -> bool:
-    """Remove a model and what was made of it; False, and nothing happens, if a job has it."""
-    digests = database.remove_model(sha256)
-    files.remove(digests, database.is_file_used)
-    return bool(digests)
-
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What pages show of boards: their facts, who has them, who waits; what the first page shows."""
+"""What pages show of boards: their facts, who has them, who waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.service.server.api.parts import Parts
 from utvm_deploy.service.server.jobs.board_states import BoardState
-from utvm_deploy.service.server.store.facts import CANCELED, DONE, FAILED, QUEUED, RUNNING, Job
+from utvm_deploy.service.server.store.facts import QUEUED, RUNNING, Job
 from utvm_deploy.service.server.store.refusals import NotFound
 
 #: Running jobs whose models are named, and jobs of a list.
@@ -106,27 +106,3 @@ def _facts(name: str) -> dict[str, Any]:
     unit = "nanoseconds" if timer is None else timer.unit
     time = "modelled cycles, or instructions" if board.has_cycle_model else unit
     return {"board": board, "time": time}
-
-
-#: Jobs of each list.
-_RUNNING, _QUEUED, _FAILED, _DONE = 20, 10, 5, 8
-
-
-def now_values(parts: Parts) -> dict[str, Any]:
-    """What ``overview_live.html`` shows."""
-    database = parts.database
-    counts = database.counts()
-    boards = boards_now(parts)
-    return {
-        "counts": {state: counts.get(state, 0) for state in (RUNNING, QUEUED, DONE, FAILED)},
-        "can_sign_out": parts.access.token is not None,
-        "is_new": not any(counts.values()),
-        "canceled": counts.get(CANCELED, 0),
-        "running": database.jobs(state=RUNNING, most=_RUNNING),
-        "queued": database.oldest_jobs(QUEUED, _QUEUED),
-        "failed": database.jobs(state=FAILED, most=_FAILED),
-        "done": database.jobs(state=DONE, most=_DONE),
-        "boards": boards,
-        "offered_boards": sum(board.state.count > 0 for board in boards),
-        "free_boards": sum(board.is_free for board in boards),
-    }

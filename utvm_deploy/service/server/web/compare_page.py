@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from utvm_deploy.results.pages.render import moment
-from utvm_deploy.results.runs.difference import COMPARED, differences, figures_of_run
+from utvm_deploy.results.runs.comparable import COMPARED, figures_of_run
+from utvm_deploy.results.runs.difference import differences
 from utvm_deploy.results.runs.page import compare_values
 from utvm_deploy.results.runs.run import Run
+from utvm_deploy.service.server.api.kept_runs import find_run, find_runs
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.api.starting import find_run, find_runs
 
 _WRONG = "verification failed"
 #: Runs that may be chosen.

@@ -15,10 +15,10 @@ from utvm_deploy.results.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
 from utvm_deploy.results.pages.memory_picture import memory_values, operators_of
 from utvm_deploy.results.pages.render import render_stored
 from utvm_deploy.results.profiling.page import profile_values
-from utvm_deploy.results.runs.difference import COMPARED
+from utvm_deploy.results.runs.comparable import COMPARED
 from utvm_deploy.results.runs.run import Run
+from utvm_deploy.service.server.api.kept_runs import find_run, find_runs
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.api.starting import find_run, find_runs
 from utvm_deploy.service.server.jobs.endings import EVENTS_FILE, LOG_FILE
 from utvm_deploy.service.server.jobs.options import RECORDS, RESULT
 from utvm_deploy.service.server.store.facts import QUEUED, Job, JobFile

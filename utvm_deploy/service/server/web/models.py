@@ -10,8 +10,8 @@ from utvm_deploy.compiler.c_text import prefix_from_path
 from utvm_deploy.results.pages.chart import SPARK_HEIGHT, SPARK_WIDTH, line
 from utvm_deploy.results.pages.render import render_stored
 from utvm_deploy.results.runs.run import ModelFigures, Run
+from utvm_deploy.service.server.api.kept_runs import find_runs
 from utvm_deploy.service.server.api.parts import Parts
-from utvm_deploy.service.server.api.starting import find_runs
 from utvm_deploy.service.server.jobs.upload_check import INSPECTION, PICTURE
 from utvm_deploy.service.server.store.facts import DONE, Job, Model
 from utvm_deploy.service.server.web.boards import unit_label

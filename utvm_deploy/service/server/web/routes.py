@@ -24,12 +24,13 @@ from utvm_deploy.service.server.jobs.verbs import VERBS
 from utvm_deploy.service.server.security.page import page
 from utvm_deploy.service.server.store.facts import STATES
 from utvm_deploy.service.server.store.refusals import Conflict, NotFound
-from utvm_deploy.service.server.store.retention import remove_jobs, remove_model
+from utvm_deploy.service.server.store.removal import remove_jobs, remove_model
 from utvm_deploy.service.server.web import forms
-from utvm_deploy.service.server.web.boards import board_values, boards_now, now_values
+from utvm_deploy.service.server.web.boards import board_values, boards_now
 from utvm_deploy.service.server.web.compare_page import comparison_values
 from utvm_deploy.service.server.web.jobs import job_values, live_values
 from utvm_deploy.service.server.web.models import model_values
+from utvm_deploy.service.server.web.overview import now_values
 
 #: The path that takes the form with a model and its jobs.
 START = "/start"

@@ -1,0 +1,162 @@
+"""What `utvm bench` prints: tables, totals and what the engines differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from utvm_deploy.cli.output import Output
+from utvm_deploy.results.comparing.facts import MEASURED, ModelComparison, NotCompared
+from utvm_deploy.results.comparing.page import agreement
+
+
+def report(found: ModelComparison, out: Output) -> None:
+    out.line(f"{found.name} on {found.board} against {found.engine}, {found.source}")
+    if found.builds:
+        _builds(found, out)
+    _table(found, out)
+    for figure in found.figures:
+        _totals(found, figure, out)
+    if found.in_file is not None:
+        headline, run = found.figures[0], found.in_file
+        ratios = ", ".join(
+            f"{name} {ratio:.3f}"
+            for name in found.figures
+            if (ratio := found.end_to_end_ratio(name)) is not None
+        )
+        out.line(
+            f"end to end: ours drops channels that are constant. With all channels of the file, "
+            f"CMSIS-NN{f' ({run.label})' if run.label else ''} takes "
+            f"{run.figures[headline]:,} {found.unit_label}; ratios: {ratios}"
+        )
+    ours, theirs = found.our_placement, found.their_placement
+    if theirs is None or theirs == ours:
+        out.line(f"placement{'' if theirs is None else ' (both)'}: {ours}")
+    else:
+        out.line(f"placement (ours): {ours}")
+        out.line(f"placement (CMSIS-NN): {theirs}")
+    if found.elsewhere is not None:
+        other = found.elsewhere
+        ratios = ", ".join(
+            f"{name} {ratio:.3f}"
+            for name in found.figures
+            if (ratio := other.ratio(name)) is not None
+        )
+        headline = found.figures[0]
+        out.line(
+            f"everything but weights in {other.region} (both): ours {other.ours[headline]:,}, "
+            f"CMSIS-NN{f' ({other.build})' if other.build else ''} {other.theirs[headline]:,} "
+            f"{found.unit_label}; ratios: {ratios}"
+        )
+    size = found.our_size
+    out.line(
+        f"ours: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+        f"flash {size.flash_bytes:,}"
+    )
+    if found.their_size is not None:
+        size = found.their_size
+        out.line(
+            f"CMSIS-NN: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+            f"flash {size.flash_bytes:,}"
+        )
+    if found.source == MEASURED:
+        _agreement_line(found, out)
+    out.line()
+
+
+def _builds(found: ModelComparison, out: Output) -> None:
+    """Every build of CMSIS-NN; the rest is about the fastest."""
+    out.table(
+        ["build", *(f">{_short(name)}" for name in found.figures), "layers that differ", ""],
+        [
+            (
+                build.label,
+                *(build.figures.get(name) for name in found.figures),
+                ", ".join(map(str, build.differing_layers)),
+                "the fastest: compared below" if build.label == found.build else "",
+            )
+            for build in found.builds
+        ],
+        title=f"builds of CMSIS-NN, {found.unit_label} of the whole model",
+    )
+
+
+def _table(found: ModelComparison, out: Output) -> None:
+    headline, *further = found.figures
+    out.table(
+        [
+            *("layer", "operator", ">MACs", ">ours", ">CMSIS-NN", ">ratio"),
+            *(f">{_short(name)}" for name in further),
+            *("output", "CMSIS-NN's"),
+        ],
+        [
+            (
+                str(layer.index),
+                layer.kind,
+                layer.macs or None,
+                layer.ours[headline],
+                (layer.theirs or {}).get(headline),
+                layer.ratio(headline),
+                *(layer.ratio(name) for name in further),
+                agreement(layer.differing_bytes, layer.output_bytes),
+                layer.their_kernel or ("(ours)" if found.source == MEASURED else ""),
+            )
+            for layer in found.layers
+        ],
+        title=f"{found.unit_label}; ratio: CMSIS-NN's over ours, above 1 we are faster",
+    )
+
+
+def _short(figure: str) -> str:
+    return {"instructions": "instr."}.get(figure, figure)
+
+
+def _totals(found: ModelComparison, figure: str, out: Output) -> None:
+    ratio = found.ratio(figure)
+    told = "" if ratio is None else f", ratio {ratio:.3f}"
+    if found.theirs is not None:
+        out.line(
+            f"whole model: ours {found.ours[figure]:,}, CMSIS-NN {found.theirs[figure]:,} "
+            f"{figure}{told}"
+        )
+        return
+    ours, theirs = found.matched(figure)
+    count = sum(1 for layer in found.layers if layer.theirs is not None)
+    out.line(
+        f"the {count} of {len(found.layers)} layers that are recorded: ours {ours:,}, "
+        f"CMSIS-NN {theirs:,} {figure}{told}; ours for the whole model {found.ours[figure]:,}"
+    )
+
+
+def _agreement_line(found: ModelComparison, out: Output) -> None:
+    differing = found.differing_layers
+    if not differing:
+        out.line("outputs: every byte of every layer is equal")
+        return
+    listed = ", ".join(f"{layer.index} ({layer.kind})" for layer in differing)
+    out.line(
+        f"outputs: layers {listed} differ for equal inputs; ours are the reference's "
+        "(utvm verify), CMSIS-NN rounds otherwise there"
+    )
+
+
+def overview(found: Sequence[ModelComparison], figure: str, out: Output) -> None:
+    out.table(
+        ["model", ">ours", ">CMSIS-NN", ">ratio", "source"],
+        [
+            (
+                comparison.name,
+                comparison.ours[figure],
+                (comparison.theirs or {}).get(figure),
+                comparison.ratio(figure),
+                comparison.source,
+            )
+            for comparison in found
+        ],
+        title=f"{found[0].unit_label}, whole models",
+    )
+
+
+def refused(failed: Sequence[NotCompared], out: Output) -> None:
+    """The models without a result, each with its reason."""
+    for one in failed:
+        out.line(f"NOT COMPARED: {one.file}: {one.reason}")
