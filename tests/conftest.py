@@ -6,7 +6,6 @@ pytest --bench bench.toml   also the real boards that the bench file lists
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -96,11 +95,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-
-
-def pytest_collection_finish() -> None:
-    """What is loaded by now stays, so the garbage collector need not look at it again."""
-    gc.freeze()
 
 
 def is_about_cores(test: pytest.Item) -> bool:

@@ -48,6 +48,8 @@ _TOOL = re.compile(
 #: How a module marks all of its tests.
 _MARKED = re.compile(rf"^pytestmark = (\[[^]]*)?pytest\.mark\.({'|'.join(MARKS)})\b", re.MULTILINE)
 
+_LOADS_TORCH = re.compile(r'^(torch = )?pytest\.importorskip\(\s*"torch', re.MULTILINE)
+
 
 def is_tool(argv: Sequence[str]) -> bool:
     """Whether a command starts a tool: itself, or as a Python program that may."""
@@ -61,11 +63,12 @@ def is_tool(argv: Sequence[str]) -> bool:
 
 
 def leaves_out(path: Path) -> bool:
-    """Whether a test file says of all of its tests that they have one of MARKS.
+    """Whether a test file imports PyTorch, or says that all of its tests have one of MARKS.
 
-    Then it is not imported: some of these import PyTorch.
+    Then it is not imported: PyTorch takes seconds to load.
     """
-    return path.name.startswith("test_") and bool(_MARKED.search(path.read_text("utf-8")))
+    text = path.read_text("utf-8") if path.name.startswith("test_") else ""
+    return bool(_MARKED.search(text) or _LOADS_TORCH.search(text))
 
 
 class Gate:

@@ -42,11 +42,13 @@ def test_what_a_tool_is(command: str, expected: bool) -> None:
             True,
         ),
         ("pytestmark = pytest.mark.toolsmith", False),
+        ('torch = pytest.importorskip("torch")', True),
+        ('    torch = pytest.importorskip("torch")', False),
         ("pytestmark = pytest.mark.filterwarnings('ignore')", False),
         ("@pytest.mark.tools\ndef test() -> None: ...", False),
     ],
 )
-def test_a_module_of_marked_tests_is_not_imported(
+def test_a_module_without_fast_tests_is_not_imported(
     tmp_path: Path, line: str, expected: bool
 ) -> None:
     path = tmp_path / "test_any.py"
