@@ -57,7 +57,7 @@ def joined(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def _without(one: Repeat, taken: Repeat) -> list[Repeat]:
-    """What is left of a repeat before and behind another one."""
+    """The rest of a repeat, before and behind another one."""
     ends = (one.first, min(one.end, taken.first)), (max(one.first, taken.end), one.end)
     return [
         Repeat(first, one.period, end - first)

@@ -87,7 +87,7 @@ def _loop(calls: Sequence[Layer], loop: Loop) -> FileLayer:
 
 
 def _apart(layers: Sequence[Layer]) -> list[FileLayer]:
-    """The layers that are no loops, and the calls of each."""
+    """The layers that are not loops, and the calls of each."""
     keys = {_key(layer) for layer in layers if _is_strip(layer)}
     groups: dict[object, list[Layer]] = {}
     slices: list[Layer] = []
@@ -166,7 +166,7 @@ def _together(calls: Sequence[Layer]) -> FileLayer | None:
 
 
 def _merged(calls: Sequence[Layer], main: Layer) -> Layer:
-    """A layer with what all of its calls take together, and with all else of ``main``."""
+    """A layer with what all of its calls take together, and with everything else of ``main``."""
     constants = tuple(dict.fromkeys(span for one in calls for span in one.constants))
     return replace(
         main,

@@ -46,7 +46,7 @@ def _key(program: Program, index: int) -> Hashable:
     layer, tensors = program.layers[index], program.graph.tensors
     operator = layer.step.operator
     if any(tensors[number].rows is not None for number in operator.outputs):
-        return index  # a strip is a part of its own layer
+        return index  # a strip equals no other call
     texts: list[Hashable] = [operator.kind, layer.kernel.function.name]
     for argument in layer.step.call.arguments:
         constant = constant_of(program, index, argument)
