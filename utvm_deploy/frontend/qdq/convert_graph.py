@@ -25,6 +25,7 @@ from utvm_deploy.frontend.qdq.functions import LOGIC
 from utvm_deploy.frontend.qdq.job import (
     NONE,
     Job,
+    Step,
     activation,
     all_at_once,
     constant,
@@ -33,7 +34,7 @@ from utvm_deploy.frontend.qdq.job import (
 )
 from utvm_deploy.frontend.qdq.layout import MOVERS, with_real_fill
 from utvm_deploy.frontend.qdq.operators import Array, Node, QdqModel
-from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile
+from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile, options_of
 from utvm_deploy.frontend.qdq.values import (
     FLOAT,
     Constant,
@@ -166,7 +167,8 @@ class _Converter:
             dtype = self.integers.get(node.inputs[0], "") if node.inputs else ""
             if dtype and node.kind == "Pad":
                 values = with_real_fill(self.store, values, _OFFSETS.get(dtype, 0))
-            results = MOVERS[node.kind](self.store, node, values, self.model.shapes)
+            step = Step(self.store, node, tuple(values), self.model.shapes, node.outputs[0])
+            results = MOVERS[node.kind](step)
             for name, value in zip(node.outputs, results, strict=False):
                 self.values[name] = value
                 if dtype and node.kind not in ("ArgMax", "ArgMin", "Cast"):
@@ -309,7 +311,7 @@ class _Converter:
         if isinstance(value, Raw):
             source = self.inputs[value.name]
             made = self.store.activation(name, self.model.shapes[value.name], scale)
-            self.file.operator("QUANTIZE", [source], [made.tensor], ("QuantizeOptions", {}))
+            self.file.operator("QUANTIZE", [source], [made.tensor], options_of("QUANTIZE", {}))
             return made
         settled = activation(node, value)
         if isinstance(settled, Flattened):
@@ -324,16 +326,16 @@ class _Converter:
         if not scale.is_quantized and pending.node.kind not in LOGIC:
             arguments = tuple(self._real(value) for value in pending.arguments)
             pending = replace(pending, arguments=arguments)
-        kind = pending.node.kind
-        fused = fused_activation(pending.low, pending.high, scale)
+        kind, low, high = pending.node.kind, pending.low, pending.high
+        fused = fused_activation(low, high, scale)
         can_fuse = kind in qdq_elementwise.CLAMPING
-        shape = self.model.shapes[pending.node.outputs[0]]
         number = fused if can_fuse and fused is not None else NONE
         is_clamped = fused == NONE or (can_fuse and fused is not None) or kind in ("Relu", "Clip")
-        made = EMITTERS[kind](Job(self.store, pending, name, shape, scale, number))
+        given = (self.store, pending.node, pending.arguments, self.model.shapes, name)
+        made = EMITTERS[kind](Job(*given, scale, number, low, high))
         made = self.store.requantized(made, scale, f"{name}_requantized")
         if kind in ("Relu", "Clip"):
-            simple = pending.low == 0.0 and pending.high in (6.0, math.inf)
+            simple = low == 0.0 and high in (6.0, math.inf)
             is_clamped = simple or fused == NONE
         return made if is_clamped else self._limited(made, pending, scale, name)
 
@@ -363,20 +365,9 @@ class _Converter:
         for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
             if math.isinf(bound):
                 continue
-            limit = np.full((1,), steps_of(bound, scale))
-            numbers = [
-                made.tensor,
-                self.store.operand(limit, scale, f"{name}_{kind.lower()}_limit"),
-            ]
-            made = self.store.apply(
-                kind,
-                numbers,
-                f"{name}_{kind.lower()}",
-                made.shape,
-                scale,
-                ("MaximumMinimumOptions", {}),
-                is_last=made.is_last,
-            )
+            called, limit = f"{name}_{kind.lower()}", np.full((1,), steps_of(bound, scale))
+            numbers = [made.tensor, self.store.operand(limit, scale, f"{called}_limit")]
+            made = self.store.apply(kind, numbers, called, made.shape, scale, is_last=made.is_last)
         return made
 
     def _dequantize(self, node: Node) -> None:
@@ -416,7 +407,7 @@ class _Converter:
         value = Quantized(number, shape, False)
         if dtype == "uint8":
             value = self.store.activation(f"{name}_int8", shape, scale)
-            self.file.operator("QUANTIZE", [number], [value.tensor], ("QuantizeOptions", {}))
+            self.file.operator("QUANTIZE", [number], [value.tensor], options_of("QUANTIZE", {}))
         self.values[name] = value
         return value
 
@@ -447,5 +438,5 @@ class _Converter:
                 zero_points=(scale.zero_point + _OFFSETS[dtype],),
             )
         number = self.file.tensor(tensor)
-        self.file.operator(kind, [made.tensor], [number], (f"{kind.capitalize()}Options", {}))
+        self.file.operator(kind, [made.tensor], [number], options_of(kind, {}))
         self.file.outputs.append(number)

@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq.job import NONE, Emitter, Job, activation, in_steps, operand_of
-from utvm_deploy.frontend.qdq.tflite_write import Options
-from utvm_deploy.frontend.qdq.values import (
-    Constant,
-    Flattened,
-    Quantized,
-    Scale,
-    stored_axis,
-)
+from utvm_deploy.frontend.qdq.job import Emitter, Job, activation, in_steps, operand_of
+from utvm_deploy.frontend.qdq.values import Constant, Flattened, Quantized, Scale, stored_axis
 from utvm_deploy.frontend.qdq.weighted import (
-    from_image,
+    SAME,
+    VALID,
     image,
+    moves,
     pad_image,
     paddings,
+    pooled,
     same_padding,
+    slid,
     window,
 )
 
@@ -36,13 +32,13 @@ _RANGES: Mapping[str, Scale] = {
     "Tanh": Scale(1.0 / 128, 0),
 }
 
-_BINARY: Mapping[str, tuple[str, str | None]] = {
-    "Add": ("ADD", "AddOptions"),
-    "Max": ("MAXIMUM", "MaximumMinimumOptions"),
-    "Min": ("MINIMUM", "MaximumMinimumOptions"),
-    "Mul": ("MUL", "MulOptions"),
-    "PRelu": ("PRELU", None),
-    "Sub": ("SUB", "SubOptions"),
+_BINARY: Mapping[str, str] = {
+    "Add": "ADD",
+    "Max": "MAXIMUM",
+    "Min": "MINIMUM",
+    "Mul": "MUL",
+    "PRelu": "PRELU",
+    "Sub": "SUB",
 }
 _REDUCTIONS: Mapping[str, str] = {
     "GlobalAveragePool": "MEAN",
@@ -53,9 +49,15 @@ _REDUCTIONS: Mapping[str, str] = {
     "ReduceProd": "REDUCE_PROD",
     "ReduceSum": "MEAN",  # SUM takes int8 for unsigned bytes
 }
-_SOFTMAXES: Mapping[str, tuple[str, Options]] = {
-    "LogSoftmax": ("LOG_SOFTMAX", ("LogSoftmaxOptions", {})),
-    "Softmax": ("SOFTMAX", ("SoftmaxOptions", {"Beta": 1.0})),
+_UNARY: Mapping[str, str] = {
+    "Abs": "ABS",
+    "Clip": "",
+    "HardSwish": "HARD_SWISH",
+    "LeakyRelu": "LEAKY_RELU",
+    "Neg": "NEG",
+    "Relu": "",
+    "Sigmoid": "LOGISTIC",
+    "Tanh": "TANH",
 }
 #: Operators whose TFLite kernels clamp their results.
 _CLAMPING = ("Add", "Mul", "Sub")
@@ -66,7 +68,7 @@ _UNIFORM = ("Max", "Min")
 def binary(job: Job) -> Quantized:
     """Two operands, either of which may be repeated along some axes."""
     node, store = job.node, job.store
-    kind, table = _BINARY[node.kind]
+    kind = _BINARY[node.kind]
     if len(node.inputs) != 2:
         raise node.unsupported(f"it has {len(node.inputs)} inputs; only 2 are supported")
     values = [job.value(0), job.value(1)]
@@ -89,14 +91,11 @@ def binary(job: Job) -> Quantized:
         if node.kind in _UNIFORM:
             operand = store.requantized(operand, job.scale, f"{job.name}_{position}")
         numbers.append(operand.tensor)
-    options: Options | None = None
-    if table is not None:
-        fields = {"FusedActivationFunction": job.activation} if node.kind in _CLAMPING else {}
-        if kind in ("ADD", "SUB") and job.scale.dtype == "int16":
-            # With it, the kernel refuses most scales that are powers of 2.
-            fields["PotScaleInt16"] = False
-        options = (table, fields)
-    return store.apply(kind, numbers, job.name, job.shape, job.scale, options, is_last=is_last)
+    options = {"FusedActivationFunction": job.activation} if node.kind in _CLAMPING else {}
+    if kind in ("ADD", "SUB") and job.scale.dtype == "int16":
+        # With it, the kernel refuses most scales that are powers of 2.
+        options["PotScaleInt16"] = False
+    return job.apply(kind, numbers, is_last=is_last, **options)
 
 
 def _of_rank(
@@ -113,66 +112,47 @@ def _of_rank(
 
 def unary(job: Job) -> Quantized:
     """One element in, one out."""
-    store, node = job.store, job.node
-    x = store.settled(job.quantized(0))
-    numbers, scale = [x.tensor], job.scale
-    options: Options | None = None
-    kinds: Mapping[str, str] = {
-        "Abs": "ABS",
-        "Clip": "",
-        "HardSwish": "HARD_SWISH",
-        "LeakyRelu": "LEAKY_RELU",
-        "Neg": "NEG",
-        "Relu": "",
-        "Sigmoid": "LOGISTIC",
-        "Tanh": "TANH",
-    }
-    kind = kinds[node.kind]
+    store, node, x, scale = job.store, job.node, job.settled(), job.scale
+    kind, numbers, options = _UNARY[node.kind], [x.tensor], {}
     if node.kind in ("Relu", "Clip"):
-        if job.pending.low == 0.0 and job.pending.high in (6.0, math.inf):
-            kind = "RELU" if job.pending.high > 6 else "RELU6"
-        else:
+        if job.low != 0.0 or job.high not in (6.0, math.inf):
             return store.requantized(x, scale, job.name)
+        kind = "RELU" if job.high > 6 else "RELU6"
     elif node.kind == "LeakyRelu":
-        options = ("LeakyReluOptions", {"Alpha": node.number("alpha", 0.01)})
-    elif node.kind == "HardSwish":
-        options = ("HardSwishOptions", {})
+        options = {"Alpha": node.number("alpha", 0.01)}
     elif node.kind in _RANGES:
         scale = fixed_range(node.kind, store.scale_of(x))
-    elif node.kind == "Abs":
-        options = ("AbsOptions", {})
     elif node.kind == "Neg" and scale.is_quantized:
         # TFLite's NEG of integers ignores the zero point.
         one = Scale(1.0, 0, scale.dtype)
         minus = store.operand(np.full((1,) * len(x.shape), -1), one, f"{job.name}_minus")
         kind, numbers = "MUL", [x.tensor, minus]
-        options = ("MulOptions", {"FusedActivationFunction": NONE})
-    elif node.kind == "Neg":
-        options = ("NegOptions", {})
-    return store.apply(kind, numbers, job.name, x.shape, scale, options, is_last=x.is_last)
+    return job.apply(kind, numbers, scale=scale, is_last=x.is_last, **options)
 
 
 def softmax(job: Job) -> Quantized:
     """Softmax or LogSoftmax along the axis that lies last, in ONNX's order or in the file's."""
-    x = job.store.settled(job.quantized(0))
+    x = job.settled()
     rank = len(x.shape)
     axis = job.node.integer("axis", -1)
     if not -rank <= axis < rank:
         raise job.node.damaged(f"its axis {axis} is not a dimension of {x.shape}")
     if stored_axis(axis, rank, x.is_last) != rank - 1:
         x = job.store.plain(x) if x.is_last else job.store.last(x)
-    kind, options = _SOFTMAXES[job.node.kind]
+    kind, options = (
+        ("SOFTMAX", {"Beta": 1.0}) if job.node.kind == "Softmax" else ("LOG_SOFTMAX", {})
+    )
     scale = fixed_range(job.node.kind, job.store.scale_of(x))
     if stored_axis(axis, rank, x.is_last) == rank - 1:
-        return job.store.apply(
-            kind, [x.tensor], job.name, x.shape, scale, options, is_last=x.is_last
-        )
+        return job.apply(kind, [x.tensor], scale=scale, is_last=x.is_last, **options)
     x = job.store.plain(x)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
     turned = job.store.permuted(x, order, f"{job.name}_turned")
-    name = f"{job.name}_rows"
-    made = job.store.apply(kind, [turned.tensor], name, turned.shape, scale, options)
+    name, numbers = f"{job.name}_rows", [turned.tensor]
+    made = job.store.apply(
+        kind, numbers, name, turned.shape, scale, is_last=turned.is_last, **options
+    )
     return job.store.permuted(made, order, job.name)
 
 
@@ -186,8 +166,7 @@ def fixed_range(kind: str, source: Scale) -> Scale:
 def average_pool(job: Job) -> Quantized:
     """AveragePool; with another scale for its output it is a depthwise convolution by ones."""
     node, store = job.node, job.store
-    sequence = store.last(job.quantized(0))
-    x = image(store, sequence)
+    x = image(store, store.last(job.quantized()))
     kernel, strides, dilations = window(node, node.integers("kernel_shape", ()))
     if dilations != (1, 1) or node.integer("ceil_mode", 0):
         raise node.unsupported("it is dilated or rounds its size up; neither is supported")
@@ -195,17 +174,14 @@ def average_pool(job: Job) -> Quantized:
     wanted = paddings(node, sizes, list(kernel), strides)
     same = [same_padding(*of) for of in zip(sizes, kernel, strides, strict=True)]
     is_padded = any(map(any, wanted))
-    shape = job.shape if len(job.shape) == 4 else (*job.shape[:2], 1, job.shape[2])
     if is_padded and not node.integer("count_include_pad", 0):
         if wanted != same:
             raise node.unsupported(f"its pads {wanted} are not counted and not those of SAME")
-        made = _pool(job, "AVERAGE_POOL_2D", x, kernel, strides, 0, shape)
-        return from_image(store, made, job.shape, job.name)
+        return pooled(job, "AVERAGE_POOL_2D", x, kernel, strides, SAME)
     if is_padded:
         x = pad_image(store, x, wanted, f"{job.name}_padded")
     if store.scale_of(x) == job.scale:
-        made = _pool(job, "AVERAGE_POOL_2D", x, kernel, strides, 1, shape)
-        return from_image(store, made, job.shape, job.name)
+        return pooled(job, "AVERAGE_POOL_2D", x, kernel, strides, VALID)
     channels, count = x.shape[1], kernel[0] * kernel[1]
     weights = np.ones((1, *kernel, channels), np.int8)
     scales = np.full(channels, 1 / count, np.float32)
@@ -214,59 +190,14 @@ def average_pool(job: Job) -> Quantized:
         store.weights(weights, scales.tolist(), 3, f"{job.name}_weights"),
         store.bias(np.zeros(channels, np.int64), store.scale_of(x), scales, f"{job.name}_bias"),
     ]
-    options: dict[str, Any] = {
-        "Padding": 1,
-        "StrideH": strides[0],
-        "StrideW": strides[1],
-        "DepthMultiplier": 1,
-        "DilationHFactor": 1,
-        "DilationWFactor": 1,
-        "FusedActivationFunction": NONE,
-    }
-    made = store.apply(
-        "DEPTHWISE_CONV_2D",
-        numbers,
-        job.name,
-        shape,
-        job.scale,
-        ("DepthwiseConv2DOptions", options),
-        is_last=True,
-    )
-    return from_image(store, made, job.shape, job.name)
-
-
-def _pool(
-    job: Job,
-    kind: str,
-    x: Quantized,
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    scheme: int,
-    shape: tuple[int, ...],
-) -> Quantized:
-    options = {
-        "Padding": scheme,
-        "StrideH": strides[0],
-        "StrideW": strides[1],
-        "FilterHeight": kernel[0],
-        "FilterWidth": kernel[1],
-        "FusedActivationFunction": NONE,
-    }
-    return job.store.apply(
-        kind,
-        [x.tensor],
-        job.name,
-        shape,
-        job.store.scale_of(x),
-        ("Pool2DOptions", options),
-        is_last=True,
-    )
+    options = moves(VALID, strides) | {"DepthMultiplier": 1}
+    return slid(job, "DEPTHWISE_CONV_2D", numbers, job.scale, **options)
 
 
 def reduction(job: Job) -> Quantized:
     """ReduceMean, ReduceSum, ReduceMax and so on, and their global forms over images."""
     node, store = job.node, job.store
-    x = store.settled(job.quantized(0))
+    x = job.settled()
     rank = len(x.shape)
     if node.kind.startswith("Global"):
         axes: tuple[int, ...] = tuple(range(2, rank))
@@ -289,18 +220,15 @@ def reduction(job: Job) -> Quantized:
     scale = store.scale_of(x) if kind in ("REDUCE_MAX", "REDUCE_MIN") else job.scale
     stored = sorted(stored_axis(a, rank, x.is_last) for a in axes)
     numbers = [x.tensor, store.numbers(stored, f"{job.name}_axes")]
-    options: Options = ("ReducerOptions", {"KeepDims": keeps})
     is_last = x.is_last and keeps
     if node.kind != "ReduceSum" or kind == "SUM":
-        return store.apply(kind, numbers, job.name, job.shape, scale, options, is_last=is_last)
+        return job.apply(kind, numbers, scale=scale, is_last=is_last, KeepDims=keeps)
     count = math.prod(x.shape[a] for a in axes)
     share, times = replace(scale, scale=scale.scale / count), Scale(float(count), 0, scale.dtype)
     name = f"{job.name}_mean"
-    mean = store.apply(kind, numbers, name, job.shape, share, options, is_last=is_last)
+    mean = store.apply(kind, numbers, name, job.shape, share, is_last=is_last, KeepDims=keeps)
     terms = store.operand(np.ones((1,) * len(job.shape)), times, f"{job.name}_count")
-    fused: Options = ("MulOptions", {"FusedActivationFunction": NONE})
-    operands = [mean.tensor, terms]
-    return store.apply("MUL", operands, job.name, job.shape, scale, fused, is_last=is_last)
+    return job.apply("MUL", [mean.tensor, terms], is_last=is_last)
 
 
 def concatenation(job: Job) -> Quantized:
@@ -320,20 +248,13 @@ def concatenation(job: Job) -> Quantized:
         known = activation(node, value)
         turned = store.last(known) if is_last else store.plain(known)
         numbers.append(store.requantized(turned, job.scale, f"{job.name}_{position}").tensor)
-    options: Options = (
-        "ConcatenationOptions",
-        {"Axis": stored_axis(axis, rank, is_last), "FusedActivationFunction": NONE},
-    )
-    return store.apply(
-        "CONCATENATION", numbers, job.name, job.shape, job.scale, options, is_last=is_last
-    )
+    along = stored_axis(axis, rank, is_last)
+    return job.apply("CONCATENATION", numbers, is_last=is_last, Axis=along)
 
 
 EMITTERS: Mapping[str, Emitter] = {
     **dict.fromkeys(_BINARY, binary),
-    **dict.fromkeys(
-        ("Abs", "Clip", "HardSwish", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Tanh"), unary
-    ),
+    **dict.fromkeys(_UNARY, unary),
     **dict.fromkeys(_REDUCTIONS, reduction),
     "AveragePool": average_pool,
     "Concat": concatenation,

@@ -38,14 +38,6 @@ def _sign(made: Chain, x: Quantized) -> Quantized:
     return made.binary("MINIMUM", made.binary("MAXIMUM", steep, -1.0), 1.0)
 
 
-def _size(made: Chain, x: Quantized) -> Quantized:
-    return made.apply("ABS", x, ("AbsOptions", {}))
-
-
-def _exp(made: Chain, x: Quantized) -> Quantized:
-    return made.apply("EXP", x, ("ExpOptions", {}))
-
-
 def _polynomial(made: Chain, x: Quantized, coefficients: Sequence[float]) -> Quantized:
     """The sum of coefficient i times x to the power of i, by Horner's rule."""
     total = made.binary("MUL", x, coefficients[-1])
@@ -57,8 +49,8 @@ def _polynomial(made: Chain, x: Quantized, coefficients: Sequence[float]) -> Qua
 def ceil(job: Job) -> Quantized:
     """-floor(-x)."""
     made = chain(job)
-    below = made.apply("FLOOR", made.apply("NEG", made.x, ("NegOptions", {})))
-    return made.apply("NEG", below, ("NegOptions", {}))
+    below = made.apply("FLOOR", made.apply("NEG", made.x))
+    return made.apply("NEG", below)
 
 
 def nearest(job: Job) -> Quantized:
@@ -66,7 +58,7 @@ def nearest(job: Job) -> Quantized:
     if job.node.integer("decimals", 0):
         raise job.node.unsupported("it rounds to decimals; multiply before, and divide behind it")
     made = chain(job)
-    size = _size(made, made.x)
+    size = made.apply("ABS", made.x)
     rounded = made.binary("SUB", made.binary("ADD", size, _INTEGERS), _INTEGERS)
     is_small = _step(made, made.reversed("SUB", _INTEGERS, size))
     change = made.binary("MUL", made.binary("SUB", rounded, size), is_small)
@@ -76,7 +68,7 @@ def nearest(job: Job) -> Quantized:
 def truncated(job: Job) -> Quantized:
     """The integer part: that of |x|, with the sign of x."""
     made = chain(job)
-    whole = made.apply("FLOOR", _size(made, made.x))
+    whole = made.apply("FLOOR", made.apply("ABS", made.x))
     return made.binary("MUL", whole, _sign(made, made.x))
 
 
@@ -89,14 +81,14 @@ def sign(job: Job) -> Quantized:
 def tangent(job: Job) -> Quantized:
     """sin / cos."""
     made = chain(job)
-    cosine = made.apply("COS", made.x, ("CosOptions", {}))
+    cosine = made.apply("COS", made.x)
     return made.binary("DIV", made.apply("SIN", made.x), cosine)
 
 
 def arc_tangent(job: Job) -> Quantized:
     """By formula 4.4.49; above 1 it is pi / 2 less that of 1 / x."""
     made = chain(job)
-    size = _size(made, made.x)
+    size = made.apply("ABS", made.x)
     ratio = made.binary("DIV", made.binary("MINIMUM", size, 1.0), made.binary("MAXIMUM", size, 1.0))
     square = made.binary("MUL", ratio, ratio)
     angle = made.binary("MUL", _polynomial(made, square, _ATAN), ratio)
@@ -109,9 +101,9 @@ def arc_tangent(job: Job) -> Quantized:
 def error_function(job: Job) -> Quantized:
     """By formula 7.1.26."""
     made = chain(job)
-    size = _size(made, made.x)
+    size = made.apply("ABS", made.x)
     t = made.reversed("DIV", 1.0, made.binary("ADD", made.binary("MUL", size, _ERF_P), 1.0))
-    share = _exp(made, made.apply("NEG", made.binary("MUL", size, size), ("NegOptions", {})))
+    share = made.apply("EXP", made.apply("NEG", made.binary("MUL", size, size)))
     tail = made.binary("MUL", _polynomial(made, t, (0.0, *_ERF)), share)
     return made.binary("MUL", made.reversed("SUB", 1.0, tail), _sign(made, made.x))
 
@@ -136,7 +128,7 @@ def shrink(job: Job) -> Quantized:
 def power_of_two(job: Job) -> Quantized:
     """2 to the power of x."""
     made = chain(job)
-    return _exp(made, made.binary("MUL", made.x, math.log(2.0)))
+    return made.apply("EXP", made.binary("MUL", made.x, math.log(2.0)))
 
 
 def log_plus_one(job: Job) -> Quantized:
@@ -148,7 +140,7 @@ def log_plus_one(job: Job) -> Quantized:
 def exp_less_one(job: Job) -> Quantized:
     """exp(x) - 1."""
     made = chain(job)
-    return made.binary("SUB", _exp(made, made.x), 1.0)
+    return made.binary("SUB", made.apply("EXP", made.x), 1.0)
 
 
 EMITTERS: Mapping[str, Emitter] = {

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from utvm_deploy.frontend.qdq.elementwise import fixed_range
-from utvm_deploy.frontend.qdq.job import (
-    NONE,
-    Emitter,
-    Job,
-    activation,
-    in_steps,
-    operand_of,
-)
+from utvm_deploy.frontend.qdq.job import Emitter, Job, activation, in_steps, operand_of
 from utvm_deploy.frontend.qdq.operators import Array
-from utvm_deploy.frontend.qdq.tflite_write import Options
 from utvm_deploy.frontend.qdq.values import (
     FLOAT,
     Constant,
@@ -31,40 +23,18 @@ from utvm_deploy.frontend.qdq.values import (
     plain_scale,
 )
 
-#: Functions of one element -> TFLite's kind and its table of options.
-_UNARY: Mapping[str, tuple[str, str | None]] = {
-    "Cos": ("COS", "CosOptions"),
-    "Exp": ("EXP", "ExpOptions"),
-    "Floor": ("FLOOR", None),
-    "Log": ("LOG", None),
-    "Sin": ("SIN", None),
-    "Sqrt": ("SQRT", None),
-    "Square": ("SQUARE", "SquareOptions"),
+#: Functions of one element that TFLite has by the same name.
+_UNARY = ("Cos", "Exp", "Floor", "Log", "Sin", "Sqrt", "Square")
+_COMPARISONS: Mapping[str, str] = {
+    "Equal": "EQUAL",
+    "Greater": "GREATER",
+    "GreaterOrEqual": "GREATER_EQUAL",
+    "Less": "LESS",
+    "LessOrEqual": "LESS_EQUAL",
+    "NotEqual": "NOT_EQUAL",
 }
-_COMPARISONS: Mapping[str, tuple[str, str]] = {
-    "Equal": ("EQUAL", "EqualOptions"),
-    "Greater": ("GREATER", "GreaterOptions"),
-    "GreaterOrEqual": ("GREATER_EQUAL", "GreaterEqualOptions"),
-    "Less": ("LESS", "LessOptions"),
-    "LessOrEqual": ("LESS_EQUAL", "LessEqualOptions"),
-    "NotEqual": ("NOT_EQUAL", "NotEqualOptions"),
-}
-_LOGICAL: Mapping[str, tuple[str, str]] = {
-    "And": ("LOGICAL_AND", "LogicalAndOptions"),
-    "Not": ("LOGICAL_NOT", "LogicalNotOptions"),
-    "Or": ("LOGICAL_OR", "LogicalOrOptions"),
-}
+_LOGICAL = ("And", "Not", "Or")
 _BOOL = plain_scale("bool")
-_BINARY: Mapping[str, str] = {
-    "ADD": "AddOptions",
-    "DIV": "DivOptions",
-    "MAXIMUM": "MaximumMinimumOptions",
-    "MINIMUM": "MaximumMinimumOptions",
-    "MUL": "MulOptions",
-    "POW": "PowOptions",
-    "SUB": "SubOptions",
-}
-_FUSING = ("ADD", "DIV", "MUL", "SUB")
 
 
 class Chain:
@@ -78,12 +48,9 @@ class Chain:
         self.count += 1
         return f"{self.job.name}_{self.count}"
 
-    def apply(self, kind: str, x: Quantized, options: Options | None = None) -> Quantized:
+    def apply(self, kind: str, x: Quantized) -> Quantized:
         """A function of one element."""
-        store = self.job.store
-        return store.apply(
-            kind, [x.tensor], self.name(), x.shape, FLOAT, options, is_last=x.is_last
-        )
+        return self._written(kind, [x.tensor], x)
 
     def number(self, value: float | Array) -> int:
         """A constant of float32."""
@@ -99,50 +66,37 @@ class Chain:
         return self._written(kind, [self.number(left), right.tensor], right)
 
     def _written(self, kind: str, numbers: list[int], like: Quantized) -> Quantized:
-        fields = {"FusedActivationFunction": NONE} if kind in _FUSING else {}
-        options: Options = (_BINARY[kind], fields)
-        store = self.job.store
-        return store.apply(
-            kind, numbers, self.name(), like.shape, FLOAT, options, is_last=like.is_last
-        )
+        store, name = self.job.store, self.name()
+        return store.apply(kind, numbers, name, like.shape, FLOAT, is_last=like.is_last)
 
 
 def chain(job: Job) -> Chain:
     """The chain of an operator whose first argument is an activation of float32."""
-    return Chain(job, job.store.settled(job.quantized(0)))
+    return Chain(job, job.settled())
 
 
 def unary(job: Job) -> Quantized:
     """Functions that TFLite has by themselves."""
-    x = job.store.settled(job.quantized(0))
-    kind, table = _UNARY[job.node.kind]
-    options: Options | None = (table, {}) if table else None
-    return job.store.apply(
-        kind, [x.tensor], job.name, x.shape, job.scale, options, is_last=x.is_last
-    )
+    x = job.settled()
+    return job.apply(job.node.kind.upper(), [x.tensor], is_last=x.is_last)
 
 
 def gelu(job: Job) -> Quantized:
     """Gelu, exact or by tanh."""
-    x = job.store.settled(job.quantized(0))
+    x = job.settled()
     by_tanh = job.node.text("approximate", "none") == "tanh"
     is_approximate = by_tanh or job.node.kind == "FastGelu"
-    options: Options = ("GeluOptions", {"Approximate": is_approximate})
-    return job.store.apply(
-        "GELU", [x.tensor], job.name, x.shape, job.scale, options, is_last=x.is_last
-    )
+    return job.apply("GELU", [x.tensor], is_last=x.is_last, Approximate=is_approximate)
 
 
 def silu(job: Job) -> Quantized:
     """x * sigmoid(x); the sigmoid has TFLite's fixed scale."""
     store = job.store
-    x = store.settled(job.quantized(0))
+    x = job.settled()
     scale = fixed_range("Sigmoid", store.scale_of(x))
     name = f"{job.name}_sigmoid"
     share = store.apply("LOGISTIC", [x.tensor], name, x.shape, scale, is_last=x.is_last)
-    options: Options = ("MulOptions", {"FusedActivationFunction": NONE})
-    numbers = [x.tensor, share.tensor]
-    return store.apply("MUL", numbers, job.name, x.shape, job.scale, options, is_last=x.is_last)
+    return job.apply("MUL", [x.tensor, share.tensor], is_last=x.is_last)
 
 
 def elu(job: Job) -> Quantized:
@@ -157,7 +111,7 @@ def elu(job: Job) -> Quantized:
     below = made.binary("MINIMUM", made.x, 0.0)
     if inner != 1.0:
         below = made.binary("DIV", below, inner)
-    grown = made.binary("SUB", made.apply("EXP", below, ("ExpOptions", {})), 1.0)
+    grown = made.binary("SUB", made.apply("EXP", below), 1.0)
     if gain * alpha != 1.0:
         grown = made.binary("MUL", grown, gain * alpha)
     above = made.binary("MAXIMUM", made.x, 0.0)
@@ -169,8 +123,7 @@ def elu(job: Job) -> Quantized:
 def softplus(job: Job) -> Quantized:
     """max(x, 0) + log(exp(-|x|) + 1), which cannot overflow; Mish is x * tanh of it."""
     made = chain(job)
-    size = made.apply("ABS", made.x, ("AbsOptions", {}))
-    share = made.apply("EXP", made.apply("NEG", size, ("NegOptions", {})), ("ExpOptions", {}))
+    share = made.apply("EXP", made.apply("NEG", made.apply("ABS", made.x)))
     small = made.apply("LOG", made.binary("ADD", share, 1.0))
     result = made.binary("ADD", made.binary("MAXIMUM", made.x, 0.0), small)
     if job.node.kind == "Mish":
@@ -201,7 +154,7 @@ def inverse_root(job: Job) -> Quantized:
 def softsign(job: Job) -> Quantized:
     """x / (1 + |x|)."""
     made = chain(job)
-    size = made.binary("ADD", made.apply("ABS", made.x, ("AbsOptions", {})), 1.0)
+    size = made.binary("ADD", made.apply("ABS", made.x), 1.0)
     return made.binary("DIV", made.x, size)
 
 
@@ -242,19 +195,14 @@ def _constant(job: Job, value: Constant, scale: Scale | None) -> tuple[Array, Sc
 
 def division(job: Job) -> Quantized:
     """Div; by a constant it is a product, in integers."""
-    numbers: list[int]
-    divisor = job.value(1)
+    kind, scale, divisor = "DIV", FLOAT, job.value(1)
     if job.scale.is_quantized and isinstance(divisor, Constant):
-        inverse = _inverse(job, divisor)
-        job = replace(job, pending=replace(job.pending, arguments=(job.value(0), inverse)))
-        numbers, is_last = _operands(job, (None, None))
-        options: Options = ("MulOptions", {"FusedActivationFunction": job.activation})
-        return job.store.apply(
-            "MUL", numbers, job.name, job.shape, job.scale, options, is_last=is_last
-        )
-    numbers, is_last = _operands(job, (FLOAT, FLOAT))
-    options = ("DivOptions", {"FusedActivationFunction": job.activation})
-    return job.store.apply("DIV", numbers, job.name, job.shape, FLOAT, options, is_last=is_last)
+        kind, scale = "MUL", job.scale
+        job = replace(job, arguments=(job.value(), _inverse(job, divisor)))
+    each = None if kind == "MUL" else FLOAT
+    numbers, is_last = _operands(job, (each, each))
+    fused = {"FusedActivationFunction": job.activation}
+    return job.apply(kind, numbers, scale=scale, is_last=is_last, **fused)
 
 
 def _inverse(job: Job, divisor: Constant) -> Constant:
@@ -270,32 +218,21 @@ def _inverse(job: Job, divisor: Constant) -> Constant:
 
 def power(job: Job) -> Quantized:
     """Pow; of a constant exponent 2 it is a product, of 0.5 a root."""
-    exponent = _one_number(job.pending, 1)
+    exponent = _exponent(job.arguments)
     if exponent == 2.0:
-        x = job.store.settled(job.quantized(0))
-        options: Options = ("MulOptions", {"FusedActivationFunction": NONE})
-        return job.store.apply(
-            "MUL",
-            [x.tensor, x.tensor],
-            job.name,
-            job.shape,
-            job.scale,
-            options,
-            is_last=x.is_last,
-        )
+        x = job.settled()
+        return job.apply("MUL", [x.tensor, x.tensor], is_last=x.is_last)
     if exponent == 0.5:
         made = chain(job)
         return made.apply("SQRT", made.x)
     if exponent == 1.0:
-        return job.store.requantized(job.store.settled(job.quantized(0)), job.scale, job.name)
+        return job.store.requantized(job.settled(), job.scale, job.name)
     numbers, is_last = _operands(job, (FLOAT, FLOAT))
-    return job.store.apply(
-        "POW", numbers, job.name, job.shape, FLOAT, ("PowOptions", {}), is_last=is_last
-    )
+    return job.apply("POW", numbers, scale=FLOAT, is_last=is_last)
 
 
-def _one_number(pending: Pending, position: int) -> float | None:
-    value = pending.arguments[position] if position < len(pending.arguments) else None
+def _exponent(arguments: Sequence[Value | None]) -> float | None:
+    value = arguments[1] if len(arguments) > 1 else None
     if not isinstance(value, Constant) or value.data.size != 1:
         return None
     return float(np.asarray(value.real).reshape(-1)[0])
@@ -303,10 +240,9 @@ def _one_number(pending: Pending, position: int) -> float | None:
 
 def comparison(job: Job) -> Quantized:
     """Comparisons, which make bool; a constant without a scale gets that of the activation."""
-    kind, table = _COMPARISONS[job.node.kind]
     wanted = _common(job)
     numbers, is_last = _operands(job, (wanted, wanted))
-    return job.store.apply(kind, numbers, job.name, job.shape, _BOOL, (table, {}), is_last=is_last)
+    return job.apply(_COMPARISONS[job.node.kind], numbers, scale=_BOOL, is_last=is_last)
 
 
 def _common(job: Job) -> Scale | None:
@@ -327,23 +263,15 @@ def _common(job: Job) -> Scale | None:
 
 def logical(job: Job) -> Quantized:
     """And, Or, Not."""
-    kind, table = _LOGICAL[job.node.kind]
     numbers, is_last = _operands(job, (_BOOL,) * len(job.node.inputs))
-    return job.store.apply(kind, numbers, job.name, job.shape, _BOOL, (table, {}), is_last=is_last)
+    kind = f"LOGICAL_{job.node.kind.upper()}"
+    return job.apply(kind, numbers, scale=_BOOL, is_last=is_last)
 
 
 def choice(job: Job) -> Quantized:
     """Where: the condition is bool, both choices get the scale of the result."""
     numbers, is_last = _operands(job, (_BOOL, job.scale, job.scale))
-    return job.store.apply(
-        "SELECT_V2",
-        numbers,
-        job.name,
-        job.shape,
-        job.scale,
-        ("SelectV2Options", {}),
-        is_last=is_last,
-    )
+    return job.apply("SELECT_V2", numbers, is_last=is_last)
 
 
 def running_sum(job: Job) -> Quantized:
@@ -351,14 +279,8 @@ def running_sum(job: Job) -> Quantized:
     x = job.store.plain(job.quantized(0))
     axis = int(job.constant(1, "axis").data.reshape(-1)[0]) % len(x.shape)
     numbers = [x.tensor, job.store.numbers(np.array(axis), f"{job.name}_axis")]
-    options: Options = (
-        "CumsumOptions",
-        {
-            "Exclusive": bool(job.node.integer("exclusive", 0)),
-            "Reverse": bool(job.node.integer("reverse", 0)),
-        },
-    )
-    return job.store.apply("CUMSUM", numbers, job.name, x.shape, FLOAT, options)
+    flags = {name.title(): bool(job.node.integer(name, 0)) for name in ("exclusive", "reverse")}
+    return job.apply("CUMSUM", numbers, scale=FLOAT, **flags)
 
 
 def _scale_of(store: Storage, value: Value | None) -> Scale | None:
@@ -383,7 +305,7 @@ def _is_by_constant(store: Storage, pending: Pending) -> bool:
 
 
 def _is_square(store: Storage, pending: Pending) -> bool:
-    return _one_number(pending, 1) in (1.0, 2.0)
+    return _exponent(pending.arguments) in (1.0, 2.0)
 
 
 def _is_in_order(store: Storage, pending: Pending) -> bool:

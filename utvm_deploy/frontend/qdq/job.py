@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,44 +32,70 @@ _ACTIVATIONS: Mapping[tuple[float, float], int] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """A pending operator and the quantization of its result."""
+class Step:
+    """An operator that is about to be written, and what it is given."""
 
     store: Storage
-    pending: Pending
+    node: Node
+    arguments: tuple[Value | None, ...]
+    shapes: Mapping[str, tuple[int, ...]]  # of the model's activations, in ONNX's order
     name: str  # of the result
-    shape: tuple[int, ...]  # of the result, in ONNX's order
-    scale: Scale
-    activation: int  # NONE where the operator cannot clamp by itself
 
     @property
-    def node(self) -> Node:
-        """The operator."""
-        return self.pending.node
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result, in ONNX's order."""
+        return self.shapes[self.node.outputs[0]]
 
-    def value(self, position: int) -> Value:
+    def has(self, position: int) -> bool:
+        """Whether an optional input is there."""
+        return position < len(self.arguments) and self.arguments[position] is not None
+
+    def value(self, position: int = 0) -> Value:
         """An input that must be there."""
-        arguments = self.pending.arguments
-        value = arguments[position] if position < len(arguments) else None
+        value = self.arguments[position] if position < len(self.arguments) else None
         if value is None:
             raise self.node.damaged(f"input {position} is missing")
         return value
 
-    def quantized(self, position: int) -> Quantized | Flattened:
+    def quantized(self, position: int = 0) -> Quantized | Flattened:
         """An input that must be an activation."""
         return activation(self.node, self.value(position))
+
+    def settled(self) -> Quantized:
+        """The first input, an activation, as a tensor of its shape."""
+        return self.store.settled(self.quantized())
 
     def constant(self, position: int, what: str) -> Constant:
         """An input that must be known."""
         return constant(self.node, self.value(position), what)
 
-    def has(self, position: int) -> bool:
-        """Whether an optional input is there."""
-        arguments = self.pending.arguments
-        return position < len(arguments) and arguments[position] is not None
+    def moved(self, kind: str, x: Quantized, *more: int, **options: Any) -> Quantized:
+        """Write the operator that makes the result of an activation, with its scale and order."""
+        numbers, scale = [x.tensor, *more], self.store.scale_of(x)
+        return self.store.apply(
+            kind, numbers, self.name, self.shape, scale, is_last=x.is_last, **options
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Step):
+    """A pending operator and the quantization of its result."""
+
+    scale: Scale
+    activation: int  # NONE where the operator cannot clamp by itself
+    # The limits of a Relu or Clip, of the operator itself or behind it.
+    low: float
+    high: float
+
+    def apply(self, kind: str, inputs: Sequence[int], **options: Any) -> Quantized:
+        """Write the operator that makes the result."""
+        given = {"scale": self.scale, **options}
+        return self.store.apply(kind, inputs, self.name, self.shape, **given)
 
 
 Emitter: TypeAlias = Callable[[Job], Quantized]
+#: Writes an operator that only moves elements; a value for each output.
+Mover: TypeAlias = Callable[[Step], Sequence[Value]]
 
 
 def activation(node: Node, value: Value) -> Quantized | Flattened:

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq.job import NONE, activation, constant, in_steps, steps_of
-from utvm_deploy.frontend.qdq.moving import CHOOSERS, Mover, Shapes
-from utvm_deploy.frontend.qdq.operators import Node
+from utvm_deploy.frontend.qdq.job import Mover, Step, in_steps, steps_of
+from utvm_deploy.frontend.qdq.moving import CHOOSERS
 from utvm_deploy.frontend.qdq.resize import RESIZES
-from utvm_deploy.frontend.qdq.tflite_write import Options
+from utvm_deploy.frontend.qdq.tflite_write import options_of
 from utvm_deploy.frontend.qdq.values import (
     Constant,
     Flattened,
@@ -22,24 +21,24 @@ from utvm_deploy.frontend.qdq.values import (
     stored_axis,
 )
 from utvm_deploy.frontend.qdq.weighted import (
-    from_image,
+    SAME,
+    VALID,
     image,
+    image_shape,
     pad_image,
     paddings,
+    pooled,
     same_padding,
     window,
 )
 
 
-def reshape(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def reshape(step: Step) -> Sequence[Value]:
     """Reshape, Flatten, Squeeze, Unsqueeze."""
-    known = _first(node, values)
+    known, shape = step.value(), step.shape
     if isinstance(known, Constant) and known.axis is None:
-        return [replace(known, data=known.data.reshape(shapes[node.outputs[0]]))]
-    x = activation(node, _first(node, values))
-    shape = shapes[node.outputs[0]]
+        return [replace(known, data=known.data.reshape(shape))]
+    x = step.quantized()
     if x.shape == shape:
         return [x]
     is_row = len(shape) == 2 and shape[0] == x.shape[0]
@@ -47,32 +46,27 @@ def reshape(
         return [Flattened(x, shape)]
     if isinstance(x, Flattened) and x.image.shape == shape:
         return [x.image]
-    plain = store.plain(x)
-    return [Quantized(store.reshaped(plain, shape, node.outputs[0]), shape, False)]
+    plain = step.store.plain(x)
+    return [Quantized(step.store.reshaped(plain, shape, step.name), shape, False)]
 
 
-def identity(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def identity(step: Step) -> Sequence[Value]:
     """Identity and, at inference, Dropout."""
-    is_training = values[2] if node.kind == "Dropout" and len(values) > 2 else None
-    if is_training is not None and not (
-        isinstance(is_training, Constant) and not is_training.data.any()
-    ):
-        raise node.unsupported("it may be for training; export the model for inference")
-    return [_first(node, values)]
+    if step.node.kind == "Dropout" and step.has(2):
+        is_training = step.value(2)
+        if not isinstance(is_training, Constant) or is_training.data.any():
+            raise step.node.unsupported("it may be for training; export the model for inference")
+    return [step.value()]
 
 
-def transpose(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def transpose(step: Step) -> Sequence[Value]:
     """Transpose; to or from channels last it costs nothing."""
-    known = _first(node, values)
+    node, known = step.node, step.value()
     if isinstance(known, Constant):
         axes = node.integers("perm", tuple(reversed(range(known.data.ndim))))
         axis = None if known.axis is None else axes.index(known.axis)
         return [replace(known, data=known.data.transpose(axes), axis=axis)]
-    x = store.settled(activation(node, _first(node, values)))
+    x = step.settled()
     rank = len(x.shape)
     order = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
@@ -82,26 +76,23 @@ def transpose(
         return [Quantized(x.tensor, shape, False)]
     if not x.is_last and rank >= 3 and order == (0, rank - 1, *range(1, rank - 1)):
         return [Quantized(x.tensor, shape, True)]
-    return [store.permuted(store.plain(x), order, node.outputs[0])]
+    return [step.store.permuted(step.store.plain(x), order, step.name)]
 
 
-def max_pool(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def max_pool(step: Step) -> Sequence[Value]:
     """MaxPool; what is outside the image never wins."""
-    x = image(store, store.last(activation(node, _first(node, values))))
+    store, node = step.store, step.node
+    x = image(store, store.last(step.quantized()))
     kernel, strides, dilations = window(node, node.integers("kernel_shape", ()))
     if dilations != (1, 1) or len(node.outputs) > 1:
         raise node.unsupported("it is dilated or has indices; neither is supported")
-    name = node.outputs[0]
-    shape = shapes[name]
-    full = shape if len(shape) == 4 else (*shape[:2], 1, shape[2])
+    full = image_shape(step.shape)
     sizes = (x.shape[2], x.shape[3])
     wanted = paddings(node, sizes, list(kernel), strides)
     same = [same_padding(*of) for of in zip(sizes, kernel, strides, strict=True)]
-    scheme = 0
+    scheme = SAME
     if wanted != same or node.integer("ceil_mode", 0):
-        scheme = 1
+        scheme = VALID
         for outputs, stride, (before, _), extent in zip(
             full[2:], strides, wanted, sizes, strict=True
         ):
@@ -118,66 +109,41 @@ def max_pool(
             )
         ]
         if any(map(any, wanted)):
-            x = pad_image(store, x, wanted, f"{name}_padded", value=_least(store, x))
-    options = {
-        "Padding": scheme,
-        "StrideH": strides[0],
-        "StrideW": strides[1],
-        "FilterHeight": kernel[0],
-        "FilterWidth": kernel[1],
-        "FusedActivationFunction": NONE,
-    }
-    made = store.apply(
-        "MAX_POOL_2D",
-        [x.tensor],
-        name,
-        full,
-        store.scale_of(x),
-        ("Pool2DOptions", options),
-        is_last=True,
-    )
-    return [from_image(store, made, shape, name)]
+            x = pad_image(store, x, wanted, f"{step.name}_padded", value=_least(store, x))
+    return [pooled(step, "MAX_POOL_2D", x, kernel, strides, scheme)]
 
 
-def pad(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def pad(step: Step) -> Sequence[Value]:
     """Pad with a constant, which is zero unless the operator says otherwise, or by reflection."""
-    x = store.settled(activation(node, _first(node, values)))
+    store, node, x = step.store, step.node, step.settled()
     rank = len(x.shape)
     mode = node.text("mode", "constant")
     if mode not in ("constant", "reflect"):
         raise node.unsupported(f"its mode is {mode}; only constant and reflect are supported")
-    if len(values) > 3 and values[3] is not None:
+    if step.has(3):
         raise node.unsupported("it names axes; only pads for every axis are supported")
     stated = node.integers("pads", ())
-    if len(values) > 1 and values[1] is not None:
-        stated = tuple(int(v) for v in constant(node, values[1], "pads").data.reshape(-1))
+    if step.has(1):
+        stated = tuple(int(v) for v in step.constant(1, "pads").data.reshape(-1))
     if len(stated) != 2 * rank or min(stated) < 0:
         raise node.unsupported(f"its pads are {stated} for {x.shape}; none may be negative")
     fill = node.number("value", 0.0)
-    if len(values) > 2 and values[2] is not None:
-        fill = float(np.asarray(constant(node, values[2], "value").real).reshape(-1)[0])
+    if step.has(2):
+        fill = float(np.asarray(step.constant(2, "value").real).reshape(-1)[0])
     amounts = np.zeros((rank, 2), np.int32)
     for axis in range(rank):
         amounts[stored_axis(axis, rank, x.is_last)] = stated[axis], stated[rank + axis]
-    name = node.outputs[0]
-    numbers = [x.tensor, store.numbers(amounts, f"{name}_amounts")]
-    scale, shape = store.scale_of(x), shapes[name]
+    around, scale = store.numbers(amounts, f"{step.name}_amounts"), store.scale_of(x)
     if mode == "reflect":
-        options: Options = ("MirrorPadOptions", {"Mode": 0})
-        return [store.apply("MIRROR_PAD", numbers, name, shape, scale, options, is_last=x.is_last)]
+        return [step.moved("MIRROR_PAD", x, around)]
     if scale.is_quantized and abs(_nearest_real(fill, scale) - fill) > scale.scale / 2:
         # The result may have another scale, in which the constant has a step.
         x = store.real(x)
-        numbers[0], scale = x.tensor, store.scale_of(x)
+        scale = store.scale_of(x)
     if fill == 0.0:
-        none: Options = ("PadOptions", {})
-        return [store.apply("PAD", numbers, name, shape, scale, none, is_last=x.is_last)]
-    numbers.append(store.operand(in_steps(np.array([fill]), scale), scale, f"{name}_value"))
-    return [
-        store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=x.is_last)
-    ]
+        return [step.moved("PAD", x, around)]
+    value = store.operand(in_steps(np.array([fill]), scale), scale, f"{step.name}_value")
+    return [step.moved("PADV2", x, around, value)]
 
 
 def _nearest_real(real: float, scale: Scale) -> float:
@@ -202,65 +168,39 @@ def with_real_fill(
     return [*values[:2], Constant((steps - offset - scale.zero_point) * scale.scale), *values[3:]]
 
 
-def slices(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def slices(step: Step) -> Sequence[Value]:
     """Slice, with steps."""
-    known = _first(node, values)
+    store, known = step.store, step.value()
     if isinstance(known, Constant) and known.axis is None:
         rank = known.data.ndim
-        parts = _parts(node, values, known.data.shape)
+        parts = _parts(step, known.data.shape)
         places = tuple(parts.get(axis, slice(None)) for axis in range(rank))
         return [replace(known, data=known.data[places])]
-    x = store.settled(activation(node, known))
+    x = step.settled()
     rank = len(x.shape)
     begin, stop, stride = [0] * rank, list(store.stored(x)), [1] * rank
-    for axis, part in _parts(node, values, x.shape).items():
+    for axis, part in _parts(step, x.shape).items():
         place = stored_axis(axis, rank, x.is_last)
         begin[place], stop[place], stride[place] = part.indices(stop[place])
-    name = node.outputs[0]
     # Backwards to the very first, whose end -1 would mean the last.
     end_mask = sum(1 << place for place in range(rank) if stop[place] < 0)
     stop = [max(end, 0) for end in stop]
     numbers = [
-        x.tensor,
-        *(
-            store.numbers(list(values_), f"{name}_{what}")
-            for values_, what in ((begin, "begin"), (stop, "end"), (stride, "strides"))
-        ),
+        store.numbers(places, f"{step.name}_{what}")
+        for places, what in ((begin, "begin"), (stop, "end"), (stride, "strides"))
     ]
-    masks = {
-        "BeginMask": 0,
-        "EndMask": end_mask,
-        "EllipsisMask": 0,
-        "NewAxisMask": 0,
-        "ShrinkAxisMask": 0,
-    }
-    return [
-        store.apply(
-            "STRIDED_SLICE",
-            numbers,
-            name,
-            shapes[name],
-            store.scale_of(x),
-            ("StridedSliceOptions", masks),
-            is_last=x.is_last,
-        )
-    ]
+    return [step.moved("STRIDED_SLICE", x, *numbers, EndMask=end_mask)]
 
 
-def _parts(
-    node: Node, values: Sequence[Value | None], shape: tuple[int, ...]
-) -> Mapping[int, slice]:
+def _parts(step: Step, shape: tuple[int, ...]) -> Mapping[int, slice]:
     """What is cut out of each axis that the operator names."""
-    lists = []
+    node, lists = step.node, []
     for position, what in ((1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")):
-        value = values[position] if position < len(values) else None
-        if value is None:
-            lists.append(node.integers(what, ()))
-        else:
-            data = constant(node, value, what).data.reshape(-1)
+        if step.has(position):
+            data = step.constant(position, what).data.reshape(-1)
             lists.append(tuple(int(v) for v in data))
+        else:
+            lists.append(node.integers(what, ()))
     starts, ends, axes, steps = lists
     axes = axes or tuple(range(len(starts)))
     steps = steps or (1,) * len(starts)
@@ -274,38 +214,39 @@ def _parts(
     }
 
 
-def split(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def split(step: Step) -> Sequence[Value]:
     """Split into parts, equal or not."""
-    known = _first(node, values)
+    store, node, known = step.store, step.node, step.value()
     if isinstance(known, Constant) and known.axis is None:
         axis = node.integer("axis", 0) % known.data.ndim
-        ends = np.cumsum([shapes[name][axis] for name in node.outputs])[:-1]
+        ends = np.cumsum([step.shapes[name][axis] for name in node.outputs])[:-1]
         return [replace(known, data=part) for part in np.split(known.data, ends, axis)]
-    x = store.settled(activation(node, _first(node, values)))
+    x = step.settled()
     rank = len(x.shape)
     axis = node.integer("axis", 0) % rank
-    sizes = [shapes[name][axis] for name in node.outputs]
+    shapes = [step.shapes[name] for name in node.outputs]
+    sizes = [shape[axis] for shape in shapes]
     if sum(sizes) != x.shape[axis]:
         raise node.damaged(f"its parts {sizes} do not add up to {x.shape[axis]}")
     scale = store.scale_of(x)
-    made = [store.activation(name, shapes[name], scale, is_last=x.is_last) for name in node.outputs]
+    made = [
+        store.activation(name, shape, scale, is_last=x.is_last)
+        for name, shape in zip(node.outputs, shapes, strict=True)
+    ]
     numbers = [
         x.tensor,
-        store.numbers(sizes, f"{node.outputs[0]}_sizes"),
-        store.numbers(np.array(stored_axis(axis, rank, x.is_last)), f"{node.outputs[0]}_axis"),
+        store.numbers(sizes, f"{step.name}_sizes"),
+        store.numbers(np.array(stored_axis(axis, rank, x.is_last)), f"{step.name}_axis"),
     ]
-    options = ("SplitVOptions", {"NumSplits": len(made)})
+    options = options_of("SPLIT_V", {"NumSplits": len(made)})
     store.file.operator("SPLIT_V", numbers, [value.tensor for value in made], options)
     return made
 
 
-def shuffle(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def shuffle(step: Step) -> Sequence[Value]:
     """DepthToSpace and SpaceToDepth in the order that TFLite has, DCR; int16 goes by float32."""
-    x = store.last(activation(node, _first(node, values)))
+    store, node = step.store, step.node
+    x = store.last(step.quantized())
     if store.scale_of(x).dtype == "int16":
         x = store.real(x)
     size = node.integer("blocksize", 0)
@@ -313,24 +254,13 @@ def shuffle(
     if not is_down and node.text("mode", "DCR") != "DCR":
         raise node.unsupported("its mode is CRD; only DCR is supported")
     kind = "SPACE_TO_DEPTH" if is_down else "DEPTH_TO_SPACE"
-    table = "SpaceToDepthOptions" if is_down else "DepthToSpaceOptions"
-    name = node.outputs[0]
-    options = (table, {"BlockSize": size})
-    return [
-        store.apply(kind, [x.tensor], name, shapes[name], store.scale_of(x), options, is_last=True)
-    ]
+    return [step.moved(kind, x, BlockSize=size)]
 
 
 def _least(store: Storage, x: Quantized) -> float:
     """The value that no maximum is."""
     scale = store.scale_of(x)
     return scale.limits[0] if scale.is_quantized else float(np.finfo(np.float32).min)
-
-
-def _first(node: Node, values: Sequence[Value | None]) -> Value:
-    if not values or values[0] is None:
-        raise node.damaged("it has no input")
-    return values[0]
 
 
 MOVERS: Mapping[str, Mover] = {

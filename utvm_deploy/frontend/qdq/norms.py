@@ -10,7 +10,6 @@ import numpy as np
 from utvm_deploy.frontend.qdq.functions import Chain, chain
 from utvm_deploy.frontend.qdq.job import Emitter, Job
 from utvm_deploy.frontend.qdq.operators import Array
-from utvm_deploy.frontend.qdq.tflite_write import Options
 from utvm_deploy.frontend.qdq.values import FLOAT, Quantized, channels_last, stored_axis
 
 #: A parameter -> the same in a shape that spreads over the activation.
@@ -85,11 +84,10 @@ def _normalized(
 
 def _mean(made: Chain, x: Quantized, axes: tuple[int, ...]) -> Quantized:
     store, name = made.job.store, made.name()
-    options: Options = ("ReducerOptions", {"KeepDims": True})
     stored = tuple(1 if a in axes else n for a, n in enumerate(store.stored(x)))
     numbers = [x.tensor, store.numbers(axes, f"{name}_axes")]
     shape = (stored[0], stored[-1], *stored[1:-1]) if x.is_last else stored
-    return store.apply("MEAN", numbers, name, shape, FLOAT, options, is_last=x.is_last)
+    return store.apply("MEAN", numbers, name, shape, FLOAT, is_last=x.is_last, KeepDims=True)
 
 
 def _scaled(made: Chain, x: Quantized, shaped: Shaped) -> Quantized:

@@ -7,36 +7,29 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from utvm_deploy.frontend.qdq.job import activation
-from utvm_deploy.frontend.qdq.moving import Mover, Shapes
+from utvm_deploy.frontend.qdq.job import Mover, Step
 from utvm_deploy.frontend.qdq.operators import Array, Node
-from utvm_deploy.frontend.qdq.tflite_write import Options
-from utvm_deploy.frontend.qdq.values import Constant, Quantized, Storage, Value, stored_axis
+from utvm_deploy.frontend.qdq.values import Constant, Quantized, Value, stored_axis
 
 #: How far a scale in float32 may be from the fraction that it stands for.
 _ROUNDING = 1e-6
 
 
-def resize(
-    store: Storage, node: Node, values: Sequence[Value | None], shapes: Shapes
-) -> Sequence[Value]:
+def resize(step: Step) -> Sequence[Value]:
     """Resize and Upsample of images."""
-    if not values or values[0] is None:
-        raise node.damaged("it has no input")
-    x = store.last(activation(node, values[0]))
-    name = node.outputs[0]
-    shape = shapes[name]
+    store, node, shape = step.store, step.node, step.shape
+    x = store.last(step.quantized())
     if len(shape) != 4 or shape[:2] != x.shape[:2]:
         raise node.unsupported(f"it makes {shape} of {x.shape}; only images grow and shrink")
     if node.integer("antialias", 0):
         raise node.unsupported("it has antialias; only resizes without it are supported")
-    factors = _factors(node, values, x.shape, shape)
+    factors = _factors(step, x.shape, shape)
     mode = node.text("mode", "nearest")
     how = node.text("coordinate_transformation_mode", "half_pixel")
     if how == "pytorch_half_pixel" and min(shape[2:]) > 1:
         how = "half_pixel"
     if mode == "nearest":
-        return [_nearest(store, node, x, shape, factors, how)]
+        return [_nearest(step, x, factors, how)]
     if mode != "linear" or how not in ("half_pixel", "align_corners", "asymmetric"):
         raise node.unsupported(f"its mode is {mode} with {how}; use nearest or linear")
     exact = [out / size for size, out in zip(x.shape[2:], shape[2:], strict=True)]
@@ -45,21 +38,17 @@ def resize(
             f"its scales {factors} make {shape} of {x.shape} only after rounding; give it sizes "
             "instead of scales"
         )
-    numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
+    size = store.numbers(shape[2:], f"{step.name}_size")
     flags = {"AlignCorners": how == "align_corners", "HalfPixelCenters": how == "half_pixel"}
-    options: Options = ("ResizeBilinearOptions", flags)
-    scale = store.scale_of(x)
-    made = store.apply("RESIZE_BILINEAR", numbers, name, shape, scale, options, is_last=True)
-    return [made]
+    return [step.moved("RESIZE_BILINEAR", x, size, **flags)]
 
 
-def _factors(
-    node: Node, values: Sequence[Value | None], before: tuple[int, ...], after: tuple[int, ...]
-) -> list[float]:
+def _factors(step: Step, before: tuple[int, ...], after: tuple[int, ...]) -> list[float]:
     """By how much rows and columns grow: the stated scales, or what the sizes come to."""
     exact = [out / size for size, out in zip(before[2:], after[2:], strict=True)]
+    values = step.arguments
     given = values[min(2, len(values) - 1)] if len(values) > 1 else None
-    known = given.real if isinstance(given, Constant) else node.attributes.get("scales", ())
+    known = given.real if isinstance(given, Constant) else step.node.attributes.get("scales", ())
     stated = np.asarray(known, np.float64).reshape(-1).tolist()
     if len(stated) not in (2, 4):
         return exact
@@ -68,17 +57,9 @@ def _factors(
     return [one if math.isclose(one, other, rel_tol=_ROUNDING) else other for one, other in pairs]
 
 
-def _nearest(
-    store: Storage,
-    node: Node,
-    x: Quantized,
-    shape: tuple[int, ...],
-    factors: Sequence[float],
-    how: str,
-) -> Quantized:
+def _nearest(step: Step, x: Quantized, factors: Sequence[float], how: str) -> Quantized:
     """Whole factors from the pixel beneath are TFLite's operator; others gather rows, columns."""
-    name = node.outputs[0]
-    scale = store.scale_of(x)
+    store, node, name, shape = step.store, step.node, step.name, step.shape
     rounding = node.text("nearest_mode", "round_prefer_floor")
     indices = [
         _source_pixels(node, size, out, factor, how, rounding)
@@ -89,22 +70,16 @@ def _nearest(
         np.arange(out) * size // out for size, out in zip(x.shape[2:], shape[2:], strict=True)
     ]
     if is_whole and all(map(np.array_equal, indices, beneath)):
-        flags: Options = (
-            "ResizeNearestNeighborOptions",
-            {"AlignCorners": False, "HalfPixelCenters": False},
-        )
-        numbers = [x.tensor, store.numbers(shape[2:], f"{name}_size")]
-        return store.apply(
-            "RESIZE_NEAREST_NEIGHBOR", numbers, name, shape, scale, flags, is_last=True
-        )
+        size = store.numbers(shape[2:], f"{name}_size")
+        return step.moved("RESIZE_NEAREST_NEIGHBOR", x, size)
     for place, chosen in zip((2, 3), indices, strict=True):
         if np.array_equal(chosen, np.arange(x.shape[place])):
             continue
         axis = stored_axis(place, 4, True)
         between = (*x.shape[:place], len(chosen), *x.shape[place + 1 :])
         numbers = [x.tensor, store.numbers(chosen, f"{name}_{place}_indices")]
-        options: Options = ("GatherOptions", {"Axis": axis, "BatchDims": 0})
-        x = store.apply("GATHER", numbers, f"{name}_{place}", between, scale, options, is_last=True)
+        scale, made = store.scale_of(x), f"{name}_{place}"
+        x = store.apply("GATHER", numbers, made, between, scale, is_last=True, Axis=axis)
     return x
 
 

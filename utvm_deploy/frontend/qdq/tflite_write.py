@@ -50,11 +50,27 @@ _VERSIONS: Mapping[str, int] = {
     "TRANSPOSE": 2,
     "TRANSPOSE_CONV": 3,
 }
+#: The schema's names of options that are not the operator's own name, and operators without any.
+_TABLES: Mapping[str, str | None] = {
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), "Pool2DOptions"),
+    **dict.fromkeys(("BROADCAST_TO", "TILE"), None),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
+    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "SUM"), "ReducerOptions"),
+    "BATCH_MATMUL": "BatchMatMulOptions",
+    "PADV2": "PadV2Options",
+}
 #: The schema forces this alignment on buffers.
 BUFFER_ALIGNMENT = 16
 
 #: The schema's name of an options table, and its fields.
 Options: TypeAlias = tuple[str, Mapping[str, Any]]
+
+
+def options_of(kind: str, fields: Mapping[str, Any]) -> Options | None:
+    """The options of an operator; a field that is left out has the schema's default."""
+    own_name = "".join(part.title() for part in kind.split("_")) + "Options"
+    name = _TABLES.get(kind, own_name)
+    return (name, fields) if name is not None and hasattr(tflite.BuiltinOptions, name) else None
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from utvm_deploy.frontend.qdq.job import Emitter, Job
 from utvm_deploy.frontend.qdq.operators import Array
 from utvm_deploy.frontend.qdq.values import Pending, Quantized, Storage
 from utvm_deploy.frontend.qdq.weighted import (
+    VALID,
     from_image,
     has_int8_weights,
     image,
+    image_shape,
+    moves,
     weights_and_bias,
     weights_of,
     window,
 )
-
-_VALID = 1
 
 
 def transposed_convolution(job: Job) -> Quantized:
@@ -35,7 +36,7 @@ def transposed_convolution(job: Job) -> Quantized:
         raise node.damaged(f"weights of shape {weights.shape} do not fit {x.shape[1]} channels")
     kernel, strides, dilations = window(node, weights.shape[2:])
     stored = _spread(weights.reshape(*weights.shape[:2], *kernel), dilations)
-    wanted = job.shape if len(job.shape) == 4 else (*job.shape[:2], 1, job.shape[2])
+    wanted = image_shape(job.shape)
     begins = _cut_before(job, stored.shape[2:], x.shape[2:], strides, wanted[2:])
     whole = [
         max((n - 1) * stride + extent, before + out)
@@ -49,28 +50,21 @@ def transposed_convolution(job: Job) -> Quantized:
     filters, bias = weights_and_bias(job, data, scales, 0, outputs, x)
     size = store.numbers((x.shape[0], *whole, outputs), f"{job.name}_size")
     is_cut = shape != wanted
-    options = {
-        "Padding": _VALID,
-        "StrideH": strides[0],
-        "StrideW": strides[1],
-        "FusedActivationFunction": job.activation,
-    }
     made = store.apply(
         "TRANSPOSE_CONV",
         [size, filters, x.tensor, bias],
         f"{job.name}_whole" if is_cut else job.name,
         shape,
         job.scale,
-        ("TransposeConvOptions", options),
         is_last=True,
+        **moves(VALID, strides),
+        FusedActivationFunction=job.activation,
     )
     if is_cut:
         begin = store.numbers((0, *begins, 0), f"{job.name}_begin")
         extent = store.numbers((wanted[0], *wanted[2:], outputs), f"{job.name}_extent")
         numbers = [made.tensor, begin, extent]
-        made = store.apply(
-            "SLICE", numbers, job.name, wanted, job.scale, ("SliceOptions", {}), is_last=True
-        )
+        made = store.apply("SLICE", numbers, job.name, wanted, job.scale, is_last=True)
     return from_image(store, made, job.shape, job.name)
 
 

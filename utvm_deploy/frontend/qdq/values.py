@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.frontend.qdq.operators import Array, Node
-from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile, Options
+from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile, options_of
 
 #: The type of a quantized activation -> the type of its biases.
 _BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
@@ -177,13 +177,13 @@ class Storage:
         name: str,
         shape: Sequence[int],
         scale: Scale,
-        options: Options | None = None,
         *,
         is_last: bool = False,
+        **options: Any,
     ) -> Quantized:
-        """Write an operator and its output."""
+        """Write an operator and its output; ``options`` are the schema's fields."""
         made = self.activation(name, shape, scale, is_last=is_last)
-        self.file.operator(kind, inputs, [made.tensor], options)
+        self.file.operator(kind, inputs, [made.tensor], options_of(kind, options))
         return made
 
     def reshaped(self, value: Quantized, stored: Sequence[int], name: str) -> int:
@@ -191,15 +191,8 @@ class Storage:
         if self.stored(value) == tuple(stored):
             return value.tensor
         shape = self.numbers(stored, f"{name}_shape")
-        view = self.apply(
-            "RESHAPE",
-            [value.tensor, shape],
-            name,
-            stored,
-            self.scale_of(value),
-            ("ReshapeOptions", {}),
-        )
-        return view.tensor
+        numbers = [value.tensor, shape]
+        return self.apply("RESHAPE", numbers, name, stored, self.scale_of(value)).tensor
 
     def requantized(self, value: Quantized, scale: Scale, name: str) -> Quantized:
         """The value with another scale."""
@@ -207,16 +200,11 @@ class Storage:
         if before == scale:
             return value
         kind = "QUANTIZE"
-        options: Options = ("QuantizeOptions", {})
         if not scale.is_quantized:
-            kind, options = "CAST", ("CastOptions", {})
-            if before.is_quantized and scale == FLOAT:
-                kind, options = "DEQUANTIZE", ("DequantizeOptions", {})
+            kind = "DEQUANTIZE" if before.is_quantized and scale == FLOAT else "CAST"
         elif before != FLOAT and not before.is_quantized:
             value = self.requantized(value, FLOAT, f"{name}_float")
-        return self.apply(
-            kind, [value.tensor], name, value.shape, scale, options, is_last=value.is_last
-        )
+        return self.apply(kind, [value.tensor], name, value.shape, scale, is_last=value.is_last)
 
     def real(self, value: Quantized) -> Quantized:
         """The value in float32; one DEQUANTIZE serves all its readers."""
@@ -230,8 +218,7 @@ class Storage:
         """The value with its dimensions in another order; both are in ONNX's order."""
         shape = tuple(value.shape[axis] for axis in order)
         numbers = [value.tensor, self.numbers(order, f"{name}_order")]
-        scale = self.scale_of(value)
-        return self.apply("TRANSPOSE", numbers, name, shape, scale, ("TransposeOptions", {}))
+        return self.apply("TRANSPOSE", numbers, name, shape, self.scale_of(value))
 
     def last(self, value: Value) -> Quantized:
         """The value with its channels last."""
@@ -262,17 +249,9 @@ class Storage:
         # Moving a dimension of one past others moves no byte.
         if [a for a in order if before[a] != 1] == [a for a in range(rank) if before[a] != 1]:
             return replace(value, tensor=self.reshaped(value, after, name), is_last=is_last)
-        permutation = self.numbers(order, f"{name}_order")
-        made = self.apply(
-            "TRANSPOSE",
-            [value.tensor, permutation],
-            name,
-            value.shape,
-            self.scale_of(value),
-            ("TransposeOptions", {}),
-            is_last=is_last,
-        )
-        return made
+        numbers = [value.tensor, self.numbers(order, f"{name}_order")]
+        scale = self.scale_of(value)
+        return self.apply("TRANSPOSE", numbers, name, value.shape, scale, is_last=is_last)
 
 
 def _stated(scale: Scale) -> tuple[tuple[float, ...], tuple[int, ...]]:

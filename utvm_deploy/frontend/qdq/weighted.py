@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from utvm_deploy.frontend.qdq.job import (
     BIAS_BITS,
     Emitter,
     Job,
+    Step,
     bias_steps,
     operand_of,
     real_bias,
@@ -29,8 +30,9 @@ from utvm_deploy.frontend.qdq.values import (
     channels_last,
 )
 
-_SAME, _VALID = 0, 1
-Pair = tuple[int, int]
+#: The schema's numbers of paddings.
+SAME, VALID = 0, 1
+Pair: TypeAlias = tuple[int, int]
 
 
 def convolution(job: Job) -> Quantized:
@@ -54,10 +56,7 @@ def convolution(job: Job) -> Quantized:
         stored = stored.transpose(3, 1, 2, 0)
     axis = 3 if is_depthwise else 0
     numbers = [source.tensor, *weights_and_bias(job, stored, scales, axis, outputs, source)]
-    options: dict[str, Any] = {
-        "Padding": scheme,
-        "StrideH": strides[0],
-        "StrideW": strides[1],
+    options = moves(scheme, strides) | {
         "DilationHFactor": dilations[0],
         "DilationWFactor": dilations[1],
         "FusedActivationFunction": job.activation,
@@ -65,10 +64,28 @@ def convolution(job: Job) -> Quantized:
     if is_depthwise:
         options["DepthMultiplier"] = outputs // inputs
     kind = "DEPTHWISE_CONV_2D" if is_depthwise else "CONV_2D"
-    table = "DepthwiseConv2DOptions" if is_depthwise else "Conv2DOptions"
-    shape = job.shape if spatial == 2 else (*job.shape[:2], 1, job.shape[2])
-    made = store.apply(kind, numbers, job.name, shape, job.scale, (table, options), is_last=True)
-    return from_image(store, made, job.shape, job.name)
+    return slid(job, kind, numbers, job.scale, **options)
+
+
+def slid(step: Step, kind: str, numbers: list[int], scale: Scale, **options: int) -> Quantized:
+    """Write an operator that slides a window over an image, and what the model calls its result."""
+    shape = image_shape(step.shape)
+    made = step.store.apply(kind, numbers, step.name, shape, scale, is_last=True, **options)
+    return from_image(step.store, made, step.shape, step.name)
+
+
+def pooled(
+    step: Step, kind: str, x: Quantized, kernel: Pair, strides: Pair, padding: int
+) -> Quantized:
+    """Write a pooling of an image."""
+    size = {"FilterHeight": kernel[0], "FilterWidth": kernel[1]}
+    options = moves(padding, strides) | size
+    return slid(step, kind, [x.tensor], step.store.scale_of(x), **options)
+
+
+def moves(padding: int, strides: Pair) -> dict[str, int]:
+    """The options that say how a window moves."""
+    return {"Padding": padding, "StrideH": strides[0], "StrideW": strides[1]}
 
 
 def product(job: Job) -> Quantized:
@@ -97,18 +114,8 @@ def product(job: Job) -> Quantized:
     else:
         source = job.store.plain(x)
     numbers = [source.tensor, *weights_and_bias(job, data, scales, 0, data.shape[0], source)]
-    options = {
-        "FusedActivationFunction": job.activation,
-        "KeepNumDims": len(job.shape) != 2,
-    }
-    return job.store.apply(
-        "FULLY_CONNECTED",
-        numbers,
-        job.name,
-        job.shape,
-        job.scale,
-        ("FullyConnectedOptions", options),
-    )
+    options = {"FusedActivationFunction": job.activation, "KeepNumDims": len(job.shape) != 2}
+    return job.apply("FULLY_CONNECTED", numbers, **options)
 
 
 def weights_of(job: Job, axis: int) -> tuple[Array, Array]:
@@ -200,10 +207,7 @@ def _of_activations(job: Job) -> Quantized:
         else:
             numbers.append(job.store.plain(job.quantized(position)).tensor)
     turned = job.node.kind == "Gemm" and bool(job.node.integer("transB", 0))
-    options = {"AdjX": False, "AdjY": turned}
-    return job.store.apply(
-        "BATCH_MATMUL", numbers, job.name, job.shape, job.scale, ("BatchMatMulOptions", options)
-    )
+    return job.apply("BATCH_MATMUL", numbers, AdjY=turned)
 
 
 def window(node: Node, kernel: tuple[int, ...]) -> tuple[Pair, Pair, Pair]:
@@ -225,10 +229,14 @@ def image(store: Storage, x: Quantized) -> Quantized:
     """A sequence, channels last, as an image with one row."""
     if len(x.shape) == 4:
         return x
-    batch, channels, length = x.shape
-    shape = (batch, channels, 1, length)
+    shape = image_shape(x.shape)
     name = f"{store.file.tensors[x.tensor].name}_image"
     return Quantized(store.reshaped(x, channels_last(shape), name), shape, True)
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a sequence, or of an image, as that of an image, in ONNX's order."""
+    return shape if len(shape) == 4 else (*shape[:2], 1, shape[2])
 
 
 def from_image(store: Storage, made: Quantized, shape: tuple[int, ...], name: str) -> Quantized:
@@ -247,10 +255,10 @@ def padded(
     same = [same_padding(*of) for of in zip(sizes, windows, strides, strict=True)]
     wanted = paddings(node, sizes, windows, strides)
     if wanted == same:
-        return x, _SAME
+        return x, SAME
     if not any(map(any, wanted)):
-        return x, _VALID
-    return pad_image(store, x, wanted, f"{node.outputs[0]}_padded"), _VALID
+        return x, VALID
+    return pad_image(store, x, wanted, f"{node.outputs[0]}_padded"), VALID
 
 
 def pad_image(
@@ -264,9 +272,9 @@ def pad_image(
     numbers = [x.tensor, store.numbers(amounts, f"{name}_amounts")]
     scale = store.scale_of(x)
     if value is None:
-        return store.apply("PAD", numbers, name, shape, scale, ("PadOptions", {}), is_last=True)
+        return store.apply("PAD", numbers, name, shape, scale, is_last=True)
     numbers.append(store.operand(np.array([value]), scale, f"{name}_value"))
-    return store.apply("PADV2", numbers, name, shape, scale, ("PadV2Options", {}), is_last=True)
+    return store.apply("PADV2", numbers, name, shape, scale, is_last=True)
 
 
 def same_padding(size: int, window_size: int, stride: int) -> Pair:
