@@ -28,9 +28,9 @@ from utvm_deploy.boards.board import Board, load_board  # noqa: E402
 from utvm_deploy.device import Device  # noqa: E402
 from utvm_deploy.device.link.deadlines import speeds_of  # noqa: E402
 from utvm_deploy.device.link.monitor import MonitorLink  # noqa: E402
-from utvm_deploy.device.link.throttle import ThrottledStream  # noqa: E402
 from utvm_deploy.device.probe import start  # noqa: E402
 from utvm_deploy.device.probe.launcher import PlaceOf, StartedBoard, _LocalBoard  # noqa: E402
+from utvm_deploy.device.probe.links import ThrottledStream  # noqa: E402
 from utvm_deploy.project import Image  # noqa: E402
 
 MODEL = ROOT / "models" / "digits.tflite"

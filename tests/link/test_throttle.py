@@ -7,8 +7,8 @@ import pytest
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import connect
-from utvm_deploy.device.link import throttle
-from utvm_deploy.device.link.throttle import ThrottledStream
+from utvm_deploy.device.probe import links
+from utvm_deploy.device.probe.links import ThrottledStream
 
 
 class Loop:
@@ -31,8 +31,8 @@ class Loop:
 
 def test_bytes_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(throttle.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(throttle.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(links.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
     inner = Loop()
     stream = ThrottledStream(inner, 9600)
     data = bytes(range(200))

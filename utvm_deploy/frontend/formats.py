@@ -32,6 +32,7 @@ from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import (
     given_shapes,
+    shapes_for,
     shapes_given,
     signature_given,
 )
@@ -51,9 +52,27 @@ from utvm_deploy.frontend.files.tflite_choice import Choice, choice_of
 from utvm_deploy.frontend.files.tflite_chosen import chosen_file, load_schema
 from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
-from utvm_deploy.frontend.relax_model import load_relax, relax_file
+from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
 from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
+
+
+def load_relax(_path: Path) -> object:
+    """Load TVM, which takes seconds."""
+    return load_tvm()
+
+
+def relax_file(path: Path) -> bytes:
+    """The module of a .relax file, lowered, in the form that the import reads."""
+    try:
+        module = module_of_text(path.read_text("utf-8"))
+        return relax_model(module, shapes_for).dumped()
+    except UnicodeDecodeError as exc:
+        raise ModelError(
+            f"{path} is not text, so it is not a module that tvm.ir.save_json wrote"
+        ) from exc
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 from utvm_deploy.base.errors import last_words
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
-from utvm_deploy.oracle.equivalents import as_dense
 from utvm_deploy.oracle.micro_svdf import MicroSvdf
 from utvm_deploy.oracle.program import Program, Tensors, built
 from utvm_deploy.oracle.shadow import Shadow
@@ -30,6 +29,33 @@ from utvm_deploy.oracle.truths import (
     truth_of,
 )
 from utvm_deploy.oracle.versions import LACKED, with_known_versions
+
+# The first of FULLY_CONNECTED that takes int16 and a scale for each output.
+_DENSE_VERSION = 12
+
+
+def as_dense(data: bytes) -> bytes:
+    """The file of one BATCH_MATMUL by a constant matrix, which becomes FULLY_CONNECTED."""
+    from utvm_deploy.frontend.files import tflite_schema as schema  # only in the child process
+
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    (operator,) = graph.operators
+    weights = graph.tensors[operator.inputs[1]]
+    matrix = schema.constant(model, weights)
+    assert matrix is not None, "the importer asks for a constant"
+    matrix = matrix.reshape(matrix.shape[-2:])
+    rows = matrix if operator.builtinOptions.adjY else matrix.T
+    schema.set_constant(model, weights, rows)
+    weights.shape, weights.shapeSignature = list(rows.shape), None
+    weights.quantization.quantizedDimension = 0
+    schema.become(model, operator, "FULLY_CONNECTED", "FullyConnectedOptions", keepNumDims=True)
+    code = model.operatorCodes[operator.opcodeIndex]
+    # The reference may lack other operators of the file.
+    model.operatorCodes, operator.opcodeIndex, code.version = [code], 0, _DENSE_VERSION
+    model.subgraphs = [graph]
+    return schema.model_bytes(model)
+
 
 #: How LiteRT's errors name an operator, behind the cause, which begins with a line of its source.
 _PLACE = re.compile(r"Node number (\d+) \((\w+)\)")

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.given_shapes import shapes_for
-from utvm_deploy.frontend.onnx.dynamic import refuse_dynamic_quantization
 from utvm_deploy.frontend.onnx.halves import NOTE, in_float32
 from utvm_deploy.frontend.onnx.prepare import has_recurrent, unrolled
 from utvm_deploy.frontend.onnx.qlinear import without_qlinear
@@ -30,6 +29,22 @@ from utvm_deploy.frontend.onnx_rewrites.pipeline import rewritten
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.operators import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.relax.from_onnx import relax_of_onnx
+from utvm_deploy.graph.names import short_name
+
+#: What ``quantize_dynamic`` of onnxruntime writes, other than MatMulInteger, which TVM computes.
+_KINDS = ("ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+
+
+def refuse_dynamic_quantization(proto: Any) -> None:
+    """Raise UnsupportedOperator, which names the first of these operators."""
+    for index, node in enumerate(proto.graph.node):
+        if node.op_type in _KINDS:
+            raise UnsupportedOperator(
+                f"operator {index} ({node.op_type}), which makes '{short_name(node.output[0])}', "
+                "is of dynamic quantization, whose scales each run computes; quantize the float "
+                "model by onnxruntime's quantize_static (utvm docs other-formats)"
+            )
+
 
 _log = logging.getLogger(__name__)
 

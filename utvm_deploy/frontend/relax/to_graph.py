@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.relax.check import check_tensor
 from utvm_deploy.frontend.relax.operators import PREFIX
-from utvm_deploy.frontend.relax.products import macs_of
 from utvm_deploy.graph.attribute_values import NO_CLAMP, Limits
 from utvm_deploy.graph.attributes import (
     Attributes,
@@ -26,6 +26,26 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import with_own_outputs
+
+_REDUCED = 2  # TVM's number for a block's dimension that is summed up
+
+
+def macs_of(function: Any) -> int:
+    """Products that are summed up: each step of a reduction that adds a product."""
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, blocks.append))
+    return sum(map(_macs, blocks))
+
+
+def _macs(block: Any) -> int:
+    if not any(int(one.iter_type) == _REDUCED for one in block.iter_vars):
+        return 0
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(block.body, (tirx.stmt.BufferStore, stores.append))
+    sums = (store.value for store in stores if isinstance(store.value, tirx.Add))
+    if not any(isinstance(side, tirx.Mul) for value in sums for side in (value.a, value.b)):
+        return 0
+    return math.prod(int(one.dom.extent) for one in block.iter_vars)
 
 
 def graph_of(module: Any, name: str, digest: str) -> Graph:
