@@ -126,8 +126,8 @@ class Message:
     name: str
     opcode: int
     meaning: str
-    request: Layout | None
-    reply: Layout  # what follows the outcome
+    request: Layout | None = Layout()
+    reply: Layout = Layout()  # what follows the outcome
 
     @property
     def request_bytes(self) -> int:
@@ -204,25 +204,16 @@ _ADDRESS = Field("address", "u32", "first byte")
 _SIZE = Field("size", "u32", "in bytes")
 
 MESSAGES = (
-    Message(
-        "BOOT",
-        0,
-        "the device started; sent once, without a request",
-        request=None,
-        reply=Layout(),
-    ),
+    Message("BOOT", 0, "the device started; sent once, without a request", request=None),
     Message(
         "HELLO",
         1,
         "asks for a session's id, which the header of the reply has; changes nothing",
-        request=Layout(),
-        reply=Layout(),
     ),
     Message(
         "OPEN",
         8,
         "begins the session whose id HELLO gave: who are you",
-        request=Layout(),
         reply=Layout(
             (
                 Field("runtime_version", "u32", "UTVM_VERSION, 16.16"),
@@ -250,7 +241,6 @@ MESSAGES = (
         3,
         "copy memory to the device",
         request=Layout((_ADDRESS,), tail="the bytes"),
-        reply=Layout(),
     ),
     Message(
         "EXECUTE",
@@ -273,13 +263,7 @@ MESSAGES = (
         request=Layout((Field("first", "u32", "position of the first region wanted"),)),
         reply=Layout(tail="regions, as many as fit"),
     ),
-    Message(
-        "RESET",
-        7,
-        "restart the device after this reply",
-        request=Layout(),
-        reply=Layout(),
-    ),
+    Message("RESET", 7, "restart the device after this reply"),
 )
 
 BY_NAME: Mapping[str, Message] = {message.name: message for message in MESSAGES}
