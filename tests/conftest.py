@@ -39,14 +39,14 @@ SMALL_BOARDS = ("microbit",)
 
 #: Kernels are made for a core, however a board is reached: here the first board of each will do.
 KERNEL_TESTS = ROOT / "tests" / "kernels"
-#: Where the oracle is started as users start it.
-ORACLE_TESTS = ROOT / "tests" / "oracle"
 #: Folders whose tests convert and quantize often.
 FORKING_FOLDERS = frozenset(
     (
         "cli",
         "evaluating",
+        "frontend",
         "models",
+        "oracle",
         "other_formats",
         "precision",
         "quantizing",
@@ -152,12 +152,12 @@ def forked_children(
 
 
 @pytest.fixture(autouse=True)
-def forked_oracle(
-    fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    """The oracle is forked from a process that has its packages loaded, but in its own tests."""
-    if not request.path.is_relative_to(ORACLE_TESTS):
-        monkeypatch.setattr(reference, "process", fork_servers.stand_in())
+def forked_oracle(fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle is forked from a process that has its packages loaded.
+
+    A module that starts it as users do has a fixture of this name that does nothing.
+    """
+    monkeypatch.setattr(reference, "process", fork_servers.stand_in())
 
 
 @pytest.fixture(autouse=True)

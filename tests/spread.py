@@ -2,6 +2,9 @@
 
 A test with a board and other parameters is a product. With the mark every case still runs, and
 every board still runs some cases. ``--every-board`` runs the whole product.
+
+``spread(count, among=(BOARD, ...))`` takes these emulated boards only: where another test makes the
+same claim on the others, or where their kernels are the same C.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
+from utvm_deploy.boards.board import load_board
 
 OPTION = "--every-board"
 
@@ -28,7 +33,7 @@ def kept(cases: Sequence[str], boards: Sequence[str], count: int) -> set[tuple[s
 
 def left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     """The items of marked tests that do not run without ``--every-board``."""
-    of_test: dict[str, list[tuple[pytest.Item, str, str, int]]] = {}
+    of_test: dict[str, list[tuple[pytest.Item, str, str, pytest.Mark]]] = {}
     for item in items:
         mark = item.get_closest_marker("spread")
         # Real boards are asked for by name.
@@ -36,15 +41,18 @@ def left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
             continue
         parameters = dict(item.callspec.params)
         board = str(parameters.pop("board"))
-        (count,) = mark.args
         name = item.nodeid.partition("[")[0]
         case = item.callspec.id.replace(board, "")
-        of_test.setdefault(name, []).append((item, case, board, count))
+        of_test.setdefault(name, []).append((item, case, board, mark))
     found = set()
     for rows in of_test.values():
         cases = list(dict.fromkeys(case for _, case, _, _ in rows))
         boards = list(dict.fromkeys(board for _, _, board, _ in rows if board != "host"))
-        runs = kept(cases, boards, rows[0][3])
+        mark = rows[0][3]
+        among = mark.kwargs.get("among", boards)
+        for board in among:
+            load_board(board)  # refuses a name that is none
+        runs = kept(cases, among, *mark.args)
         found |= {i for i, case, board, _ in rows if board != "host" and (case, board) not in runs}
     return found
 

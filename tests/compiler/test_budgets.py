@@ -98,6 +98,11 @@ def test_level_ram_is_at_most_a_fifth_slower_by_the_records() -> None:
     assert small.arena_bytes <= fast.arena_bytes
     assert small.tradeoff is not None and fast.tradeoff is None
     assert small.tradeoff.cycles <= 1.2 * small.tradeoff.fastest_cycles
+    # It computes layers in strips, and says so.
+    assert small.tradeoff.streamed >= 2 and small.arena_bytes <= 20_000
+    assert f"{small.tradeoff.streamed} layers are computed in strips of rows" in small.tradeoff.text
+    assert any(layer.kind == "MOVE" for layer in small.layers)
+    assert small.tradeoff.least_bytes < 13_000
     least = utvm_deploy.compile(CIFAR, BOARD, ram_budget=small.tradeoff.least_bytes)
     assert least.arena_bytes < small.arena_bytes
     told = [layer.why for layer in least.layers if "its scratch is over the budget" in layer.why]

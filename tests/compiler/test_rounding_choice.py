@@ -102,6 +102,7 @@ def test_levels_differ(tmp_path: Path) -> None:
     assert counts == [True, True, False]
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "mps2_an386"))
 def test_bytes_at_level_balanced(device: Device, tmp_path: Path) -> None:
     if families_for(device.board.cpu.kernel_core)[0] != "dsp":
         pytest.skip(f"{device.board.name} has other kernels")

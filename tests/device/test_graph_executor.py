@@ -46,6 +46,7 @@ def broken(compiled: CompiledModel, *layers: int) -> CompiledModel:
     return replace(compiled, sources=sources)
 
 
+@pytest.mark.spread(1, among=("mps2_an500",))
 def test_layers_can_be_replaced(
     device: Device, digits: Digits, sample: np.ndarray, reference: Mapping[int, np.ndarray]
 ) -> None:

@@ -50,6 +50,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield sizes
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "netduinoplus2"))
 def test_repeats_and_ticks(device: Device) -> None:
     module = device.load_module(CODE)
     count = device.tensor(np.zeros(1, np.uint32))
@@ -100,6 +101,7 @@ def run_program(device: Device, module: Module, seed: int, steps: int) -> list[n
     return seen
 
 
+@pytest.mark.spread(1, among=("mps3_an547",))
 def test_lazy_gives_what_eager_gives(device: Device, batches: list[int]) -> None:
     # An emulated serial line is slow; the process is quick enough for many more.
     programs = 25 if device.board.is_host else 3
@@ -230,6 +232,7 @@ def test_a_refused_call_stops_those_behind_it(host: Device) -> None:
     assert list(x.numpy()) == [6] * 4
 
 
+@pytest.mark.spread(1, among=("mps2_an385",))
 def test_a_call_may_be_given_any_time(device: Device) -> None:
     x = device.tensor(np.zeros(1, np.int32))
     more = device.load_module("void more(int *x) { ++*x; }")["more"]

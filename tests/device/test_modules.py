@@ -52,6 +52,7 @@ def int32(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
+@pytest.mark.spread(2, among=("netduinoplus2", "mps3_an547"))
 def test_everything_a_module_can_do(device: Device) -> None:
     module = device.load_module(SUM, name="sum")
     assert {"crc", "copy", "divide", "dot", "apply", "many"} <= set(module)
@@ -105,6 +106,7 @@ def test_everything_a_module_can_do(device: Device) -> None:
         module["dot"](x, y)
 
 
+@pytest.mark.spread(1, among=("mps2_an386",))
 def test_kernels_as_modules(device: Device) -> None:
     with device.load_kernels([Copy(5, "int8", "int8")]) as module:
         (name,) = module
@@ -138,6 +140,7 @@ def test_working_memory_of_kernels_comes_with_the_module(host: Device) -> None:
         host.load_kernels([Copy(5, "int8", "int8"), Copy(5, "int8", "int8")])
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "mps2_an385"))
 def test_a_model_in_ram(device: Device, digits: Callable[[Board], CompiledModel]) -> None:
     held_out = np.load(data_dir("models") / "digits_test.npz")
     before = device.image.elf
@@ -204,6 +207,7 @@ def test_a_wrong_name_gets_a_suggestion(host: Device) -> None:
         host.call("nothing")
 
 
+@pytest.mark.spread(1, among=("netduinoplus2",))
 def test_no_room_for_a_module(device: Device) -> None:
     hello = device.hello
     big = f"char big[{hello.workspace_size}]; void f(void) {{ big[0] = 1; }}"

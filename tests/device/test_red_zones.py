@@ -19,6 +19,7 @@ void overrun(int n) { memset(buffer, 1, (unsigned)n); }
 """
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_a_write_beside_a_tensor(device: Device, is_strict: bool) -> None:
     module = device.load_module(CODE, name="code")

@@ -15,6 +15,7 @@ from utvm_deploy.device import Device
 CODE = "void inc(int *x) { ++*x; } void stuck(int *x) { while (*(volatile int *)x) { } }"
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "netduinoplus2"))
 def test_everything_is_lost_at_a_reset(device: Device) -> None:
     model = device.load(tiny_model(device.board), into="ram")
     module = device.load_module(CODE, name="code")
@@ -81,6 +82,7 @@ def test_a_process_that_died(host: Device) -> None:
         x.numpy()
 
 
+@pytest.mark.spread(2, among=("mps2_an385", "mps3_an547"))
 def test_an_endless_loop_is_an_error_on_that_call(device: Device) -> None:
     module = device.load_module(CODE)
     x = device.tensor(np.ones(1, np.int32), name="x")

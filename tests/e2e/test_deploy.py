@@ -70,6 +70,7 @@ def test_every_byte_and_layer(name: str, device: Device, shared_models: Path) ->
     assert len(compared) == len(layers_of_file(compiled.layers))
 
 
+@pytest.mark.spread(2, among=("mps2_an386", "mps3_an547"))
 def test_layers_one_by_one_agree_with_the_whole(device: Device) -> None:
     model = device.load(digits_for(device.board.name))
     ((x,),) = random_samples(load_model(DIGITS), 1).inputs
@@ -78,6 +79,7 @@ def test_layers_one_by_one_agree_with_the_whole(device: Device) -> None:
     np.testing.assert_array_equal(runs[-1].outputs[0], model(x))
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "mps2_an385"))
 def test_profile_counts_every_layer(device: Device) -> None:
     model = device.load(digits_for(device.board.name))
     found = profile(model, random_samples(load_model(DIGITS), 1))
@@ -88,6 +90,8 @@ def test_profile_counts_every_layer(device: Device) -> None:
     assert found.flash_bytes > found.weights_bytes
 
 
+# One board of each timer.
+@pytest.mark.spread(3, among=("mps2_an385", "netduinoplus2", "mps3_an547"))
 def test_instruction_counts_repeat_exactly(board: Board) -> None:
     if board.project.timer is None or board.project.timer.unit != "instructions":
         pytest.skip("this board's timer is a clock, which jitters")
@@ -101,6 +105,7 @@ def test_instruction_counts_repeat_exactly(board: Board) -> None:
     assert counts[0] == counts[1] == counts[2] == counts[3]
 
 
+@pytest.mark.spread(1, among=("mps2_an385",))
 def test_two_devices_at_once(board: Board) -> None:
     compiled = digits_for(board.name)
     (first,), (second,) = random_samples(load_model(DIGITS), 2).inputs

@@ -237,24 +237,30 @@ def test_long_windows(rig: tuple[Fence, Device], tmp_path: Path) -> None:
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 
-def compare_method(rig: tuple[Fence, Device], path: Path, model: ModelWriter, method: str) -> None:
-    """Compare every candidate with this method; each operator must have one."""
+#: How many candidates apart the compared ones are; ``-m soak`` compares every one.
+steps = pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.soak)])
+
+
+def compare_method(
+    rig: tuple[Fence, Device], path: Path, model: ModelWriter, method: str, step: int
+) -> None:
+    """Compare the candidates with this method, others of each operator; each must have one."""
     graph = load_model(path)
     core = rig[1].board.cpu.kernel_core
-    jobs = [
-        (operator, candidate)
-        for operator in graph.operators
-        for candidate in dsp_candidates(graph, operator, core)
-        if candidate.choice("method") == method
-    ]
+    jobs = []
+    for index, operator in enumerate(graph.operators):
+        every = dsp_candidates(graph, operator, core)
+        found = [one for one in every if one.choice("method") == method]
+        jobs += [(operator, one) for one in found[index % min(step, len(found)) :: step]]
     found = {graph.operators.index(operator) for operator, _ in jobs}
     assert found == set(range(len(graph.operators)))
     assert compare_behind_fence(rig, path, model, jobs, graph) == len(jobs)
 
 
 @pytest.mark.emulator
+@steps
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
-def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+def test_columns(rig: tuple[Fence, Device], step: int, tmp_path: Path) -> None:
     """Dilated: phases of two widths, packed channels, an even kernel, a turned one.
 
     One channel: the words of several last pixels would reach behind the image. Channels in groups.
@@ -278,23 +284,25 @@ def test_columns(rig: tuple[Fence, Device], tmp_path: Path) -> None:
         options = {"dilation": dilation, "padding": padding, "activation": "RELU6"}
         model.output(model.conv2d(x, weights, bias, scale=scale, **options))
     path = model.save(tmp_path / "model.tflite")
-    compare_method(rig, path, model, "columns")
+    compare_method(rig, path, model, "columns", step)
 
 
 @pytest.mark.emulator
+@steps
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
-def test_columns_of_few_channels(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+def test_columns_of_few_channels(rig: tuple[Fence, Device], step: int, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     model = write_few_channels(path)
-    compare_method(rig, path, model, "columns")
+    compare_method(rig, path, model, "columns", step)
 
 
 @pytest.mark.emulator
+@steps
 @pytest.mark.parametrize("rig", ["mps2_an500"], indirect=True)
-def test_winograd(rig: tuple[Fence, Device], tmp_path: Path) -> None:
+def test_winograd(rig: tuple[Fence, Device], step: int, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     model = write_winograd(path)
-    compare_method(rig, path, model, "winograd")
+    compare_method(rig, path, model, "winograd", step)
 
 
 @pytest.mark.emulator

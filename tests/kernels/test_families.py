@@ -63,6 +63,7 @@ def test_odd_shapes_on_cores(device: Device, write: Write, tmp_path: Path) -> No
     compare_on(device, tmp_path, write, phrase, scales_up=family != "dsp")
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "mps3_an547"))
 def test_tables_and_sums_on_cores(device: Device, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write_bytes, "")
 

@@ -133,14 +133,18 @@ def test_a_cortex_m4_leaves_outputs_of_few_products_to_plain_c(tmp_path: Path) -
     assert "plain C does faster" in lower(graph, graph.operators[0], "cortex-m4").why_not
 
 
-@pytest.fixture(scope="module", params=["mps2_an500", "mps2_an386", "mps3_an547"])
+#: The tiles of all cores compute alike, in another order: each takes other candidates of a layer.
+CORES = ("mps2_an500", "mps2_an386", "mps3_an547")
+
+
+@pytest.fixture(scope="module", params=CORES)
 def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
     with fenced_device(request.param) as found:
         yield found
 
 
 @pytest.mark.emulator
-def test_every_candidate_in_assembly_has_the_bits_of_the_reference(
+def test_candidates_in_assembly_have_the_bits_of_the_reference(
     rig: tuple[Fence, Device], tmp_path: Path
 ) -> None:
     """And it touches nothing but its buffers."""
@@ -151,12 +155,11 @@ def test_every_candidate_in_assembly_has_the_bits_of_the_reference(
     graph = load_model(path)
     samples = [[fill(*m.tensors[i].shape) for i in m.inputs] for fill in (drawn, odd)]
     outputs = run_reference(path, samples).tensors
-    calls = [
-        (lower(graph, operator, core, candidate), operator)
-        for operator in graph.operators
-        for candidate in space(graph, operator, core)
-        if candidate.family == "fpu"
-    ]
+    calls = []
+    for operator in graph.operators:
+        found = [one for one in space(graph, operator, core) if one.family == "fpu"]
+        some = found[CORES.index(device.board.name) % len(found) :: 2]
+        calls += [(lower(graph, operator, core, candidate), operator) for candidate in some]
     functions = [
         lower_kernel(call.kernel, f"kernel_{n}", core, may_alias=True).function
         for n, (call, _) in enumerate(calls)

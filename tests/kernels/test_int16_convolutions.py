@@ -160,12 +160,13 @@ def test_outputs_lie_on_what_was_read(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.spread(2)
+# The fence below is around the Cortex-M7's kernels.
+@pytest.mark.spread(1, among=("mps2_an386",))
 def test_on_cores(device: Device, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write_convolutions, "")
 
 
-@pytest.mark.spread(1)
+@pytest.mark.spread(1, among=("mps2_an500",))
 def test_drawn_on_cores(device: Device, tmp_path: Path) -> None:
     compare_on(device, tmp_path, partial(write_drawn, seed=77, count=8), "")
 

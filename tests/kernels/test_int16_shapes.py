@@ -122,12 +122,14 @@ def test_int16_in_plain_c(write, core: str, tmp_path: Path) -> None:
     assert check(model, tmp_path, core=core) == len(model.operators)
 
 
-@pytest.mark.spread(2)
+# The fence below is around the other cores' kernels.
+@pytest.mark.spread(1, among=("mps2_an386", "mps2_an385"))
 @pytest.mark.parametrize("write", WRITERS)
 def test_int16_on_cores(device: Device, write, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write, "")
 
 
+@pytest.mark.spread(2, among=("mps2_an500", "mps3_an547"))
 def test_products_of_the_largest_values(device: Device, tmp_path: Path) -> None:
     """Whose doubles need 33 bits."""
     m = ModelWriter()

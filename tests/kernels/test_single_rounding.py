@@ -127,6 +127,7 @@ def test_most_layers_with_a_relu_round_once(tmp_path: Path) -> None:
     assert sum(call.exact is not None for call in calls) == len(SHAPES) < len(model.outputs)
 
 
+@pytest.mark.spread(1, among=("mps2_an500",))
 def test_odd_shapes_on_cores(device: Device, tmp_path: Path) -> None:
     core = device.board.cpu.kernel_core
     if families_for(core)[0] != "dsp":
@@ -137,6 +138,7 @@ def test_odd_shapes_on_cores(device: Device, tmp_path: Path) -> None:
     assert made >= len(SHAPES)
 
 
+@pytest.mark.spread(1, among=("mps2_an386",))
 def test_candidates_on_cores(device: Device, tmp_path: Path) -> None:
     core = device.board.cpu.kernel_core
     if families_for(core)[0] != "dsp":

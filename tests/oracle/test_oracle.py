@@ -18,6 +18,11 @@ from utvm_deploy.oracle import reference
 from utvm_deploy.oracle.reference import run_reference
 
 
+@pytest.fixture(autouse=True)
+def forked_oracle() -> None:
+    """The oracle is started as users start it."""
+
+
 def test_every_tensor_of_every_sample(tmp_path: Path) -> None:
     model = build_model("branches")
     samples = [sample_inputs(model, seed) for seed in range(4)]

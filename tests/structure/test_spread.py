@@ -25,3 +25,14 @@ def test_this_one_is_spread(board: object, case: str, request: pytest.FixtureReq
     mine = [item for item in items if item.name.startswith("test_this_one_is_spread")]
     if not request.config.getoption("--every-board"):
         assert left_out(mine) <= set(mine) and len(mine) <= 4
+
+
+@pytest.mark.spread(2, among=("mps2_an385", "mps3_an547"))
+def test_this_one_is_on_named_boards(board: object, request: pytest.FixtureRequest) -> None:
+    assert board
+    items = request.session.items
+    name = "test_this_one_is_on_named_boards"
+    mine = {item.name.removeprefix(name) for item in items if item.name.startswith(name)}
+    if not request.config.getoption("--every-board"):
+        assert mine <= {"[host]", "[mps2_an385]", "[mps3_an547]"}
+    assert mine
