@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from utvm_deploy.records import KernelIdentity
-from utvm_deploy.tuning.measuring.flights import FLIGHT, FLIGHT_S, Flights
 from utvm_deploy.tuning.measuring.inputs import Job
+from utvm_deploy.tuning.measuring.measure import FLIGHT, FLIGHT_S, Flights
 
 
 class _Work:

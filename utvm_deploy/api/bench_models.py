@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from utvm_deploy.api.compile_function import compile
@@ -47,29 +47,20 @@ class Ready:
     in_file: Mapping[str, CompiledModel]
 
 
+@dataclass
 class Comparing:
     """Models on their way: ``check`` them all, then ``measure`` those that are ready."""
 
-    def __init__(
-        self,
-        board: Board,
-        libraries: Sequence[CmsisNn],
-        records: Path | None,
-        note: Callable[[str], None],
-        progress: Progress,
-        *,
-        allow_float: bool = True,
-    ) -> None:
-        self._board = board
-        self._libraries = libraries
-        self._records = records
-        self._note = note
-        self._progress = progress
-        self._allow_float = allow_float
-        self._is_alone = False
-        self.ready: list[Ready] = []
-        self.found: list[ModelComparison] = []
-        self.failed: list[NotCompared] = []
+    _board: Board
+    _libraries: Sequence[CmsisNn]
+    _records: Path | None
+    _note: Callable[[str], None]
+    _progress: Progress
+    allow_float: bool = True
+    ready: list[Ready] = field(default_factory=list)
+    found: list[ModelComparison] = field(default_factory=list)
+    failed: list[NotCompared] = field(default_factory=list)
+    _is_alone: bool = False
 
     def check(self, paths: Sequence[Path]) -> None:
         """Import, compile and size every model; the error itself if there is one model only."""
@@ -144,7 +135,7 @@ class Comparing:
             board,
             CompileOptions(
                 records=None if self._records is None else read_records(self._records),
-                allow_float=self._allow_float,
+                allow_float=self.allow_float,
                 whole_layers=True,
             ),
         )

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.flash_budget import within_flash
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.budgets import Budget, check_size
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
@@ -23,9 +23,35 @@ from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_for, sh
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
+from utvm_deploy.project.model_code import model_code
 from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records import read_records
 from utvm_deploy.torch import in_memory
+
+
+def within_flash(
+    budget: int, level: str, board: Board, compiled_for: Callable[[str], CompiledModel]
+) -> CompiledModel:
+    """The model at its level, or else at the fastest one that fits; ``budget`` is in bytes.
+
+    Raises CompileError with the least bytes that are possible, and MissingTool without a compiler.
+    """
+    check_size("the flash budget", budget)
+    taken = {}
+    order = (Objective.TIME, Objective.BALANCED, Objective.SIZE)
+    rest = order[order.index(level) + 1 :] if level in order else (Objective.SIZE,)
+    for one in (level, *rest):
+        compiled = compiled_for(one)
+        code = model_code(compiled, board)
+        taken[one] = compiled.weights_bytes + code.code_bytes + code.table_bytes
+        if taken[one] <= budget:
+            return compiled
+    least = min(taken, key=lambda one: taken[one])
+    raise CompileError(
+        f"the flash budget is {budget:,} bytes, and the least that is possible is "
+        f"{taken[least]:,} (--optimize {least}, without the runtime); give a budget of at least "
+        "that"
+    )
 
 
 def compile(

@@ -126,32 +126,26 @@ def run_model(
     return _ModelRunner(graph, device, file, setting, level, library, tell).result()
 
 
+@dataclass
 class _ModelRunner:
-    def __init__(
-        self,
-        graph: Graph,
-        device: Device,
-        file: KeptRecords,
-        setting: Setting,
-        level: str,
-        library: Backend | None,
-        tell: Tell,
-    ) -> None:
-        self._graph = graph
-        self._device = device
-        self._file = file
-        self._setting = setting
-        self._level = level
-        self._library = library
-        self._tell = tell
-        self._place = scratch_place(device.board, AUTO)
-        core = device.board.cpu.kernel_core
+    _graph: Graph
+    _device: Device
+    _file: KeptRecords
+    _setting: Setting
+    _level: str
+    _library: Backend | None
+    _tell: Tell
+
+    def __post_init__(self) -> None:
+        board, graph, library = self._device.board, self._graph, self._library
+        self._place = scratch_place(board, AUTO)
+        core = board.cpu.kernel_core
         self._defaults = default_candidates(graph, core)
         if library is not None:
             # A backend's fused operators have other kernels.
             self._defaults |= default_candidates(with_fused(graph, library, core), core)
         # Records of whole models hold neither the layers of a library nor code size.
-        self._is_recorded = library is None and level != Objective.SIZE
+        self._is_recorded = library is None and self._level != Objective.SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
     def result(self) -> ModelRun:

@@ -7,6 +7,7 @@ float tensor remains, because each gets a scale from the calibrated range of its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,21 @@ _LEAST_RANGE = 1e-6
 _LOWEST = -128
 
 
+@dataclass
 class Rewriting:
     """Quantizes the float operators of a ``ModelT`` that a recipe gives one scheme.
 
     ``rewritten`` has the kind and the first output of each.
     """
 
-    def __init__(
-        self, model: Any, scheme: str, ranges: Mapping[str, Range], recipe: Recipe
-    ) -> None:
-        self.model = model
-        self.graph = model.subgraphs[0]
-        self.scheme = scheme
-        self.recipe = recipe
-        self.dtype = schema.INT16 if scheme == INT16X8 else schema.INT8
-        self.ranges = ranges
+    model: Any
+    scheme: str
+    ranges: Mapping[str, Range]
+    recipe: Recipe
+
+    def __post_init__(self) -> None:
+        self.graph = self.model.subgraphs[0]
+        self.dtype = schema.INT16 if self.scheme == INT16X8 else schema.INT8
         # A float tensor -> the integer tensor of the same values.
         self.integers: dict[int, int] = {}
         self.operators: list[Any] = []

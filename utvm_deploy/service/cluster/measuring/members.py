@@ -82,6 +82,7 @@ class Member:
         return is_open and time.monotonic() < self.since + self.start_s
 
 
+@dataclass
 class Members:
     """The workers of a tuning; a context manager.
 
@@ -89,21 +90,14 @@ class Members:
     for each worker that is left out. ``here`` is the setting of this computer, if it is known.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        board: str,
-        ask: Callable[[str], Future],
-        tell: Callable[[str], None],
-        here: Setting | None,
-        patience: Patience = PATIENCE,
-    ) -> None:
-        self.patience = patience
-        self._client = client
-        self._board = board
-        self._ask = ask
-        self._tell = tell
-        self._here = here
+    _client: Client
+    _board: str
+    _ask: Callable[[str], Future]
+    _tell: Callable[[str], None]
+    _here: Setting | None
+    patience: Patience = PATIENCE
+
+    def __post_init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._asked: Counter[str] = Counter()
         self._lock = threading.RLock()

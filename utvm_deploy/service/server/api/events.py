@@ -119,10 +119,8 @@ class _News:
 
     def _file_of(self, job: Job, name: str, growing: Path) -> Path:
         """The file that grows; of a job that has ended, the one that is kept."""
-        for file in job.files:
-            if file.name == name:
-                return self._parts.files.path(file.sha256)
-        return growing
+        kept = job.file(name)
+        return growing if kept is None else self._parts.files.path(kept.sha256)
 
     def _event(self, kind: str, data: str) -> str:
         return f"id: {self._log_at}-{self._events_at}\nevent: {kind}\ndata: {data}\n\n"

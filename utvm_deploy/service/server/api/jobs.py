@@ -98,9 +98,8 @@ def job_routes(parts: Parts) -> APIRouter:
     def log(key: str) -> str:
         """What the verb wrote to stderr: of a job that runs, so far."""
         job = starting.find_job(parts, key)
-        for file in job.files:
-            if file.name == "log.txt":
-                return parts.files.path(file.sha256).read_text("utf-8", "replace")
+        if kept := job.file("log.txt"):
+            return parts.files.path(kept.sha256).read_text("utf-8", "replace")
         try:
             return (parts.jobs / job.key / "log").read_text("utf-8", "replace")
         except OSError:
@@ -109,9 +108,8 @@ def job_routes(parts: Parts) -> APIRouter:
     @routes.get("/{key}/files/{name}", response_class=FileResponse)
     def file(request: Request, key: str, name: str, show: bool = False) -> Response:
         """A file that the job made. With ``show`` a browser shows it instead of saving it."""
-        for one in starting.find_job(parts, key).files:
-            if one.name == name:
-                return file_answer(parts, request, one, show=show)
+        if found := starting.find_job(parts, key).file(name):
+            return file_answer(parts, request, found, show=show)
         raise NotFound(f"job {key} has no file {name!r}")
 
     @routes.get("/{key}/events", **STREAM)

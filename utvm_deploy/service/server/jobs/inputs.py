@@ -46,9 +46,8 @@ def _digest(database: Database, key: str, name: str) -> str:
     job = database.job(key)
     if job is None:
         raise UsageError(f"there is no job {key}; give a job that made {name}, or its SHA-256")
-    for file in job.files:
-        if file.name == name:
-            return file.sha256
+    if found := job.file(name):
+        return found.sha256
     raise UsageError(f"job {key} has no file {name}; a {job.verb} job that is {job.state} has none")
 
 

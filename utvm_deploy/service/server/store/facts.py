@@ -104,3 +104,7 @@ class Job:
     def has_ended(self) -> bool:
         """Whether nothing happens any more."""
         return self.state in ENDED
+
+    def file(self, name: str) -> JobFile | None:
+        """Its file of that name."""
+        return next((file for file in self.files if file.name == name), None)

@@ -62,14 +62,9 @@ def job_values(parts: Parts, job: Job) -> dict[str, Any]:
     }
 
 
-def file_of(job: Job, name: str) -> JobFile | None:
-    """The job's file of that name."""
-    return next((file for file in job.files if file.name == name), None)
-
-
 def result_of(parts: Parts, job: Job) -> Mapping[str, Any]:
     """What the verb printed; empty if it printed nothing that a page can show."""
-    file = file_of(job, RESULT)
+    file = job.file(RESULT)
     return {} if file is None else json_of(parts, file)
 
 
@@ -119,7 +114,7 @@ def memory_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
-    file = file_of(job, RECORDS)
+    file = job.file(RECORDS)
     if file is None or file.size > _RECORDS_BYTES:
         return {"settings": []}
     return tuning_values(read_records(parts.files.path(file.sha256)))
@@ -127,7 +122,7 @@ def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
 
 def log_of(parts: Parts, job: Job) -> str:
     """The end of what the job wrote to stderr."""
-    file = file_of(job, LOG_FILE)
+    file = job.file(LOG_FILE)
     return _tail(parts.files.path(file.sha256) if file else parts.jobs / job.key / LOG)
 
 
