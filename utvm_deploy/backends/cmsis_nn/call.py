@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from utvm_deploy.backends import (
     Argument,
+    ConstantArgument,
     KernelCall,
     LibraryKernel,
     Operation,
@@ -15,10 +16,8 @@ from utvm_deploy.backends import (
 
 _HEADER = "arm_nnfunctions.h"
 
-WEIGHTS = "const int8_t *weights"
-PER_CHANNEL = ("const int32_t *multiplier", "const int32_t *shift")
-CLAMP = ("int32_t low", "int32_t high")
-OFFSETS = ("int32_t input_offset", "int32_t output_offset")
+#: The inputs of an operator of two tensors: names in C, and numbers.
+SIDES = (("left", 0), ("right", 1))
 # The structs want pointers to writable tables, which the library only reads.
 SCALING = (
     "    const cmsis_nn_per_channel_quant_params scaling = {\n"
@@ -39,32 +38,48 @@ def library_call(
     op: Operation,
     ours: KernelCall,
     function: str,
-    parameters: Sequence[str],
     arguments: Sequence[Argument],
     body: str,
     scratch_bytes: int = 0,
     wanted: str = "",
     *,
-    inputs: Sequence[int] = (0,),
+    inputs: Sequence[tuple[str, int]] = (("input", 0),),
+    outputs: Sequence[str] = ("output",),
     in_place: tuple[tuple[int, int], ...] = (),
 ) -> KernelCall:
-    """A call of ``function`` whose ``inputs`` come first and whose outputs come last.
+    """A call of ``function`` whose ``inputs`` come first and whose ``outputs`` come last.
 
-    ``parameters`` declares all of them in C; ``body`` and ``wanted`` are a ``LibraryKernel``'s.
+    ``body`` and ``wanted`` are a ``LibraryKernel``'s. They use the names of all arguments.
     """
-    first = [op.argument(index) for index in inputs]
-    outputs = [TensorArgument(position) for position in op.operator.outputs]
+    made = op.operator.outputs
+    parameters = (
+        *(pointer(op.input(number).dtype, name) for name, number in inputs),
+        *map(_declared, arguments),
+        *(
+            pointer(op.graph.tensors[position].dtype, name, is_const=False)
+            for name, position in zip(outputs, made, strict=True)
+        ),
+    )
     kernel = LibraryKernel(
         f"cmsis_nn_{ours.kernel.name}",
         function,
         _HEADER,
-        tuple(parameters),
+        parameters,
         body,
         scratch_bytes,
         wanted,
     )
-    assert len(parameters) == len(first) + len(arguments) + len(outputs)
-    return KernelCall(kernel, (*first, *arguments, *outputs), in_place, ours.macs)
+    first = (op.argument(number) for _, number in inputs)
+    passed = (*first, *arguments, *map(TensorArgument, made))
+    return KernelCall(kernel, passed, in_place, ours.macs)
+
+
+def _declared(argument: Argument) -> str:
+    """The parameter for a table or a number."""
+    if isinstance(argument, ConstantArgument):
+        return pointer(argument.data.dtype.name, argument.name)
+    assert isinstance(argument, ScalarArgument)
+    return f"int32_t {argument.name}"
 
 
 def scalars_of(ours: KernelCall) -> dict[str, ScalarArgument]:
@@ -73,7 +88,7 @@ def scalars_of(ours: KernelCall) -> dict[str, ScalarArgument]:
 
 
 def offset_arguments(op: Operation) -> tuple[Argument, ...]:
-    """For ``OFFSETS``."""
+    """For ``SET_OFFSETS``."""
     source, result = op.ends
     return (
         ScalarArgument("input_offset", -source.zero_point),
@@ -82,7 +97,7 @@ def offset_arguments(op: Operation) -> tuple[Argument, ...]:
 
 
 def clamp_arguments(clamp: tuple[int, int]) -> tuple[Argument, ...]:
-    """For ``CLAMP``."""
+    """For ``SET_CLAMP``."""
     return ScalarArgument("low", clamp[0]), ScalarArgument("high", clamp[1])
 
 

@@ -17,20 +17,15 @@ from utvm_deploy.backends import (
 )
 from utvm_deploy.backends.cmsis_nn import scratch
 from utvm_deploy.backends.cmsis_nn.call import (
-    CLAMP,
-    OFFSETS,
-    PER_CHANNEL,
     SCALING,
     SET_CLAMP,
     SET_OFFSETS,
     WEIGHTED_CALL,
-    WEIGHTS,
     clamp_arguments,
     context,
     dims,
     library_call,
     offset_arguments,
-    pointer,
     suffix,
     tile,
 )
@@ -171,23 +166,13 @@ def _weighted(
     """A call with weights; ``shapes`` and ``rest`` are C, the latter ends with the call itself."""
     attributes = op.operator.attributes
     assert isinstance(attributes, Convolution | TransposeConvolution)
-    dtype, result = op.source.dtype, op.result
-    outputs = result.shape[3]
+    outputs = op.result.shape[3]
     multiplier, shift = quantize_multipliers(op.scales(outputs))
     bias = op.bias(outputs).astype(np.dtype(bias_type))
     return library_call(
         op,
         ours,
         function,
-        (
-            pointer(dtype, "input"),
-            WEIGHTS,
-            pointer(bias_type, "bias"),
-            *PER_CHANNEL,
-            *OFFSETS,
-            *CLAMP,
-            pointer(dtype, "output", is_const=False),
-        ),
         (
             ConstantArgument("weights", op.constant(1)),
             ConstantArgument("bias", bias),

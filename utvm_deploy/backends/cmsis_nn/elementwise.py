@@ -14,10 +14,10 @@ from utvm_deploy.backends import (
     ScalarArgument,
 )
 from utvm_deploy.backends.cmsis_nn.call import (
+    SIDES,
     dims,
     four_extents,
     library_call,
-    pointer,
     scalars_of,
     suffix,
 )
@@ -60,12 +60,6 @@ def lower_sum_or_product(op: Operation, ours: KernelCall, library: CmsisNn) -> K
         op,
         ours,
         function,
-        (
-            pointer(dtype, "left"),
-            pointer(dtype, "right"),
-            *(f"int32_t {name}" for name in scalars),
-            pointer(dtype, "output", is_const=False),
-        ),
         tuple(scalars.values()),
         "    int32_t status = 0;\n"
         f"    for (int32_t i = 0; i < {times} && status == 0; i++) {{\n"
@@ -75,7 +69,7 @@ def lower_sum_or_product(op: Operation, ours: KernelCall, library: CmsisNn) -> K
         f"            {count});\n"
         "    }\n"
         "    return status;\n",
-        inputs=(0, 1),
+        inputs=SIDES,
         # Elements are read before they are written.
         in_place=ours.in_place,
     )
@@ -98,10 +92,9 @@ def lower_extremum(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelC
         op,
         ours,
         function,
-        (pointer("int8", "left"), pointer("int8", "right"), "int8_t *output"),
         (),
         f"{shapes}    const cmsis_nn_context context = {{0, 0}};\n"
         f"    return (int32_t){function}(\n"
         "        &context, left, &left_dims, right, &right_dims, output, &output_dims);\n",
-        inputs=(0, 1),
+        inputs=SIDES,
     )

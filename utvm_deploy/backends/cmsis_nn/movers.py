@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from utvm_deploy.backends import Joined, KernelCall, Operation, ScalarArgument, quantization_of
-from utvm_deploy.backends.cmsis_nn.call import dims, four_extents, library_call, pointer
+from utvm_deploy.backends.cmsis_nn.call import dims, four_extents, library_call
 from utvm_deploy.backends.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Pad, Rearrange
 
@@ -26,7 +26,6 @@ def lower_pad(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall |
         op,
         ours,
         "arm_pad_s8",
-        (pointer("int8", "input"), "int32_t value", pointer("int8", "output", is_const=False)),
         (ScalarArgument("value", quantization_of(source).zero_point),),
         dims("input_dims", extents)
         + dims("before", before)
@@ -57,7 +56,6 @@ def lower_transpose(op: Operation, ours: KernelCall, library: CmsisNn) -> Kernel
         op,
         ours,
         "arm_transpose_s8",
-        (pointer("int8", "input"), pointer("int8", "output", is_const=False)),
         (),
         dims("input_dims", (*extents, *rest))
         + dims("output_dims", (*made, *rest))
@@ -99,16 +97,6 @@ def lower_concatenation(op: Operation, ours: KernelCall, library: CmsisNn) -> Ke
             f"        input_{number}, 1, 1, {size}, {kernel.rows}, output, {total}, {start});\n"
         )
         start += size
-    inputs = range(len(kernel.sizes))
-    return library_call(
-        op,
-        ours,
-        "arm_concatenation_s8_z",
-        (
-            *(pointer("int8", f"input_{number}") for number in inputs),
-            pointer("int8", "output", is_const=False),
-        ),
-        (),
-        f"{calls}    return 0;\n",
-        inputs=inputs,
-    )
+    inputs = [(f"input_{number}", number) for number in range(len(kernel.sizes))]
+    function = "arm_concatenation_s8_z"
+    return library_call(op, ours, function, (), f"{calls}    return 0;\n", inputs=inputs)

@@ -14,12 +14,10 @@ from utvm_deploy.backends import (
 )
 from utvm_deploy.backends.cmsis_nn import scratch
 from utvm_deploy.backends.cmsis_nn.call import (
-    CLAMP,
     clamp_arguments,
     context,
     dims,
     library_call,
-    pointer,
     scalars_of,
     suffix,
     tile,
@@ -57,11 +55,6 @@ def lower_pool(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall 
         op,
         ours,
         function,
-        (
-            pointer(source.dtype, "input"),
-            *CLAMP,
-            pointer(source.dtype, "output", is_const=False),
-        ),
         clamp_arguments(attributes.clamp),
         body,
         scratch_bytes,
@@ -92,11 +85,6 @@ def lower_softmax(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCa
         ours,
         "arm_softmax_s8",
         (
-            pointer("int8", "input"),
-            *("int32_t multiplier", "int32_t shift", "int32_t smallest"),
-            pointer("int8", "output", is_const=False),
-        ),
-        (
             ScalarArgument("multiplier", multiplier),
             ScalarArgument("shift", shift),
             ScalarArgument("smallest", smallest),
@@ -116,12 +104,6 @@ def _int16_softmax(op: Operation, ours: KernelCall, rows: int, depth: int) -> Ke
         op,
         ours,
         "arm_softmax_s16",
-        (
-            pointer("int16", "input"),
-            *(pointer("int16", table.name) for table in tables),
-            *(f"int32_t {name}" for name in scalars),
-            pointer("int16", "output", is_const=False),
-        ),
         (*tables, *scalars.values()),
         "    const cmsis_nn_softmax_lut_s16 tables = {exponentials, inverses};\n"
         "    return (int32_t)arm_softmax_s16(\n"

@@ -20,21 +20,17 @@ from utvm_deploy.backends import (
     quantize_multipliers,
 )
 from utvm_deploy.backends.cmsis_nn.call import (
-    CLAMP,
-    OFFSETS,
-    PER_CHANNEL,
     SCALING,
     SET_CLAMP,
     SET_OFFSETS,
+    SIDES,
     WEIGHTED_CALL,
-    WEIGHTS,
     clamp_arguments,
     context,
     dims,
     four_extents,
     library_call,
     offset_arguments,
-    pointer,
     scalars_of,
     suffix,
 )
@@ -56,7 +52,7 @@ def lower_dense(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall
     if is_per_channel and is_int16:
         return "no call of CMSIS-NN does FULLY_CONNECTED of int16 with a scale for each output"
     function = f"arm_fully_connected_{'per_channel_' if is_per_channel else ''}{kind}"
-    parameters, multipliers, scaling = _scaling(op, outputs, is_per_channel)
+    multipliers, scaling = _scaling(op, outputs, is_per_channel)
     bias = op.bias(outputs).astype(np.int64 if is_int16 else np.int32)
     sums: list[Argument] = []
     if library.has_mve and not is_int16:
@@ -70,16 +66,6 @@ def lower_dense(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall
         op,
         ours,
         function,
-        (
-            pointer(source.dtype, "input"),
-            WEIGHTS,
-            pointer(bias.dtype.name, "bias"),
-            *("const int32_t *kernel_sums" for _ in sums),
-            *parameters,
-            *OFFSETS,
-            *CLAMP,
-            pointer(source.dtype, "output", is_const=False),
-        ),
         (
             ConstantArgument("weights", weights),
             ConstantArgument("bias", bias),
@@ -109,18 +95,15 @@ def _kernel_sums(source: Tensor, weights: Array, bias: Array) -> Argument:
     return ConstantArgument("kernel_sums", folded)
 
 
-def _scaling(
-    op: Operation, outputs: int, is_per_channel: bool
-) -> tuple[tuple[str, ...], tuple[Argument, ...], str]:
-    """Parameters, arguments and C text of what scales the sums: tables, or two numbers."""
+def _scaling(op: Operation, outputs: int, is_per_channel: bool) -> tuple[tuple[Argument, ...], str]:
+    """Arguments and C text of what scales the sums: tables, or two numbers."""
     scales = op.scales(outputs)
     if is_per_channel:
         multiplier, shift = quantize_multipliers(scales)
         tables = ConstantArgument("multiplier", multiplier), ConstantArgument("shift", shift)
-        return PER_CHANNEL, tables, SCALING
+        return tables, SCALING
     one = quantize_multiplier(scales[0])
     return (
-        ("int32_t multiplier", "int32_t shift"),
         (ScalarArgument("multiplier", one[0]), ScalarArgument("shift", one[1])),
         "    const cmsis_nn_per_tensor_quant_params scaling = {multiplier, shift};\n",
     )
@@ -158,14 +141,8 @@ def lower_products(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelC
         op,
         ours,
         "arm_batch_matmul_s8",
-        (
-            pointer("int8", "left"),
-            pointer("int8", "right"),
-            *(f"int32_t {name}" for name in scalars),
-            pointer("int8", "output", is_const=False),
-        ),
         tuple(scalars.values()),
         body,
         scratch_bytes,
-        inputs=(0, 1),
+        inputs=SIDES,
     )

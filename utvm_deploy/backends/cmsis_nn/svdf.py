@@ -13,7 +13,7 @@ from utvm_deploy.backends import (
     ScalarArgument,
     quantization_of,
 )
-from utvm_deploy.backends.cmsis_nn.call import dims, library_call, pointer, scalars_of
+from utvm_deploy.backends.cmsis_nn.call import dims, library_call, scalars_of
 from utvm_deploy.backends.cmsis_nn.library import CmsisNn
 from utvm_deploy.graph.attributes import Svdf
 
@@ -48,16 +48,6 @@ def lower_svdf(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall 
         ours,
         _FUNCTION,
         (
-            pointer("int8", "input"),
-            pointer("int16", "state"),
-            pointer("int8", "features"),
-            pointer("int16", "times"),
-            pointer("int32", "bias"),
-            *(f"int32_t {scalar.name}" for scalar in scalars),
-            pointer("int8", "output", is_const=False),
-            pointer("int16", "state_after", is_const=False),
-        ),
-        (
             ConstantArgument("features", features),
             ConstantArgument("times", times),
             ConstantArgument("bias", op.bias(units, 3)),
@@ -65,7 +55,8 @@ def lower_svdf(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall 
         ),
         _body(attributes.rank, shapes, first, second),
         first + second,
-        inputs=(0, 4),
+        inputs=(("input", 0), ("state", 4)),
+        outputs=("output", "state_after"),
         in_place=ours.in_place,
     )
 

@@ -15,6 +15,18 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
 
+#: What ``--json`` and tables say of each layer, in their order.
+_FACTS = (
+    *("name", "kernel", "engine", "why", "origin"),
+    *("macs", "weights_bytes", "scratch_bytes"),
+)
+_COLUMNS = ("name", "macs", "weights_bytes", "scratch_bytes", "engine", "kernel", "origin")
+
+
+def named_facts(thing: object, *names: str) -> dict[str, Any]:
+    """Attributes by their names, as ``--json`` has them."""
+    return {name: getattr(thing, name) for name in names}
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -41,15 +53,8 @@ class Buffer:
 
     def to_dict(self) -> dict[str, Any]:
         """An input or output for ``--json``."""
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "shape": self.shape,
-            "scale": self.scale,
-            "zero_point": self.zero_point,
-            "offset": self.offset,
-            "bytes": self.size_bytes,
-        }
+        names = ("name", "dtype", "shape", "scale", "zero_point", "offset")
+        return named_facts(self, *names) | {"bytes": self.size_bytes}
 
     def of_file(self, array: Array) -> Array:
         """The part of the file's tensor that is here: some of its rows, if it is computed in
@@ -111,14 +116,8 @@ class ArenaUse:
 
     def to_dict(self) -> dict[str, Any]:
         """The use for ``--json``."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "offset": self.offset,
-            "bytes": self.size_bytes,
-            "first": self.first,
-            "last": self.last,
-        }
+        place = named_facts(self, "name", "kind", "offset") | {"bytes": self.size_bytes}
+        return place | named_facts(self, "first", "last")
 
 
 @dataclass(frozen=True)
@@ -299,17 +298,7 @@ class CompiledModel(Result):
     def table(self) -> list[dict[str, Any]]:
         """A row for each layer."""
         return [
-            {
-                "index": layer.index,
-                "operator": layer.kind,
-                "name": layer.name,
-                "macs": layer.macs,
-                "weights_bytes": layer.weights_bytes,
-                "scratch_bytes": layer.scratch_bytes,
-                "engine": layer.engine,
-                "kernel": layer.kernel,
-                "origin": layer.origin,
-            }
+            {"index": layer.index, "operator": layer.kind, **named_facts(layer, *_COLUMNS)}
             for layer in self.layers
         ]
 
@@ -321,29 +310,14 @@ class CompiledModel(Result):
             "board": self.board,
             "core": self.core,
             "model_sha256": self.model_digest,
-            "macs": self.macs,
-            "weights_bytes": self.weights_bytes,
-            "arena_bytes": self.arena_bytes,
-            "stack_bytes": self.stack_bytes,
-            "optimize": self.optimize,
-            "float_math": self.float_math,
+            **named_facts(self, "macs", "weights_bytes", "arena_bytes", "stack_bytes"),
+            **named_facts(self, "optimize", "float_math"),
             "input_rows": None if rows is None else {"count": rows.count, "bytes": rows.row_bytes},
             "pools": [pool.to_dict() for pool in self.pools],
             "inputs": [buffer.to_dict() for buffer in self.taken],
             "outputs": [buffer.to_dict() for buffer in self.outputs],
             "layers": [
-                {
-                    "index": layer.index,
-                    "operator": layer.kind,
-                    "name": layer.name,
-                    "kernel": layer.kernel,
-                    "engine": layer.engine,
-                    "why": layer.why,
-                    "origin": layer.origin,
-                    "macs": layer.macs,
-                    "weights_bytes": layer.weights_bytes,
-                    "scratch_bytes": layer.scratch_bytes,
-                }
+                {"index": layer.index, "operator": layer.kind, **named_facts(layer, *_FACTS)}
                 for layer in self.layers
             ],
             "memory": [use.to_dict() for use in self.memory],
