@@ -95,6 +95,14 @@ def test_every_covered_operator_names_its_function(tmp_path: Path) -> None:
     ]
 
 
+def test_softmax_of_bytes_to_halfwords_is_ours(tmp_path: Path) -> None:
+    m = ModelWriter()
+    made = m.tensor((1, 8), "int16", 1 / 65536, -32768)
+    m.operator("SOFTMAX", [m.input((1, 8))], [made], ("SoftmaxOptions", {"Beta": 1.0}))
+    m.output(made)
+    assert functions(compiled(m.save(tmp_path / "m.tflite"))) == ["ours"]
+
+
 def test_the_arena_holds_the_planned_scratch_and_a_status_for_every_layer(
     small_model: Path,
 ) -> None:

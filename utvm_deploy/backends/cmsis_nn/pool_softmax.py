@@ -70,6 +70,8 @@ def lower_softmax(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCa
     source = op.source
     depth = source.shape[-1]
     rows = math.prod(source.shape[:-1])
+    if op.result.dtype != source.dtype:
+        return f"no call of CMSIS-NN does SOFTMAX of {source.dtype} to {op.result.dtype}"
     if source.dtype == "int16":
         return _int16_softmax(op, ours, rows, depth)
     fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
