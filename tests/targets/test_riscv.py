@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,9 @@ import pytest
 
 import utvm_deploy
 from utvm_deploy.base.errors import BoardError, DeviceFault, TaskTimeout
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import main
 from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.fault import describe_fault
 from utvm_deploy.targets.table import TARGETS
@@ -133,3 +138,36 @@ def test_floating_point_in_tasks(name: str) -> None:
         assert 0 < values.numpy()[0] < 2**-11
         module["too_large"](error)
         assert error.numpy()[0] == 34  # ERANGE
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_selftest_of_a_bundle(name: str, tmp_path: Path) -> None:
+    board = load_board(name)
+    emulator, bundle, built = board.emulator, tmp_path / "bundle", tmp_path / "built"
+    assert emulator is not None
+    model = data_dir("models") / "digits.tflite"
+    argv = ["bundle", str(model), "--board", name, "-o", str(bundle), "--no-latency"]
+    assert main(argv) == 0
+    toolchain = bundle / "selftest" / "riscv" / "toolchain.cmake"
+    run(["cmake", "-S", bundle, "-B", built, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"])
+    machine = [emulator.program, "-machine", emulator.machine, "-display", "none"]
+    machine += ["-bios", "none", "-semihosting", "-kernel", built / "digits_selftest.elf"]
+    run(["cmake", "--build", built])
+    assert "PASS digits" in run(machine)
+    # One weight differs: the verdict does.
+    weights = next(bundle.rglob("digits_weights.c"))
+    text = weights.read_text()
+    weights.write_text(re.sub(r"\{\s*(-?\d+),", r"{ \1 ^ 64,", text, count=1))
+    assert weights.read_text() != text
+    run(["cmake", "--build", built])
+    assert "FAIL digits" in run(machine, expected=1)
+
+
+def run(command: Sequence[str | Path], expected: int = 0) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done.stdout + done.stderr

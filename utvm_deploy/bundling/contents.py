@@ -24,6 +24,7 @@ from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
 from utvm_deploy.targets.contract.target import Selftest
+from utvm_deploy.targets.table import TARGETS
 
 
 def bundle_files(
@@ -175,9 +176,26 @@ def _values(
         else _external_text(compiled.name, compiled.external, layout),
     }
     bare = board.cpu.target.templates.selftest
+    values |= _bare_build(bare or _FIRST_BARE)
     if bare is not None:
         values |= _bare_values(compiled, board, layout, bare)
     return values
+
+
+#: For boards without one: a build for a bare core then says that its start-up code is missing.
+_FIRST_BARE = next(
+    one.templates.selftest for one in TARGETS.values() if one.templates.selftest is not None
+)
+
+
+def _bare_build(bare: Selftest) -> dict[str, str]:
+    """What CMakeLists.txt says of the self-test on a bare core."""
+    return {
+        "BARE_CORE": bare.core,
+        "BARE_FOLDER": bare.folder,
+        "BARE_OPTION": bare.folder.upper(),
+        "BARE_LINK": "".join(f"{option} " for option in bare.link_options),
+    }
 
 
 def _measured(

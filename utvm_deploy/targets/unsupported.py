@@ -43,7 +43,6 @@ UNSUPPORTED = (
         "RISC-V",
         (
             "riscv",
-            "rv32",
             "esp32c",
             "esp32h",
             "esp32p",

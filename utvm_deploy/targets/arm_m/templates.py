@@ -69,11 +69,13 @@ TEMPLATES = Templates(
     guard_of=guard_of,
     drivers=DRIVERS,
     selftest=Selftest(
+        core="Cortex-M",
         folder="cortex_m",
         templates="arm_m/bundle",
         build="arm",
         printing="semihosting, so a debugger or an emulator must",
         emulator_options=("-semihosting",),
+        link_options=("--specs=nosys.specs",),
         # Tools cannot format C with placeholders.
         files={
             "toolchain.cmake": "toolchain.cmake",

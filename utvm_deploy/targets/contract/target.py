@@ -85,11 +85,13 @@ class Drivers:
 class Selftest:
     """The self-test of a bundle on the bare core, without an operating system."""
 
+    core: str  # what it is for, such as a family of cores
     folder: str  # of the bundle, below that of the self-test
     templates: str  # their folder below ``templates/``
     build: str  # how the build folder's name ends in the README
     printing: str  # how it prints, and what that needs
     emulator_options: tuple[str, ...]
+    link_options: tuple[str, ...]
     #: File of the bundle -> template.
     files: Mapping[str, str]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from utvm_deploy.targets.contract.target import Drivers, Templates
+from utvm_deploy.targets.contract.target import Drivers, Selftest, Templates
 
 #: The drivers of ``templates/riscv/baremetal``.
 DRIVERS = Drivers(
@@ -17,4 +17,20 @@ TEMPLATES = Templates(
     folders={"baremetal": ("baremetal", "riscv/baremetal")},
     guard_of=lambda core: ("guard.c",),
     drivers=DRIVERS,
+    selftest=Selftest(
+        core="RISC-V core",
+        folder="riscv",
+        templates="riscv/bundle",
+        build="riscv",
+        printing="semihosting, so a debugger or an emulator must",
+        emulator_options=("-bios", "none", "-semihosting"),
+        # picolibc brings what it needs.
+        link_options=(),
+        # Tools cannot format C with placeholders.
+        files={
+            "toolchain.cmake": "toolchain.cmake",
+            "selftest.ld": "selftest.ld",
+            "startup.c": "startup.c.in",
+        },
+    ),
 )
