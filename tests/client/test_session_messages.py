@@ -73,6 +73,7 @@ def test_any_bytes_are_a_message_or_one_error(data: bytes) -> None:
     assert isinstance(message.fields, dict) and data.endswith(message.body)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=8), JSON), st.binary(max_size=32))
 def test_what_was_encoded_is_decoded(fields: dict[str, Any], body: bytes) -> None:
     assert decode(encode(fields, body)) == Message(fields, body)

@@ -176,6 +176,7 @@ def test_a_library_that_cannot_be_is_refused(tmp_path: Path, key: str, value: An
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_changed_facts_are_read_or_refused(

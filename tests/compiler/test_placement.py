@@ -70,6 +70,7 @@ def parted_blocks(draw: st.DrawFn) -> list[Block]:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(parted_blocks())
 def test_parts_never_overlap_while_they_are_needed(given_blocks: list[Block]) -> None:

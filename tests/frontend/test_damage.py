@@ -67,6 +67,7 @@ def test_flipped_bits(whole: bytes, tmp_path: Path) -> None:
     assert 0 < survivors < 500  # both happen: flips in weights are not damage
 
 
+@pytest.mark.slow
 def test_wild_words(whole: bytes, tmp_path: Path) -> None:
     """Counts and offsets that are far too large, or negative."""
     rng = np.random.default_rng(12)

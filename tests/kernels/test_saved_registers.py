@@ -79,7 +79,13 @@ def lost(lines: list[str]) -> set[str]:
     return used & KEPT - (saved & restored)
 
 
-@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55"])
+@pytest.mark.parametrize(
+    "core",
+    [
+        *("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m55"),
+        pytest.param("cortex-m7", marks=pytest.mark.slow),
+    ],
+)
 def test_what_the_caller_needs_is_saved(core: str, tmp_path: Path) -> None:
     routines: dict[str, list[str]] = {}
     for write in WRITERS:

@@ -84,6 +84,7 @@ def test_own_functions_beside_tvms_operators(tmp_path: Path) -> None:
     np.testing.assert_array_equal(made, (np.maximum(x, 0) ** 2).sum(1)[::-1])
 
 
+@pytest.mark.slow
 def test_calls_and_side_effects_are_named() -> None:
     with pytest.raises(UnsupportedOperator, match="'y' is the result of a call of 'other'; only"):
         utvm_deploy.from_relax(calls())
