@@ -227,7 +227,7 @@ def _steps(m: ModelWriter) -> None:
 MODELS = (_heads, _twice, _steps)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("build", MODELS)
 def test_models_with_views_are_byte_exact(
     build: Callable[[ModelWriter], None], device: Device, tmp_path: Path

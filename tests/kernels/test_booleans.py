@@ -103,7 +103,7 @@ def masks(m: ModelWriter) -> None:
     m.output(m.node("SELECT_V2", [known, x, y], SHAPE, scale=0.1, zero_point=3, dtype="int8"))
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("build", [comparisons, masks])
 def test_booleans(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()
