@@ -14,7 +14,7 @@ from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
 _BROADCASTING = 7
 
 
-def prelu(r: Rewriting) -> bool:
+def prelu(r: Rewriting) -> str:
     """max(x, 0) + slope * min(x, 0): TVM takes the slopes to be along the last dimension."""
     x, slope = r.input(0), r.input(1)
     ranks = [len(r.state.shape(name) or ()) for name in (x, slope)]
@@ -23,11 +23,10 @@ def prelu(r: Rewriting) -> bool:
         slope = r.reshaped(slope, (*r.shape(1), *(1,) * more))
     above = r.add("Relu", x)
     below = r.add("Neg", r.add("Relu", r.add("Neg", x)))
-    r.finish(r.add("Add", above, r.add("Mul", slope, below)))
-    return True
+    return r.add("Add", above, r.add("Mul", slope, below))
 
 
-def lp_normalization(r: Rewriting) -> bool:
+def lp_normalization(r: Rewriting) -> str:
     """x / norm, and 0 where the norm is 0."""
     x, rank = r.input(0), len(r.shape(0))
     kind = {1: "ReduceL1", 2: "ReduceL2"}.get(int(r.given.get("p", 2)))
@@ -38,18 +37,16 @@ def lp_normalization(r: Rewriting) -> bool:
     zero, one = r.constant(0, dtype), r.constant(1, dtype)
     is_zero = r.add("Equal", norm, zero)
     ratio = r.add("Div", x, r.add("Where", is_zero, one, norm))
-    r.finish(r.add("Where", is_zero, zero, ratio))
-    return True
+    return r.add("Where", is_zero, zero, ratio)
 
 
-def power(r: Rewriting) -> bool:
+def power(r: Rewriting) -> str | bool:
     """Powers with an exponent of another type, and powers of integers."""
     base, exponent = r.dtype(0), r.dtype(1)
     if base.kind == "f":
         if base == exponent:
             return False
-        r.finish(r.add("Pow", r.input(0), r.cast(r.input(1), base)))
-        return True
+        return r.add("Pow", r.input(0), r.cast(r.input(1), base))
     known = r.value(1)
     if exponent.kind == "f":
         if known is None or not (known == np.floor(known)).all():
@@ -61,8 +58,7 @@ def power(r: Rewriting) -> bool:
         exponents = r.cast(r.input(1), base)
     if known is not None and (known < 0).any():
         raise UnsupportedOperator(f"{r.place} raises integers to negative powers")
-    r.finish(_squared(r, r.input(0), exponents, base))
-    return True
+    return _squared(r, r.input(0), exponents, base)
 
 
 def _squared(r: Rewriting, base: str, exponents: str, dtype: np.dtype[np.generic]) -> str:
@@ -80,26 +76,24 @@ def _squared(r: Rewriting, base: str, exponents: str, dtype: np.dtype[np.generic
     return made
 
 
-def cast_like(r: Rewriting) -> bool:
+def cast_like(r: Rewriting) -> str | bool:
     """A cast to a type that is known, so that the cast of a constant is one."""
     dtype = r.state.dtype(r.input(1))
     if dtype is None:
         return False
-    r.finish(r.cast(r.input(0), dtype))
-    return True
+    return r.cast(r.input(0), dtype)
 
 
-def of_booleans(r: Rewriting) -> bool:
+def of_booleans(r: Rewriting) -> str | bool:
     """The largest or smallest boolean, by integers."""
     if r.dtype(0).kind != "b":
         return False
     integers = r.cast(r.input(0), np.int32)
     inputs = [integers, *r.node.input[1:]]
-    r.finish(r.cast(r.add(r.kind, *inputs, **r.given), np.bool_))
-    return True
+    return r.cast(r.add(r.kind, *inputs, **r.given), np.bool_)
 
 
-def is_all_minus_infinity(r: Rewriting) -> bool:
+def is_all_minus_infinity(r: Rewriting) -> str | bool:
     """Whether a maximum is -infinity, without it: TVM's begins at the least finite number."""
     for position in (0, 1):
         bound = r.value(1 - position)
@@ -111,12 +105,11 @@ def is_all_minus_infinity(r: Rewriting) -> bool:
         each = r.add("Equal", maker.input[0], r.constant(-math.inf, bound.dtype))
         given = {a.name: r.state.onnx.helper.get_attribute_value(a) for a in maker.attribute}
         least = r.add("ReduceMin", r.cast(each, np.int32), *maker.input[1:], **given)
-        r.finish(r.cast(least, np.bool_))
-        return True
+        return r.cast(least, np.bool_)
     return False
 
 
-def is_infinite(r: Rewriting) -> bool:
+def is_infinite(r: Rewriting) -> str | bool:
     """Infinities of one sign only."""
     signs = [int(r.given.get(f"detect_{sign}", 1)) for sign in ("positive", "negative")]
     if all(signs):
@@ -124,8 +117,7 @@ def is_infinite(r: Rewriting) -> bool:
     zero = r.constant(0, r.dtype(0))
     side = r.add("Greater" if signs[0] else "Less", r.input(0), zero)
     found = r.add("And", r.add("IsInf", r.input(0)), side)
-    r.finish(found if any(signs) else r.add("And", found, r.add("Not", found)))
-    return True
+    return found if any(signs) else r.add("And", found, r.add("Not", found))
 
 
 def layer_normalization(r: Rewriting) -> bool:
@@ -188,7 +180,7 @@ def dropout(r: Rewriting) -> bool:
     return True
 
 
-def bit_shift(r: Rewriting) -> bool:
+def bit_shift(r: Rewriting) -> str:
     """Products and quotients by powers of 2; 0 where all bits are shifted out."""
     dtype = r.dtype(0)
     if dtype.kind != "u":
@@ -203,11 +195,10 @@ def bit_shift(r: Rewriting) -> bool:
     places = r.cast(r.input(1), np.int64)
     made = r.add("Mul" if is_left else "Div", r.input(0), r.add("Gather", powers, places))
     is_inside = r.add("Less", r.cast(r.input(1), np.int32), r.cast(least, np.int32))
-    r.finish(r.add("Where", is_inside, made, r.constant(0, dtype)))
-    return True
+    return r.add("Where", is_inside, made, r.constant(0, dtype))
 
 
-def dequantize_blocks(r: Rewriting) -> bool:
+def dequantize_blocks(r: Rewriting) -> str | bool:
     """(x - zero point) * scale, where blocks along an axis share a scale."""
     size = int(r.given.get("block_size", 0))
     if not size:
@@ -220,11 +211,10 @@ def dequantize_blocks(r: Rewriting) -> bool:
     if r.has(2):
         x = r.add("Sub", x, r.cast(r.taken(r.input(2), places, axis), np.int32))
     dtype = r.dtype(1)
-    r.finish(r.add("Mul", r.cast(x, dtype), scale))
-    return True
+    return r.add("Mul", r.cast(x, dtype), scale)
 
 
-def determinant(r: Rewriting) -> bool:
+def determinant(r: Rewriting) -> str:
     """The determinant of small matrices, by the elements of their first rows."""
     shape = r.shape(0)
     size = shape[-1]
@@ -235,8 +225,7 @@ def determinant(r: Rewriting) -> bool:
     rank = len(shape)
     rows = [r.taken(r.input(0), row, rank - 2) for row in range(size)]
     cells = [[r.taken(row, column, rank - 2) for column in range(size)] for row in rows]
-    r.finish(_minor(r, cells))
-    return True
+    return _minor(r, cells)
 
 
 def _minor(r: Rewriting, cells: list[list[str]]) -> str:
@@ -250,7 +239,7 @@ def _minor(r: Rewriting, cells: list[list[str]]) -> str:
     return total
 
 
-def cumulative_product(r: Rewriting) -> bool:
+def cumulative_product(r: Rewriting) -> str:
     """Products of the elements up to each, step by step."""
     axis_value, shape = r.value(1), r.shape(0)
     if axis_value is None:
@@ -266,12 +255,10 @@ def cumulative_product(r: Rewriting) -> bool:
         part = r.part(r.input(0), place, place + 1, axis)
         total = r.add("Mul", total, part) if total != one else part
         made[place] = before if r.given.get("exclusive", 0) else total
-    r.finish(r.add("Concat", *(made[place] for place in range(count)), axis=axis))
-    return True
+    return r.add("Concat", *(made[place] for place in range(count)), axis=axis)
 
 
-def binarizer(r: Rewriting) -> bool:
+def binarizer(r: Rewriting) -> str:
     """1 where an element is above the threshold."""
     threshold = r.constant(r.given.get("threshold", 0.0), r.dtype(0))
-    r.finish(r.cast(r.add("Greater", r.input(0), threshold), r.dtype(0)))
-    return True
+    return r.cast(r.add("Greater", r.input(0), threshold), r.dtype(0))

@@ -30,7 +30,7 @@ def split(r: Rewriting) -> bool:
     return True
 
 
-def concat(r: Rewriting) -> bool:
+def concat(r: Rewriting) -> str | bool:
     """Only the parts that have elements."""
     shapes = [r.state.shape(name) for name in r.node.input]
     if any(shape is None for shape in shapes):
@@ -38,11 +38,10 @@ def concat(r: Rewriting) -> bool:
     full = [name for name, s in zip(r.node.input, shapes, strict=True) if s and all(s)]
     if len(full) == len(shapes):
         return False
-    r.finish(full[0] if len(full) == 1 else r.add("Concat", *full, axis=r.given["axis"]))
-    return True
+    return full[0] if len(full) == 1 else r.add("Concat", *full, axis=r.given["axis"])
 
 
-def one_hot(r: Rewriting) -> bool:
+def one_hot(r: Rewriting) -> str:
     """A comparison with the numbers of the classes."""
     depth = r.value(1)
     if depth is None:
@@ -57,11 +56,10 @@ def one_hot(r: Rewriting) -> bool:
     wide = r.reshaped(places, (*shape[:axis], 1, *shape[axis:]))
     classes = r.constant(np.arange(count).reshape(-1, *(1,) * (len(shape) - axis)), dtype)
     off, on = (r.taken(r.input(2), place, 0) for place in (0, 1))
-    r.finish(r.add("Where", r.add("Equal", wide, classes), on, off))
-    return True
+    return r.add("Where", r.add("Equal", wide, classes), on, off)
 
 
-def reverse_sequence(r: Rewriting) -> bool:
+def reverse_sequence(r: Rewriting) -> str:
     """The first elements of each sequence of the batch, in reverse."""
     shape = r.shape(0)
     batch, time = r.axis("batch_axis", 1, len(shape)), r.axis("time_axis", 0, len(shape))
@@ -73,8 +71,7 @@ def reverse_sequence(r: Rewriting) -> bool:
             row = r.part(r.input(0), number, number + 1, batch)
             places = np.where(steps < length, length - 1 - steps, steps)
             rows.append(r.taken(row, places, time))
-        r.finish(rows[0] if len(rows) == 1 else r.add("Concat", *rows, axis=batch))
-        return True
+        return rows[0] if len(rows) == 1 else r.add("Concat", *rows, axis=batch)
     along_batch = [shape[i] if i == batch else 1 for i in range(len(shape))]
     along_time = [shape[i] if i == time else 1 for i in range(len(shape))]
     numbers = r.constant(steps.reshape(along_time), np.int64)
@@ -82,11 +79,10 @@ def reverse_sequence(r: Rewriting) -> bool:
     last = r.add("Sub", lengths_of, r.constant(1, np.int64))
     is_inside = r.add("Less", numbers, lengths_of)
     places_of = r.add("Where", is_inside, r.add("Sub", last, numbers), numbers)
-    r.finish(r.add("GatherElements", r.input(0), r.expanded(places_of, shape), axis=time))
-    return True
+    return r.add("GatherElements", r.input(0), r.expanded(places_of, shape), axis=time)
 
 
-def space_to_depth(r: Rewriting) -> bool:
+def space_to_depth(r: Rewriting) -> str | bool:
     """ONNX's own definition, if the channels stay together."""
     if r.text("mode", "DCR") == "DCR":
         return False
@@ -94,11 +90,10 @@ def space_to_depth(r: Rewriting) -> bool:
     batch, channels, rows, columns = r.shape(0)
     wide = r.reshaped(r.input(0), (batch, channels, rows // size, size, columns // size, size))
     turned = r.add("Transpose", wide, perm=[0, 1, 3, 5, 2, 4])
-    r.finish(r.reshaped(turned, (batch, channels * size * size, rows // size, columns // size)))
-    return True
+    return r.reshaped(turned, (batch, channels * size * size, rows // size, columns // size))
 
 
-def compress(r: Rewriting) -> bool:
+def compress(r: Rewriting) -> str:
     """The elements that a constant condition selects."""
     condition = r.value(1)
     if condition is None:
@@ -110,11 +105,10 @@ def compress(r: Rewriting) -> bool:
     x, axis = r.input(0), r.axis("axis", 0, len(shape))
     if "axis" not in r.given:
         x = r.reshaped(x, (math.prod(shape),))
-    r.finish(r.taken(x, places, axis))
-    return True
+    return r.taken(x, places, axis)
 
 
-def tensor_scatter(r: Rewriting) -> bool:
+def tensor_scatter(r: Rewriting) -> str:
     """An update of a cache from a place on, which each sequence of the batch has."""
     cache, update = r.shape(0), r.shape(1)
     axis = r.axis("axis", -2, len(cache))
@@ -125,23 +119,19 @@ def tensor_scatter(r: Rewriting) -> bool:
         places = r.add("Add", places, first)
     if r.text("mode", "linear") == "circular":
         places = r.add("Mod", places, r.constant(cache[axis], np.int64))
-    r.finish(
-        r.add("ScatterElements", r.input(0), r.expanded(places, update), r.input(1), axis=axis)
-    )
-    return True
+    return r.add("ScatterElements", r.input(0), r.expanded(places, update), r.input(1), axis=axis)
 
 
-def feature_extractor(r: Rewriting) -> bool:
+def feature_extractor(r: Rewriting) -> str:
     """Elements along the last dimension."""
     shape = r.shape(0)
     found = r.add("Gather", r.input(0), r.input(1), axis=len(shape) - 1)
     count = math.prod(r.shape(1))
     outer = shape[:-1] if len(shape) > 1 else (1,)
-    r.finish(r.reshaped(found, (*outer, count)))
-    return True
+    return r.reshaped(found, (*outer, count))
 
 
-def column_to_image(r: Rewriting) -> bool:
+def column_to_image(r: Rewriting) -> str:
     """A transposed convolution whose weights put each value of a column at its place."""
     image, block = r.value(1), r.value(2)
     if image is None or block is None:
@@ -177,5 +167,4 @@ def column_to_image(r: Rewriting) -> bool:
             shape[2 + i] = missing
             zeros = r.constant(np.zeros(shape, np.float32))
             made = r.add("Concat", made, zeros, axis=2 + i)
-    r.finish(r.reshaped(made, (batch, rows // taps, *sizes)))
-    return True
+    return r.reshaped(made, (batch, rows // taps, *sizes))

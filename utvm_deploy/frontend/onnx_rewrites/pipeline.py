@@ -216,7 +216,10 @@ def _ruled(state: State, node: Any, place: str, _is_made: bool) -> Made:
         return None
     rewriting = Rewriting(state, node, place)
     try:
-        return rewriting.made if rule(rewriting) else None
+        replaced = rule(rewriting)
+        if isinstance(replaced, str):
+            rewriting.finish(replaced)
+        return None if replaced is False else rewriting.made
     except (ArithmeticError, LookupError, TypeError, ValueError) as exc:  # of a damaged file
         said = f"{type(exc).__name__}: {exc}"
         raise ModelError(f"{place} has attributes or inputs that do not fit ({said})") from exc

@@ -15,7 +15,7 @@ from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
 _WHOLE = 1e-6
 
 
-def resize(r: Rewriting) -> bool:
+def resize(r: Rewriting) -> str | bool:
     """Products with the weights of each axis, for what TVM does not compute right."""
     if r.state.version < 11:
         return False
@@ -49,8 +49,7 @@ def resize(r: Rewriting) -> bool:
     if not is_inside.all():
         outside = r.constant(r.given.get("extrapolation_value", 0.0), r.dtype(0))
         made = r.add("Where", r.constant(is_inside), made, outside)
-    r.finish(made)
-    return True
+    return made
 
 
 def _scales(r: Rewriting, axes: list[int]) -> list[float] | None:
@@ -131,7 +130,7 @@ def _product(r: Rewriting, x: str, weights: Array, axis: int) -> str:
     return r.add("Transpose", made, perm=[order.index(i) for i in range(rank)])
 
 
-def transposed_convolution(r: Rewriting) -> bool:
+def transposed_convolution(r: Rewriting) -> str | bool:
     """The padding that makes the given size."""
     if "output_shape" not in r.given:
         return False
@@ -155,5 +154,4 @@ def transposed_convolution(r: Rewriting) -> bool:
         raise UnsupportedOperator(f"{r.place} has a larger output_shape than it can make")
     given["pads"] = [*begin, *(max(0, one) for one in end)]
     given["output_padding"] = [m + a for m, a in zip(more, added, strict=True)]
-    r.finish(r.add("ConvTranspose", *r.node.input, **given))
-    return True
+    return r.add("ConvTranspose", *r.node.input, **given)

@@ -1,6 +1,7 @@
 """Our own rewrites: the operator, and the function that replaces a node or leaves it.
 
-A function returns False if TVM imports this use of the operator right.
+A function returns the name of the tensor that becomes the first output. It returns True if it made
+the outputs itself, and False if TVM imports this use of the operator right.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from utvm_deploy.frontend.onnx_rewrites import (
 )
 from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
 
-Rule: TypeAlias = Callable[[Rewriting], bool]
+Rule: TypeAlias = Callable[[Rewriting], str | bool]
 _ML, _TRAINING = "ai.onnx.ml", "ai.onnx.preview.training"
 
 

@@ -12,7 +12,7 @@ from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
 _MOST = 1 << 20
 
 
-def fourier(r: Rewriting) -> bool:
+def fourier(r: Rewriting) -> str:
     """DFT: a product for each part of the numbers."""
     shape = r.shape(0)
     length = r.value(1)
@@ -26,8 +26,7 @@ def fourier(r: Rewriting) -> bool:
     axis %= len(shape)
     is_inverse, is_half = (bool(r.given.get(name, 0)) for name in ("inverse", "onesided"))
     made = _transformed(r, r.input(0), axis, length, is_inverse, is_half)
-    r.finish(made)
-    return True
+    return made
 
 
 def _transformed(
@@ -84,7 +83,7 @@ def _unlast(r: Rewriting, x: str, axis: int) -> str:
     return r.add("Transpose", x, perm=[order.index(i) for i in range(rank)])
 
 
-def short_time_fourier(r: Rewriting) -> bool:
+def short_time_fourier(r: Rewriting) -> str:
     """STFT: frames of the signal, by constant places, and their transforms."""
     step, length = r.value(1), r.value(3)
     if step is None or (r.has(3) and length is None):
@@ -100,5 +99,4 @@ def short_time_fourier(r: Rewriting) -> bool:
     if r.has(2):
         frames = r.add("Mul", frames, r.reshaped(r.input(2), (size, 1)))
     is_half = bool(r.given.get("onesided", 1))
-    r.finish(_transformed(r, frames, 2, None, False, is_half))
-    return True
+    return _transformed(r, frames, 2, None, False, is_half)
