@@ -33,7 +33,15 @@ sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
-RUNNABLE_BOARDS = ("host", "mps2_an500", "mps2_an386", "mps2_an385", "mps3_an547", "netduinoplus2", "qemu_rv32imc")
+RUNNABLE_BOARDS = (
+    "host",
+    "mps2_an500",
+    "mps2_an386",
+    "mps2_an385",
+    "mps3_an547",
+    "netduinoplus2",
+    "qemu_rv32imc",
+)
 #: Boards with less RAM than most tests need, and cores that cannot isolate tasks.
 SMALL_BOARDS = ("microbit",)
 
