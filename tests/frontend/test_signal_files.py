@@ -15,6 +15,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.signals.attributes import SignalFramer
 
 CASES = signal_cases()
+#: Of two runs: each has one number, in no dimension.
+NUMBERS = np.zeros(2, np.int16)
 
 
 def changed(name: str, **options: int | bool) -> SignalCase:
@@ -83,6 +85,29 @@ def test_damaged_options_are_refused() -> None:
         (
             replace(CASES["auto scale"], outputs=[("int16", (23,)), ("int32", ())]),
             r"computes the shape \(24,\), but the file says \(23,\)",
+        ),
+        *(
+            (replace(CASES[name], inputs=[NUMBERS], **changes), "'tensor_0' has no dimension")
+            for name, changes in (
+                ("delay 3", {}),
+                ("framer 10 4 False", {}),
+                ("overlap add int16", {}),
+                ("window", {"constants": [NUMBERS[:1]]}),
+            )
+        ),
+        (
+            replace(
+                CASES["delay 3"], inputs=[np.zeros((1, 0), np.int16)], outputs=[("int16", (0,))]
+            ),
+            "has the dynamic or empty shape",
+        ),
+        (
+            replace(
+                changed("delay 3", delay_length=2**24),
+                inputs=[np.zeros((1, 200, 8), np.int16)],
+                outputs=[("int16", (200, 8))],
+            ),
+            "would keep 3,355,443,200 numbers from run to run; 67,108,864 are the most",
         ),
         (
             replace(CASES["delay 3"], kind="SignalUnknown"),

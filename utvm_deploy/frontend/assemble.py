@@ -70,8 +70,12 @@ def assemble(
 
 
 def refuse_custom_operators(operators: Sequence[SourceOperator]) -> None:
-    """Raise UnsupportedOperator with all of them, if there are any."""
-    problems = [(op, suggestion(op.kind)) for op in operators if op.kind.startswith(CUSTOM)]
+    """Raise UnsupportedOperator with all that have no importer, if there are any."""
+    problems = [
+        (op, suggestion(op.kind))
+        for op in operators
+        if op.kind.startswith(CUSTOM) and importer_of(op) is None
+    ]
     if problems:
         raise _unsupported(problems, has_unknown=True)
 

@@ -7,10 +7,12 @@ what would read or write outside of a tensor there is refused here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files.limits import MAX_TENSOR_ELEMENTS
 from utvm_deploy.frontend.files.source import Several, SourceOperator, custom_name
 from utvm_deploy.frontend.files.supported_operator import Importer, SupportedOperator
 from utvm_deploy.frontend.signals.options import read_options
@@ -65,15 +67,14 @@ class _Source:
                 raise op.unsupported(
                     f"tensor '{tensor.name}' is {tensor.dtype}; TFLite Micro takes only {dtype}"
                 )
+        if not found[0].shape:
+            raise op.damaged(f"'{found[0].name}' has no dimension")
         return found
 
     def of_one_type(self, types: Sequence[str]) -> Tensor:
         """The only input, if it and the output have one of these types."""
         dtype = self.op.input(0).dtype
-        (x,) = self.tensors(*[[dtype if dtype in types else " or ".join(types)]] * 2)
-        if not x.shape:
-            raise self.op.damaged(f"'{x.name}' has no dimension")
-        return x
+        return self.tensors(*[[dtype if dtype in types else " or ".join(types)]] * 2)[0]
 
     def row(self, tensor: Tensor) -> int:
         """The elements of a tensor that must have one dimension."""
@@ -100,6 +101,11 @@ class _Source:
     def keeping(self, attributes: kinds.Signal, shape: tuple[int, ...], dtype: str) -> Several:
         """The same with a state of zeros, which the file does not have."""
         op = self.op
+        if prod(shape) > MAX_TENSOR_ELEMENTS:
+            raise op.unsupported(
+                f"it would keep {prod(shape):,} numbers from run to run; {MAX_TENSOR_ELEMENTS:,} "
+                "are the most"
+            )
         state = Tensor(f"{op.tensors[op.outputs[0]].name} (state)", shape, dtype)
         inputs = (*op.inputs, len(op.tensors))
         made = Operator(custom_name(op.kind), inputs, op.outputs, attributes, (op.index,))
@@ -110,7 +116,7 @@ def import_window(op: SourceOperator) -> Operator:
     """SignalWindow: constant weights for the last dimension."""
     source = _Source(op)
     x, _ = source.tensors(("int16", "int16"), ("int16",))
-    source.table(1, x.shape[-1] if x.shape else 1)
+    source.table(1, x.shape[-1])
     return source.made(kinds.SignalWindow(source.option("shift", 0, _WORD)))
 
 
@@ -224,8 +230,8 @@ def import_framer(op: SourceOperator) -> Several:
     attributes = kinds.SignalFramer(size, step, bool(source.option("prefill", 0, 1)))
     if attributes.history < 0 or attributes.missing > _MOST_STEPS:
         raise op.unsupported(f"frames of {size} samples and steps of {step} are not supported")
-    rows = int(np.prod(x.shape[:-1], dtype=np.int64))
-    return source.keeping(attributes, (rows * attributes.history + 1,), "int16")
+    size = prod(x.shape[:-1]) * attributes.history + 1
+    return source.keeping(attributes, (size,), "int16")
 
 
 def import_overlap_add(op: SourceOperator) -> Several:
