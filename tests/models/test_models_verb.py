@@ -43,7 +43,7 @@ def test_get_copies_the_model_and_its_data(
     ("argv", "code", "says"),
     [
         (["get", "digit"], 1, "no model 'digit' ships with utvm_deploy; did you mean 'digits'?"),
-        (["get", "resnet"], 1, "there are digits, digits_float, diabetes_float, cifar10_cnn"),
+        (["get", "resnet"], 1, "there are digits, digits_float, diabetes_float, cifar10_cnn, gru"),
         (["get"], 2, "needs the name of a model: digits, "),
         (["put", "digits"], 2, "invalid choice: 'put'"),
         (["get", "digits"], 1, "digits_test.npz exists; give another folder"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import utvm_deploy
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -85,3 +86,19 @@ def test_readme_has_the_digests() -> None:
     )
     files = [*MODELS.glob("*.tflite"), *MODELS.glob("*.npz")]
     assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files} == told
+
+
+@pytest.mark.tools
+def test_the_gru_is_a_loop_and_recognizes_what_its_page_says() -> None:
+    """Unrolled, with tables for each step, it had 82,544 bytes of weights."""
+    compiled = utvm_deploy.compile(MODELS / "gru.tflite", "mps2_an500")
+    assert [(loop.period, loop.steps) for loop in compiled.loops] == [(11, 7)]
+    assert compiled.weights_bytes < 7_000
+    labelled = np.load(MODELS / "gru_labelled.npz")
+    run = run_reference(MODELS / "gru.tflite", [[one[np.newaxis]] for one in labelled["inputs"]])
+    right = sum(
+        int(outputs[0].argmax() == label)
+        for outputs, label in zip(run.outputs, labelled["labels"], strict=True)
+    )
+    assert right == 482
+    assert f"recognize {right} of the 500" in (MODELS / "README.md").read_text("utf-8")

@@ -2,12 +2,13 @@
 
 Of a sum, the side with the scale one half is exactly its value shifted by 19. The other side
 contributes one of 256 values, which a table holds with the reference's rounding and both zero
-points. A compact kernel makes this table in scratch. PRELU takes positive values from a table and
-multiplies the others.
+points. A compact kernel makes this table in scratch, and one of few elements has none. PRELU takes
+positive values from a table and multiplies the others.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,19 +19,21 @@ from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import bytes_texts
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
-from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN, requantized
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly import elementwise_code as code
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.elementwise import (
     ElementwiseKernel,
     Loop,
+    Side,
     elementwise_call,
     sides_of_sum,
 )
 from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.scaling import LARGEST_SHIFT, SMALLEST_SHIFT
 from utvm_deploy.kernels.portable.integers.elementwise import (
+    Broadcast,
     BroadcastAdd,
     BroadcastExtremum,
     BroadcastMultiply,
@@ -43,6 +46,12 @@ from utvm_deploy.records.candidate import COMPACT_LITTLE
 _TABLE_WORDS = {code.ADD: 256, code.SUBTRACT: 256, code.PRELU: 64}
 #: What ``utvm_tabulate_sum`` makes the table of a sum from.
 _TABLE_SOURCE_WORDS = 5
+#: Numbers of ``utvm_direct_sum`` after those of every operator.
+_DIRECT_WORDS = 7
+#: What it shifts the side by that is requantized: a bit more than the reference, as it doubles it.
+_RAISED = HEADROOM_BITS["int8"] + 1
+#: Elements for which the misses of a table in flash cost more than it saves.
+_MOST_DIRECT = 32
 
 
 @dataclass(frozen=True)
@@ -50,14 +59,22 @@ class DspElementwise(ElementwiseKernel):
     """An operator of int8, or a product of int16."""
 
     is_compact: bool = False  # the table of a sum is made in scratch
+    is_direct: bool = False  # a sum without a table
 
     family = "dsp"
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_direct" if self.is_direct else super().name
 
     @property
     def loop(self) -> Loop:
         why = "DSP assembly, four elements at a time"
         if self.dtype == "int16":
             return Loop(f"{code.INT16_MULTIPLY}_all", code.SCALING_WORDS, why)
+        if self.is_direct:
+            why = "C, one element at a time, without a table"
+            return Loop("utvm_direct_sum", code.NUMBERS + _DIRECT_WORDS, why)
         table = _TABLE_WORDS.get(self.operation, 0)
         if table:
             why += ", with a table"
@@ -68,6 +85,8 @@ class DspElementwise(ElementwiseKernel):
     def loop_texts(self, core: str) -> tuple[str, ...]:
         if self.dtype == "int16":
             return code.int16_multiply_texts(core)
+        if self.is_direct:
+            return (helper("utvm_direct_sum"),)
         # Runs of a side that is repeated are copied and filled.
         copied = bytes_texts(core) if self.is_broadcast else ()
         texts = (*copied, *code.loop_texts(core, self.operation))
@@ -129,6 +148,9 @@ def _sum_call(call: KernelCall, scaling: list[int], *, is_compact: bool) -> Kern
     if isinstance(sides, str):
         return sides
     tabulated, shifted = sides
+    direct = _direct_call(call, scaling, tabulated, shifted)
+    if direct is not None:
+        return direct
     zero = tabulated.zero_point
     # The routine adds the shifted side, or, to subtract it, all of its bits flipped.
     constant = -shifted.zero_point if shifted.sign > 0 else shifted.zero_point + 1
@@ -149,6 +171,36 @@ def _sum_call(call: KernelCall, scaling: list[int], *, is_compact: bool) -> Kern
         is_swapped=tabulated.name == "right",
     )
     return made if isinstance(made, str) else replace(made, heeds_compact=COMPACT_LITTLE)
+
+
+def _direct_call(
+    call: KernelCall, scaling: list[int], tabulated: Side, shifted: Side
+) -> KernelCall | None:
+    """The call for a sum of few elements; None for more, and where it would not be exact."""
+    kernel = call.kernel
+    assert isinstance(kernel, Broadcast)
+    follows = (*kernel.left_follows, *kernel.right_follows)
+    if math.prod(kernel.extents) > _MOST_DIRECT or not all(follows):
+        return None
+    zero, (multiplier, shift), right = tabulated.zero_point, tabulated.scale, -tabulated.scale[1]
+    if right <= 0 or scaling[3:5] != [INT8_MIN, INT8_MAX]:
+        return None
+    half = 1 << (right - 1)
+    for value in range(-128, 128):
+        raised = (value - zero) << HEADROOM_BITS["int8"]
+        rounded = ((2 * raised * multiplier + (1 << 31)) >> 32) + half + (raised >> 31)
+        if rounded >> right != requantized(raised, multiplier, shift):
+            return None
+    factor = shifted.sign << code.EXACT_SHIFT
+    numbers = [zero << _RAISED, multiplier, half, right, tabulated.sign, factor]
+    made = elementwise_call(
+        call,
+        partial(DspElementwise, is_direct=True),
+        code.ADD if shifted.sign > 0 else code.SUBTRACT,
+        [*scaling, 0, *numbers, -shifted.zero_point * factor],
+        is_swapped=tabulated.name == "right",
+    )
+    return None if isinstance(made, str) else made
 
 
 def _positive_values(call: KernelCall) -> tuple[int, Array]:

@@ -186,7 +186,9 @@ def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
     inputs = {source: _spec_of(source, specs) for source in _sources(node)}
     if kind in WEIGHTED:
         weights, *bias = node.args[1:3]
-        inputs[weights] = specs.by_channel[WEIGHTED[kind]]
+        # Numbers of a scale take half as many bytes as 32 inputs have weights.
+        is_one = kind == "linear" and _is_recurrent(node, weights)
+        inputs[weights] = specs.factor if is_one else specs.by_channel[WEIGHTED[kind]]
         for constant in bias:
             inputs.pop(constant, None)
     elif kind in _PRODUCTS and node.args[1].op == "get_attr":
@@ -197,6 +199,15 @@ def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
         before.meta["quantization_annotation"].output_qspec = None
         inputs = {}
     _note(node, inputs, specs.fixed.get(kind, specs.activation))
+
+
+def _is_recurrent(node: Any, weights: Any) -> bool:
+    """Whether a linear layer is a part of a recurrent one.
+
+    Its weights are read in each step, or its result is cut into steps.
+    """
+    parts = [user for user in node.users if aten_name(user.target) == "slice"]
+    return len(weights.users) > 1 or len(parts) == len(node.users) > 1
 
 
 def _clamped(node: Any, kind: str) -> Any:
