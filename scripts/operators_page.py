@@ -43,10 +43,16 @@ subgraph may only assign constants.
 _LOOPS = """\
 
 WHILE is unrolled where the number of its steps depends only on constants and shapes. IF becomes one
-of its branches where its condition does. Weights are in flash once, but code and time grow with the
-steps: a message says how many operators a loop becomes. `verify` compares the outputs with those of
-the file itself, and the layers with those of the unrolled file. More than 4,096 operators are
-refused, and so is a loop that passes an input on as a later one: LiteRT overwrites that.
+of its branches where its condition does. A message says how many operators a loop becomes. `verify`
+compares the outputs with those of the file itself, and the layers with those of the unrolled file.
+More than 4,096 operators are refused, and so is a loop that passes an input on as a later one:
+LiteRT overwrites that.
+
+Equal steps become a loop in C, if each of them reads what the one before made. They may come from a
+WHILE, from a cell that a converter wrote out, or from a GRU, LSTM or RNN of PyTorch or ONNX.
+Weights and code are in flash once, and time grows with the steps. `profile` and `verify` show such
+a loop as one layer LOOP. Steps are equal if they compute the same, with the same weights and the
+same quantization.
 """
 _TRUTHS = """\
 
