@@ -69,6 +69,13 @@ def recurrent(steps: int = STEPS, *, scale_of_last: float = 0.02) -> ModelWriter
     return m
 
 
+def followed_by_a_layer(m: ModelWriter) -> ModelWriter:
+    """With a layer behind the loops, which has weights."""
+    whole, rng = m.outputs[0], np.random.default_rng(1)
+    m.output(m.fully_connected(whole, int8(rng, 4, STEPS * CELLS), scale=0.3))
+    return m
+
+
 def compiled_for(path: Path, board: str = "host", **options: object) -> CompiledModel:
     return compile_model(path, load_board(board), CompileOptions(**options))  # type: ignore[arg-type]
 
@@ -107,9 +114,14 @@ def test_the_calls_of_a_loop_are_one_layer(tmp_path: Path) -> None:
 @pytest.mark.tools
 def test_an_archive_with_an_impossible_loop_is_refused(tmp_path: Path) -> None:
     compiled = compiled_for(recurrent().save(tmp_path / "cell.tflite"))
-    write_library(replace(compiled, loops=(Loop(3, 5, 600, (4,)),)), tmp_path / "cell.tar")
-    with pytest.raises(ModelError, match="the steps of a loop is 600"):
-        read_library(tmp_path / "cell.tar")
+    for loops, why in (
+        ([Loop(3, 5, 600, (4,))], "the steps of a loop is 600"),
+        ([Loop(3, 5, 4, ())], "the number of calls that a loop leaves outputs of is 0"),
+        ([Loop(0, 5, 4, (4,)), Loop(15, 5, 4, (19,))], "the first layer of a loop is 15"),
+    ):
+        write_library(replace(compiled, loops=tuple(loops)), tmp_path / "cell.tar")
+        with pytest.raises(ModelError, match=why):
+            read_library(tmp_path / "cell.tar")
 
 
 @pytest.mark.tools
@@ -123,7 +135,9 @@ def test_steps_that_differ_are_no_loop(tmp_path: Path) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
 def test_the_c_has_no_warnings(compiler: str, tmp_path: Path) -> None:
-    build_objects(compiled_for(recurrent().save(tmp_path / "c.tflite")), tmp_path / "c", compiler)
+    """The name of the model contains that of a parameter."""
+    path = followed_by_a_layer(recurrent()).save(tmp_path / "footstep.tflite")
+    build_objects(compiled_for(path), tmp_path / "c", compiler)
 
 
 @pytest.mark.tools

@@ -69,8 +69,10 @@ def check_facts(compiled: CompiledModel) -> None:
         _check_layer(index, layer, compiled)
     for pool in compiled.pools:
         _check_pool(pool, compiled)
+    end = 0
     for loop in compiled.loops:
-        _check_loop(loop, len(compiled.layers))
+        _check_loop(loop, end, len(compiled.layers))
+        end = loop.end
     if compiled.tradeoff is not None:
         _one_line("unit of the tradeoff", compiled.tradeoff.unit)
     if compiled.external is not None:
@@ -178,11 +180,12 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
         _inside(what, span, compiled.weights_bytes)
 
 
-def _check_loop(loop: Loop, layers: int) -> None:
-    _within("the first layer of a loop", loop.first, layers - 1)
+def _check_loop(loop: Loop, least: int, layers: int) -> None:
+    _within("the first layer of a loop", loop.first, layers - 1, least=least)
     _within("the calls of a loop's step", loop.period, layers, least=1)
     _within("the steps of a loop", loop.steps, layers, least=1)
     _within("the end of a loop", loop.end, layers)
+    _within("the number of calls that a loop leaves outputs of", len(loop.made), layers, least=1)
     for call in loop.made:
         _within("a call of a loop", call, loop.end - 1, least=loop.first)
 

@@ -41,6 +41,7 @@ from utvm_deploy.compiler.emission.loops import LoopText, loops_of, loops_text, 
 from utvm_deploy.compiler.emission.pools import (
     copies_of,
     load_text,
+    mentions,
     pool_arguments,
     pool_parameters,
     unused_memories,
@@ -221,7 +222,7 @@ def _layer_function(
     )
     result = "" if layer.kernel.calls is None else f"arena[{status} + {index}] = (uint8_t)"
     step = ", uint32_t step" if has_step else ""
-    unused = "    (void)step;\n" if has_step and "step" not in separated else ""
+    unused = "    (void)step;\n" if has_step and not mentions(separated, "step") else ""
     return (
         f"// {layer.step.operator.kind}: {comment(output.name)} {list(output.shape)}\n"
         f"static void layer_{index}(uint8_t *arena{step}{pool_parameters(pools)}) {{\n{scratch}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from utvm_deploy.compiler.compiled.model import CompiledModel, MemoryPool
@@ -33,7 +34,12 @@ def unused_memories(pools: Sequence[MemoryPool], text: str) -> str:
     Without pools, there is always some of the arena.
     """
     names = ("arena", *(pool.parameter for pool in pools)) if pools else ()
-    return "".join(f"    (void){one};\n" for one in names if one not in text)
+    return "".join(f"    (void){one};\n" for one in names if not mentions(text, one))
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether C has this name as a word; the names of models may contain it."""
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def load_text(name: str, pools: Sequence[MemoryPool]) -> str:
