@@ -37,6 +37,8 @@
 
 // A task that waits uses no processor time; it is given this much longer.
 #define GRACE_US 1000000
+// A deadline that passed while no task ran passes again after this time.
+#define AGAIN_US 1000
 
 static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
 
@@ -107,6 +109,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
         }
         if (!is_running) {
             is_expired = deadline_us != 0;
+            // It passes again until it is lifted: guard_call may have asked before.
+            set_alarm(is_expired ? AGAIN_US : 0);
             return;
         }
     } else if (!is_running) {

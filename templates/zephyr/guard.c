@@ -84,7 +84,8 @@ void guard_deadline(void *context, uint32_t us) {
     if (us == 0u) {
         k_timer_stop(&deadline);
     } else {
-        k_timer_start(&deadline, K_USEC(us), K_NO_WAIT);
+        // It passes again until it is stopped: guard_call may have asked just before it passed.
+        k_timer_start(&deadline, K_USEC(us), K_MSEC(1));
     }
 }
 

@@ -175,6 +175,14 @@ def test_what_does_not_end_is_stopped(session: Session) -> None:
     assert session.link.hello().nonce == nonce
 
 
+def test_a_deadline_passes_at_any_instruction_before_the_task(session: Session) -> None:
+    """Each is a little later than the last one: in the runtime, on the way to the task, in it."""
+    for us in range(1, 81):
+        with pytest.raises(TaskTimeout):
+            session.run(session.task("bad_forever", deadline_s=us * 1e-6))
+    check_next_call(session, "short deadlines")
+
+
 def test_a_task_within_its_deadline_is_left_alone(session: Session) -> None:
     """The deadline is for all its calls, and another one's is not its own."""
     recurse = session.task("bad_recurse", 20, repeat=50, deadline_s=10.0)

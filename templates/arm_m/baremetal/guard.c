@@ -33,6 +33,9 @@
 // Exception return: the frame has floating-point registers.
 #define RETURN_BASIC_FRAME (1u << 4)
 
+// A deadline that passed while no task ran passes again after this time.
+#define AGAIN_US 1000u
+
 static struct utvm_fault stopped;
 static volatile bool is_expired;
 
@@ -69,9 +72,14 @@ void guard_expire(void) {
     SCB_ICSR = ICSR_PENDSV_SET;
 }
 
-// The deadline passed while no task ran, between two calls.
+// The deadline passed while no task ran: between two calls, or where guard_call
+// has asked whether it passed and enter_task is not in the task yet. So it passes
+// again, until it is lifted.
 __attribute__((used)) void note_expired(void) {
+    interrupts_off();
     is_expired = true;
+    timer_set_deadline(AGAIN_US);
+    interrupts_on();
 }
 
 void take_fault(struct utvm_fault *fault, uint32_t exception, const uint32_t *frame,
