@@ -102,3 +102,17 @@ def test_what_cannot_be_unrolled_is_named(tmp_path: Path) -> None:
     model = onnx.load(writer.save(tmp_path / "model.onnx", y))
     with pytest.raises(ModelError, match=r"RNN .* has no fixed shape"):
         prepared(onnx, model)
+
+
+@pytest.mark.parametrize("length", [_STEPS, _STEPS - 1])
+def test_sequences_that_end_before_the_last_step_are_refused(tmp_path: Path, length: int) -> None:
+    writer = OnnxWriter((_STEPS, 1, _INPUTS))
+    weights = [writer.normal(1, 3 * _UNITS, n) for n in (_INPUTS, _UNITS)]
+    lengths = writer.constant(np.array([length], np.int32))
+    y = writer.add("GRU", "x", *weights, "", lengths, hidden_size=_UNITS)
+    model = onnx.load(writer.save(tmp_path / "model.onnx", y))
+    if length == _STEPS:
+        _same(model, (_STEPS, 1, _INPUTS))
+        return
+    with pytest.raises(ModelError, match=r"GRU .* has sequence_lens that are not all 4"):
+        prepared(onnx, model)

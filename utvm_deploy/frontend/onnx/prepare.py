@@ -139,6 +139,7 @@ def _recurrent(steps: _Nodes, shape: list[int]) -> None:
     if odd or (len(node.input) > 7 and node.input[7]):
         raise ModelError(f"{place} has {odd[0] if odd else 'peepholes'}, which is not supported")
     batch, count = (shape[0], shape[1]) if layout else (shape[1], shape[0])
+    _check_lengths(steps, place, count)
     weights, recurrent, bias = (steps.value(i) for i in (1, 2, 3))
     if weights is None or recurrent is None:
         raise ModelError(f"{place} has no weights")
@@ -165,6 +166,16 @@ def _recurrent(steps: _Nodes, shape: list[int]) -> None:
         rows.append([made[step] for step in range(count)])
         last.append((hidden, memory))
     _write_outputs(steps, rows, last, layout)
+
+
+def _check_lengths(steps: _Nodes, place: str, count: int) -> None:
+    """Raise ModelError if a sequence may end before the last step; some exporters say that none."""
+    name = steps.node.input[4] if len(steps.node.input) > 4 else ""
+    if name and (name not in steps.constants or np.any(steps.value(4) != count)):
+        raise ModelError(
+            f"{place} has sequence_lens that are not all {count}, the steps of its input; export "
+            "it without them, for sequences of one length"
+        )
 
 
 def _first_states(steps: _Nodes, position: int, directions: int, layout: int) -> list[str]:
