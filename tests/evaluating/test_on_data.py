@@ -328,7 +328,7 @@ def test_a_plan_can_be_refused_before_anything_is_compiled(monkeypatch: pytest.M
         raise UsageError(f"{len(plan.data)} samples are too many")
 
     monkeypatch.setattr(
-        "utvm_deploy.api.evaluate_function.compile_fitting",
+        "utvm_deploy.api.steps.compile_fitting",
         lambda *_, **__: pytest.fail("compiled"),
     )
     with pytest.raises(UsageError, match=r"^5 samples are too many$"):
