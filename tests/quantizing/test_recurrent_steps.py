@@ -73,6 +73,28 @@ def test_equal_steps_have_equal_scales(tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
+def test_parts_of_channels_are_no_steps(tmp_path: Path) -> None:
+    """Products that are cut into channels keep a scale for each of these."""
+    torch.manual_seed(2)
+
+    class Parts(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = torch.nn.Linear(INPUTS, 2 * CELLS)
+
+        def forward(self, x: Any) -> Any:
+            made = self.dense(x)
+            return made[..., :CELLS] * made[..., CELLS:]
+
+    path = tmp_path / "parts.tflite"
+    utvm_deploy.quantize(Parts().eval(), data()).save(path)
+    graph = load_model(path)
+    (dense,) = (op for op in graph.operators if op.kind == "FULLY_CONNECTED")
+    quantization = graph.tensors[dense.inputs[1] or 0].quantization
+    assert quantization is not None and len(quantization.scales) == 2 * CELLS
+
+
+@pytest.mark.tools
 def test_state_of_several_layers_as_an_input() -> None:
     """Its first axis counts layers, not samples."""
 

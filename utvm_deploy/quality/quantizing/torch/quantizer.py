@@ -204,9 +204,15 @@ def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
 def _is_recurrent(node: Any, weights: Any) -> bool:
     """Whether a linear layer is a part of a recurrent one.
 
-    Its weights are read in each step, or its result is cut into steps.
+    Its weights are read in each step, or its result is cut into steps. A cut along the last
+    dimension makes parts of the channels, such as the queries of attention.
     """
-    parts = [user for user in node.users if aten_name(user.target) == "slice"]
+    last = node.meta["val"].dim() - 1
+    parts = [
+        user
+        for user in node.users
+        if aten_name(user.target) == "slice" and [*user.args, 0][1] not in (last, -1)
+    ]
     return len(weights.users) > 1 or len(parts) == len(node.users) > 1
 
 
