@@ -43,7 +43,9 @@ def test_repeats(text: str, found: list[Repeat]) -> None:
     assert repeats(text) == found
 
 
-def recurrent(steps: int = STEPS, *, scale_of_last: float = 0.02) -> ModelWriter:
+def recurrent(
+    steps: int = STEPS, *, scale_of_last: float = 0.02, has_views: bool = False
+) -> ModelWriter:
     """A cell over the rows of an input, there and back, with its first state as an input."""
     m, rng = ModelWriter(), np.random.default_rng(7)
     x = m.input((1, steps, INPUTS), 0.05)
@@ -65,7 +67,9 @@ def recurrent(steps: int = STEPS, *, scale_of_last: float = 0.02) -> ModelWriter
             state = m.node("QUANTIZE", [state], (1, CELLS), scale=scale, zero_point=0)
             made.append(state)
     options = ("ConcatenationOptions", {"Axis": 1, "FusedActivationFunction": 0})
-    m.output(m.node("CONCATENATION", made[:steps], (1, steps * CELLS), options), made[-1])
+    there = [m.reshape(one, (1, CELLS, 1)) if has_views else one for one in made[:steps]]
+    shape = (1, steps * CELLS, 1) if has_views else (1, steps * CELLS)
+    m.output(m.node("CONCATENATION", there, shape, options), made[-1])
     return m
 
 
@@ -98,8 +102,9 @@ def test_a_recurrent_layer_there_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
-def test_the_calls_of_a_loop_are_one_layer(tmp_path: Path) -> None:
-    compiled = compiled_for(recurrent().save(tmp_path / "cell.tflite"))
+@pytest.mark.parametrize("has_views", [False, True])
+def test_the_calls_of_a_loop_are_one_layer(has_views: bool, tmp_path: Path) -> None:
+    compiled = compiled_for(recurrent(has_views=has_views).save(tmp_path / "cell.tflite"))
     layers = layers_of_file(compiled.layers, compiled.loops)
     there, back = (one for one in layers if one.loop is not None)
     # The state of each step is read after the first loop, and that of the last step only after

@@ -87,20 +87,24 @@ def _places(program: Program, tensor: int) -> Iterable[tuple[bool, int]]:
 
 
 def _readers(program: Program) -> dict[int, list[int]]:
-    """Tensor -> the calls that read it, or, for an output or a state, a call after the last."""
+    """Tensor -> the calls that read it, also by way of views, or, for what a run leaves, a last."""
+    calls = {layer.step.operator.outputs: index for index, layer in enumerate(program.layers)}
     found: dict[int, list[int]] = {}
-    for index, layer in enumerate(program.layers):
-        for number in layer.step.operator.inputs:
-            if number is not None:
-                found.setdefault(number, []).append(index)
-    last = len(program.layers)
     for number in (*program.graph.outputs, *(left for _, left in program.graph.states)):
-        found.setdefault(number, []).append(last)
+        found.setdefault(number, []).append(len(calls))
+    for operator in reversed(program.graph.operators):
+        call = calls.get(operator.outputs)
+        readers = [call] if call is not None else []
+        if call is None:  # a view
+            readers = [one for number in operator.outputs for one in found.get(number, ())]
+        for read in operator.inputs:
+            if read is not None:
+                found.setdefault(read, []).extend(readers)
     return found
 
 
 def _made(program: Program, one: Repeat, readers: dict[int, list[int]]) -> tuple[int, ...]:
-    """The calls of a loop whose outputs are read after it; views are read by what reads them."""
+    """The calls of a loop whose outputs are read after it."""
     end = one.first + one.steps * one.period
     made = tuple(
         index
