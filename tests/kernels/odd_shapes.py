@@ -148,7 +148,8 @@ def write_dense(path: Path) -> ModelWriter:
     return m
 
 
-PAIRS = [(5,), (1, 7, 3), (1, 4, 4, 8), (4,), (63,)]
+#: Sums of at most 32 elements have no table in family "dsp", the others are made by assembly.
+PAIRS = [(5,), (1, 7, 3), (1, 4, 4, 8), (4,), (63,), (1, 5, 7), (34,), (33,)]
 
 
 def write_additions(path: Path) -> ModelWriter:
@@ -244,7 +245,9 @@ def compare_on(
     expected = run_reference(path, samples).outputs
     compiled = utvm_deploy.compile(path, device.board)
     expected_from = compiled.layers if scales_up else compiled.layers[: len(SHAPES)]
-    assert [layer.why for layer in expected_from if phrase not in layer.why] == []
+    others = [layer.why for layer in expected_from if phrase not in layer.why]
+    assert [why for why in others if "without a table" not in why] == []
+    assert len(others) < len(expected_from)
     loaded = device.load(compiled)
     for sample, wanted in zip(samples, expected, strict=True):
         for layer, one, other in zip(compiled.layers, loaded(*sample), wanted, strict=True):

@@ -57,8 +57,8 @@ class _Source:
         op = self.op
         if (len(op.inputs), len(op.outputs)) != (len(reads), len(makes)):
             raise op.damaged(
-                f"it has {len(op.inputs)} inputs and {len(op.outputs)} outputs instead of "
-                f"{len(reads)} and {len(makes)}"
+                f"its inputs are {len(op.inputs)} and its outputs {len(op.outputs)}, but this "
+                f"operator has {len(reads)} and {len(makes)}"
             )
         found = [op.input(position) for position in range(len(reads))]
         made = [op.tensors[number] for number in op.outputs]
