@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.program import Program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
@@ -170,3 +172,28 @@ def test_steps_of_onnx_are_a_loop(kind: str, has_state: bool, tmp_path: Path) ->
     rolled = sum(loop.steps * loop.period for loop in compiled.loops)
     assert rolled > len(compiled.layers) // 2
     assert utvm_deploy.verify(tmp_path / "cells.tflite", "host", samples=2).ok
+
+
+@pytest.mark.tools
+def test_a_state_that_the_model_keeps(tmp_path: Path) -> None:
+    """``--state`` gives both ends one scale, and the kept state is what a caller would hand on."""
+    path, states = onnx_layer("GRU", tmp_path, has_state=True), {"h": "y_h"}
+    rng = np.random.default_rng(6)
+    samples = {
+        "x": rng.uniform(-1, 1, (12, STEPS, 1, INPUTS)).astype(np.float32),
+        "h": rng.uniform(-0.1, 0.1, (12, 2, 1, CELLS)).astype(np.float32),
+    }
+    with pytest.raises(ModelError, match="no output 'h' for --state; its outputs: y_h"):
+        utvm_deploy.quantize(path, samples, states={"h": "h"})
+    explicit, kept = tmp_path / "cells.tflite", tmp_path / "kept.tflite"
+    utvm_deploy.quantize(path, samples, states=states).save(explicit)
+    utvm_deploy.convert(explicit, kept, states=states)
+    one, other = Program(kept.read_bytes()), Program(explicit.read_bytes())
+    (shape, dtype), (_, _) = other.forms
+    state = np.full((2, 1, CELLS), other.quantized(other.inputs[1]).zero_point, dtype)
+    for step in range(4):
+        x = rng.integers(-90, 90, shape).astype(dtype)
+        state = other.one([x, state])[other.outputs[0]]
+        assert np.array_equal(one.one([x])[one.outputs[0]], state), step
+    with pytest.raises(ModelError, match="float model that becomes no"):
+        utvm_deploy.inspect(path, states=states)

@@ -83,9 +83,9 @@ def _type(m: _Mutator, operator: Any) -> str:
     old, new = tensor.type, m.one_of(types)
     tensor.type = new
     data = m.model.buffers[tensor.buffer].data
-    if data is not None and len(data) and old in schema._DTYPES and new in schema._DTYPES:
-        values = np.asarray(data, np.uint8).view(schema._DTYPES[old])
-        schema.set_constant(m.model, tensor, values.astype(schema._DTYPES[new]))
+    if data is not None and len(data) and old in schema.STORED and new in schema.STORED:
+        values = np.asarray(data, np.uint8).view(schema.STORED[old])
+        schema.set_constant(m.model, tensor, values.astype(schema.STORED[new]))
     return f"{where}: {old} to {new}"
 
 
@@ -106,8 +106,8 @@ def _reshaped(m: _Mutator, tensor: Any, shape: list[int]) -> str:
     """The new shape; a constant gets as many values."""
     told = f"{schema.numbers(tensor.shape)} to {shape}"
     data = m.model.buffers[tensor.buffer].data
-    if data is not None and len(data) and tensor.type in schema._DTYPES:
-        values = np.asarray(data, np.uint8).view(schema._DTYPES[tensor.type])
+    if data is not None and len(data) and tensor.type in schema.STORED:
+        values = np.asarray(data, np.uint8).view(schema.STORED[tensor.type])
         schema.set_constant(m.model, tensor, np.resize(values, shape))
     tensor.shape, tensor.shapeSignature = np.array(shape, np.int32), None
     return told
@@ -184,9 +184,9 @@ def _storage(m: _Mutator, operator: Any) -> str:
         tensor.buffer = 0
         return f"{where}: no data"
     shape = schema.numbers(tensor.shape)
-    if tensor.type not in schema._DTYPES or np.prod(shape) > 1e6:
+    if tensor.type not in schema.STORED or np.prod(shape) > 1e6:
         return "none"
-    schema.set_constant(m.model, tensor, np.zeros(shape, schema._DTYPES[tensor.type]))
+    schema.set_constant(m.model, tensor, np.zeros(shape, schema.STORED[tensor.type]))
     return f"{where}: data"
 
 

@@ -108,6 +108,7 @@ def bench(
     allow_float: bool = True,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -123,7 +124,8 @@ def bench(
     gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
     that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
     ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
-    that of a .tflite file with several. ``board``, ``port``, ``probe``, ``serial``, ``link``,
+    that of a .tflite file with several. ``states`` is as for ``compile``.
+    ``board``, ``port``, ``probe``, ``serial``, ``link``,
     ``server`` and ``timing`` are as for ``connect``. ``progress(what, done, total)`` is called on
     the way.
 
@@ -143,7 +145,7 @@ def bench(
     def device() -> Device:
         return connect(board if isinstance(board, str) else target, **where)
 
-    with with_shapes(inputs, signature), ExitStack() as files:
+    with with_shapes(inputs, signature, states), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
         if isinstance(cmsis_nn, str | Path):

@@ -93,6 +93,7 @@ def bundle(
     timing: str = CYCLES,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -106,8 +107,8 @@ def bundle(
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
     is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
-    ``signature``, ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)``
-    is called on the way.
+    ``signature``, ``states``, ``name`` and ``options`` are as for ``compile``.
+    ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
     for a file or samples that do not fit, and CompileError for a model that does not fit the board.
@@ -115,7 +116,7 @@ def bundle(
     told, target, destination = progress or no_progress, steps.board_of(board), Path(output)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
-    with steps.with_shapes(inputs, signature), steps.model_file(model, name) as path:
+    with steps.with_shapes(inputs, signature, states), steps.model_file(model, name) as path:
         keep_model(path, destination)
         check_destination(destination)
         options, custom = steps.with_backend(options, target)

@@ -10,7 +10,7 @@ from typing import Any
 
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.errors import CompileError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.budgets import Budget, check_size
@@ -19,7 +19,12 @@ from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.stages.request import Watch
-from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_for, shapes_of_inputs
+from utvm_deploy.frontend.files.given_shapes import (
+    given_shapes,
+    shapes_for,
+    shapes_of_inputs,
+    states_of_outputs,
+)
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
@@ -60,6 +65,7 @@ def compile(
     *,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -87,6 +93,8 @@ def compile(
       symbolic; a symbolic batch that is not given is 1. It may also be the shape of the only input,
       or, for a PyTorch module, a tuple of example tensors.
     - ``signature`` is the name of one of the signatures of a .tflite file that has several.
+    - ``states`` maps names of inputs to names of outputs: the model keeps the output, and reads it
+      as the input in the next run. Zeros come first. It is for quantized files and .tflite files.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -119,6 +127,8 @@ def compile(
         model = model.quantized
     if not is_file:
         in_memory.check_object(model)
+        if states:
+            raise UsageError("states is for files; save the model, and compile its file")
     shapes = shapes_of_inputs(inputs or {}) if is_file else {}
     given = Path(model) if isinstance(model, str | Path) else None
     source = _graph(model, inputs, name or "model") if given is None else given
@@ -147,8 +157,9 @@ def compile(
         )
 
     # The command line gives both around this call.
-    is_chosen = is_file and (inputs or signature is not None)
-    with given_shapes(shapes, signature) if is_chosen else contextlib.nullcontext():
+    is_chosen = is_file and (inputs or signature is not None or states)
+    chosen = given_shapes(shapes, signature, states_of_outputs(states or {}))
+    with chosen if is_chosen else contextlib.nullcontext():
         if flash_budget is None:
             return compiled_for(optimize)
         return within_flash(flash_budget, optimize, target, compiled_for)

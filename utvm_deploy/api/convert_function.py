@@ -87,17 +87,19 @@ def convert(
     *,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     write: bool = True,
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
 
-    Of a .tflite file, it is the signature and the shapes that are chosen. uint8 becomes int8 where
-    each byte of the reference kernels differs by 128 alone.
+    Of a .tflite file, it is what was chosen: the signature, the shapes and the states. uint8
+    becomes int8 where each byte of the reference kernels differs by 128 alone.
 
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic, and ``signature`` is that of a .tflite file with several.
+    symbolic. ``signature`` is that of a .tflite file with several, and ``states`` is as for
+    ``compile``.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.
@@ -109,7 +111,7 @@ def convert(
         )
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
-    with with_shapes(inputs, signature):
+    with with_shapes(inputs, signature, states):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
         graph = load_bytes(data, source.stem, str(source))

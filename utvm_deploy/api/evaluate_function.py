@@ -55,8 +55,8 @@ def evaluate(
     - ``check_plan`` is called when the data are read, and before anything is compiled or run. It
       raises an error for what it does not want, as ``utvm eval`` does for limits that do not fit.
     - ``progress(what, done, total)`` is called on the way.
-    - ``options`` are those of ``compile``; without a board, only ``inputs`` and ``signature``
-      have a meaning.
+    - ``options`` are those of ``compile``; without a board, only ``inputs``, ``signature``
+      and ``states`` have a meaning.
 
     Accuracies are from 0 to 1. Raises DataError for data that do not fit the model, ModelError for
     a file that cannot be imported, and UsageError for arguments that are not of these kinds.
@@ -69,13 +69,14 @@ def evaluate(
     told = progress or no_progress
     with _file_and_data(model, data, options) as (file, given):
         checked = checked_data(file, given, samples)
-        unused = [name for name in options if name not in ("inputs", "signature")]
+        chosen = [options.get(name) for name in ("inputs", "signature", "states")]
+        unused = [name for name in options if name not in ("inputs", "signature", "states")]
         if board is None and unused:
             raise UsageError(
                 f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; "
                 "give a board, or leave it out"
             )
-        with steps.with_shapes(options.get("inputs"), options.get("signature")):
+        with steps.with_shapes(*chosen):
             device, custom = _device(board), None
             if device is not None:
                 options, custom = steps.with_backend(options, device.board)

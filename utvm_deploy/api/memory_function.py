@@ -74,6 +74,7 @@ def memory(
     image: bool = True,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -82,15 +83,15 @@ def memory(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
     or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
-    the runtime takes. ``inputs``, ``signature``, ``name`` and ``options`` are as for ``compile``.
-    ``progress(what, done, total)`` is called on the way.
+    the runtime takes. ``inputs``, ``signature``, ``states``, ``name`` and ``options`` are as
+    for ``compile``. ``progress(what, done, total)`` is called on the way.
 
     All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
     cannot be imported, and CompileError for a model that does not fit the board.
     """
     target, told = steps.board_of(board), progress or no_progress
-    with steps.with_shapes(inputs, signature), steps.model_file(model, name) as path:
+    with steps.with_shapes(inputs, signature, states), steps.model_file(model, name) as path:
         options, _ = steps.with_backend(options, target)
         compiled = steps.compile_fitting(
             path, target, told, fits=check_fits_alone, name=name, **options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.frontend.files.given_shapes import only_tied_states
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -37,6 +39,7 @@ def quantize(
     example_inputs: Any = None,
     inputs: Any = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> QuantizedModel | steps.MixedModel | QuantizedModule:
     """Quantize a float model; ``save`` of the result writes the .tflite file.
@@ -65,6 +68,8 @@ def quantize(
       sample. "mixed" takes integers that follow the inputs, as those of a ``DataLoader``, as
       labels.
     - ``inputs`` and ``signature`` are as for ``compile``, for a file.
+    - ``states`` gives each of these inputs and its output one range, so that ``compile`` with
+      ``states`` takes the file. In the file, they stay inputs and outputs.
     - ``progress(what, done, total)`` is called on the way.
 
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
@@ -81,6 +86,11 @@ def quantize(
     _check_options(scheme, chosen_by, board, as_observed=as_observed, sensitivity=sensitivity)
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
+    if is_module(model) and states:
+        raise UsageError(
+            "states is for files: inputs and outputs of a quantized module stay float, so they "
+            "need no common range"
+        )
     if is_module(model) and (scheme == "mixed" or not as_observed or sensitivity):
         with file_of_module(model, data, example_inputs) as (file, samples):
             return quantize(
@@ -113,7 +123,7 @@ def quantize(
         "input_range": input_range,
         "progress": progress or no_progress,
     }
-    with with_shapes(inputs, signature):
+    with with_shapes(inputs, signature, states), only_tied_states():
         if scheme == "mixed":
             return steps.quantize_mixed(
                 Path(model),

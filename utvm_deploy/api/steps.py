@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
-from utvm_deploy.frontend.files.given_shapes import given_shapes, shapes_of_inputs
+from utvm_deploy.frontend.files.given_shapes import (
+    given_shapes,
+    shapes_of_inputs,
+    states_of_outputs,
+)
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -29,12 +33,14 @@ CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 UNNAMED = "model"
 
 
-def with_shapes(inputs: Any, signature: str | None = None) -> AbstractContextManager[None]:
-    """Within the block, models are imported with these shapes of their inputs, and signature."""
-    # The command line gives both around all that it does.
-    if not inputs and signature is None:
+def with_shapes(
+    inputs: Any, signature: str | None = None, states: Mapping[str, str] | None = None
+) -> AbstractContextManager[None]:
+    """Within the block, models are imported with these shapes, this signature and these states."""
+    # The command line gives them around all that it does.
+    if not inputs and signature is None and not states:
         return nullcontext()
-    return given_shapes(shapes_of_inputs(inputs or {}), signature)
+    return given_shapes(shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {}))
 
 
 def is_quantized(model: Any) -> bool:

@@ -104,6 +104,7 @@ def tune(
     certificates: str | Path | None = None,
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
+    states: Mapping[str, str] | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -124,7 +125,8 @@ def tune(
     a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
-    example arrays, and ``signature`` is that of a .tflite file with several. ``board``, ``port``,
+    example arrays, and ``signature`` is that of a .tflite file with several. ``states``
+    is as for ``compile``; ``board``, ``port``,
     ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
     ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
 
@@ -157,7 +159,7 @@ def tune(
     def tell(text: str) -> None:
         told(text, 0, 1)
 
-    with with_shapes(inputs, signature), ExitStack() as files:
+    with with_shapes(inputs, signature, states), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()

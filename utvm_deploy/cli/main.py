@@ -165,7 +165,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
             stack.enter_context(
-                given_shapes(getattr(args, "inputs", {}), getattr(args, "signature", None))
+                given_shapes(
+                    getattr(args, "inputs", {}),
+                    getattr(args, "signature", None),
+                    tuple(dict(getattr(args, "states", {})).items()),
+                )
             )
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run

@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     shapes_for,
     shapes_given,
     signature_given,
+    states_given,
 )
 from utvm_deploy.frontend.files.kept_conversions import (
     conversion_key,
@@ -50,6 +51,7 @@ from utvm_deploy.frontend.files.limits import (
 from utvm_deploy.frontend.files.other_files import other_framework
 from utvm_deploy.frontend.files.tflite_choice import Choice, choice_of
 from utvm_deploy.frontend.files.tflite_chosen import chosen_file, load_schema
+from utvm_deploy.frontend.files.tflite_states import with_states
 from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
@@ -123,7 +125,7 @@ def converted(path: Path) -> bytes | None:
     even if the format's reader crashes.
     """
     check_shapes_apply(path)
-    told: dict[str, object] = {"shapes": dict(shapes_given())}
+    told: dict[str, object] = {"shapes": dict(shapes_given()), "states": states_given()}
     if path.suffix.lower() in CONVERTERS:
         if signature_given() is not None:
             raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
@@ -158,6 +160,7 @@ def _told(choice: Choice) -> dict[str, object]:
         "shapes": choice.shapes or {},
         "mends_axes": choice.mends_axes,
         "is_signed": False,
+        "states": choice.states,
     }
 
 
@@ -317,12 +320,16 @@ def main(path: Path, folder: Path) -> int:
     converter = CONVERTERS.get(path.suffix.lower())
     chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
+    states = [tuple(pair) for pair in chosen.pop("states")]
     try:
-        (converter.load if converter else load_schema)(path)
+        if states or not converter:
+            load_schema(path)
+        if converter:
+            converter.load(path)
         limit_import()
         with given_shapes(shapes):
             made = converter.convert(path) if converter else _chosen(path, chosen)
-            (folder / _RESULT).write_bytes(made)
+        (folder / _RESULT).write_bytes(_with_states(path, made, states) if states else made)
         return 0
     except Exception as exc:
         (folder / _REFUSAL).write_bytes(utf8("\n".join(refusal(path, exc))))
@@ -333,6 +340,18 @@ def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
     chosen["shapes"] = {int(number): shape for number, shape in chosen["shapes"].items()}
     try:
         return chosen_file(path.read_bytes(), **chosen)
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
+
+
+def _with_states(path: Path, data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
+    if is_relax(data):
+        raise ModelError(
+            f"{path} is a float model that becomes no .tflite file, so it keeps no states; "
+            f"quantize it, and give --state with the result: {quantize_command(path)}"
+        )
+    try:
+        return with_states(data, states)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 

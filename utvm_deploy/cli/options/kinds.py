@@ -10,7 +10,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.options.option import Option, named
-from utvm_deploy.frontend.files.given_shapes import parsed_shape
+from utvm_deploy.frontend.files.given_shapes import parsed_shape, parsed_state
 from utvm_deploy.quality.evaluating.limits import Limit, limit_of
 
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -214,6 +214,16 @@ def shapes_of(given: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[i
     return shapes
 
 
+def states_of(given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Input -> output; UsageError if one is given twice."""
+    states = dict(given)
+    for names in zip(*given, strict=True):
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"--state gives '{name}' twice; give each input and output once")
+    return states
+
+
 def _limit(*, is_least: bool) -> Callable[[str], Limit]:
     def parse(text: str) -> Limit:
         try:
@@ -249,6 +259,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "LOW,HIGH": value_range,
     "NAME=BYTES": pool,
     "[X=]1,64": parsed_shape,
+    "IN=OUT": parsed_state,
     "LINK": link,
     "PREFIX": prefix,
 }

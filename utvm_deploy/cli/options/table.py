@@ -16,8 +16,8 @@ from utvm_deploy.cli.options.option import Group, Option, Rows
 IN_FILE = frozenset(
     {
         *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
-        *("no-float", "input-rows", "shape", "signature", "name", "pool", "samples"),
-        *("max-ram", "max-flash"),
+        *("no-float", "input-rows", "shape", "signature", "state", "name", "pool"),
+        *("samples", "max-ram", "max-flash"),
     }
 )
 _ELSEWHERE = ", if it lies elsewhere now"
@@ -49,6 +49,14 @@ SHAPES: Rows = (
         collect=kinds.shapes_of,
     ),
     Option("--signature NAME", "which signature of a .tflite file that has several"),
+    Option(
+        "--state IN=OUT...",
+        "the model keeps output OUT, and reads it as input IN in the next run; zeros come first. "
+        "May be given several times",
+        (),
+        keyword="states",
+        collect=kinds.states_of,
+    ),
 )
 NAME = Option("--name PREFIX", "prefix of every C symbol; default: from the file's name")
 OUTPUT = Option("-o, --output FILE", "the file to write")

@@ -70,7 +70,11 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
     options["library"] = options.pop("cmsis_nn")
     if args.kernels != CMSIS_NN:
         options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
-    chosen = {"inputs": args.inputs or None, "signature": args.signature}
+    chosen = {
+        "inputs": args.inputs or None,
+        "signature": args.signature,
+        "states": args.states or None,
+    }
     return {**options, **chosen, **connection(args), "given_board": args.board}
 
 

@@ -1,4 +1,4 @@
-"""What the user chooses of a model: the shapes of inputs that are symbolic, and the signature."""
+"""What the user chooses of a model: shapes of symbolic inputs, the signature, and states."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from utvm_deploy.base.errors import ModelError
 #: Name of an input -> its shape. The name is empty where a model has only one input.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
+#: Pairs of an input and the output that it has in the next run, by name.
+States: TypeAlias = tuple[tuple[str, str], ...]
+
 #: Formats and TVM hold no larger extents.
 MOST_EXTENT = 2**31 - 1
 
@@ -21,17 +24,33 @@ ONLY = ""
 
 _given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B039
 _signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
+_states: ContextVar[States] = ContextVar("given_states", default=())
+_tied: ContextVar[States] = ContextVar("tied_states", default=())
 
 
 @contextmanager
-def given_shapes(shapes: Shapes, signature: str | None = None) -> Iterator[None]:
-    """In the block, models are imported with these shapes of their inputs, and this signature."""
-    tokens = _given.set(shapes), _signature.set(signature)
+def given_shapes(
+    shapes: Shapes, signature: str | None = None, states: States = ()
+) -> Iterator[None]:
+    """In the block, models are imported with these shapes, this signature and these states."""
+    tokens = _given.set(shapes), _signature.set(signature), _states.set(states)
     try:
         yield
     finally:
         _given.reset(tokens[0])
         _signature.reset(tokens[1])
+        _states.reset(tokens[2])
+
+
+@contextmanager
+def only_tied_states() -> Iterator[None]:
+    """In the block, the given states stay inputs and outputs: a quantizer ties their ranges."""
+    tokens = _tied.set(_states.get()), _states.set(())
+    try:
+        yield
+    finally:
+        _tied.reset(tokens[0])
+        _states.reset(tokens[1])
 
 
 def shapes_given() -> Shapes:
@@ -42,6 +61,29 @@ def shapes_given() -> Shapes:
 def signature_given() -> str | None:
     """The name of the signature that the user chose."""
     return _signature.get()
+
+
+def states_given() -> States:
+    """The inputs and outputs that become states."""
+    return _states.get()
+
+
+def states_to_tie() -> States:
+    """The inputs and outputs that get one range."""
+    return _tied.get()
+
+
+def states_of_outputs(states: Any) -> States:
+    """Pairs of a dict from names of inputs to names of outputs; ModelError for anything else."""
+    is_text = isinstance(states, Mapping) and all(
+        isinstance(one, str) for pair in states.items() for one in pair
+    )
+    if not is_text:
+        raise ModelError(
+            f"states={states!r} is not a dict from names of inputs to names of outputs, such as "
+            '{"h0": "hn"}'
+        )
+    return tuple(states.items())
 
 
 def shapes_for(names: Collection[str]) -> Shapes:
@@ -97,6 +139,14 @@ def _shape(name: str, given: Any) -> tuple[int, ...]:
 
 def _called(name: str) -> str:
     return f"input '{name}'" if name else "the input"
+
+
+def parsed_state(text: str) -> tuple[str, str]:
+    """The names in a text such as ``h0=hn``; ValueError if it has not both."""
+    name, _, output = text.partition("=")
+    if not name or not output:
+        raise ValueError(f"{text!r} is not IN=OUT, such as h0=hn")
+    return name, output
 
 
 def parsed_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What a .tflite file leaves open, and what is chosen: its signature and the shapes of its inputs.
+"""What a .tflite file leaves open, and what is chosen: its signature, shapes and states.
 
 A habit of old converters is mended, too, because LiteRT refuses it: the axis of biases.
 
@@ -18,7 +18,13 @@ import tflite
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.fields import array_of, text_of
-from utvm_deploy.frontend.files.given_shapes import shapes_for, shapes_given, signature_given
+from utvm_deploy.frontend.files.given_shapes import (
+    States,
+    shapes_for,
+    shapes_given,
+    signature_given,
+    states_given,
+)
 from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS
 from utvm_deploy.graph.names import short_name
 
@@ -47,11 +53,17 @@ class Choice:
     mends_axes: bool = False  # quantized_dimension of rows is beyond their only dimension
     unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
     notes: tuple[str, ...] = ()
+    states: States = ()  # inputs and outputs, by name
 
     @property
     def rewrites(self) -> bool:
         """Whether the file changes at all."""
-        return self.subgraph is not None or self.shapes is not None or self.mends_axes
+        return (
+            self.subgraph is not None
+            or self.shapes is not None
+            or self.mends_axes
+            or bool(self.states)
+        )
 
 
 def choice_of(data: bytes) -> Choice:
@@ -78,7 +90,7 @@ def choice_of(data: bytes) -> Choice:
     shapes, more = _shapes(inputs, aliases)
     if axis:
         more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
-    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more))
+    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more), states_given())
 
 
 def _wrong_axis(tensor: Any) -> int:

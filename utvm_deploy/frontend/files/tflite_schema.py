@@ -24,7 +24,8 @@ INT32 = int(schema.TensorType.INT32)
 INT64 = int(schema.TensorType.INT64)
 INTEGERS = (INT8, INT16)
 
-_DTYPES = {
+#: An element type -> numpy's.
+STORED = {
     FLOAT32: np.float32,
     FLOAT16: np.float16,
     INT8: np.int8,
@@ -33,9 +34,10 @@ _DTYPES = {
     INT32: np.int32,
     INT64: np.int64,
 }
-_KINDS = {
-    number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)
-}
+_KINDS, _TYPES = (
+    {number: name for name, number in vars(enum).items() if isinstance(number, int)}
+    for enum in (schema.BuiltinOperator, schema.TensorType)
+)
 # Codes from here on do not fit the old field, which has one byte.
 _NO_OLD_CODE = 127
 
@@ -73,6 +75,11 @@ def name_of_code(code: Any) -> str:
     return str(_KINDS.get(code.builtinCode, "?"))
 
 
+def name_of_type(number: int) -> str:
+    """An element type, as numpy names it."""
+    return str(_TYPES.get(number, "?")).lower()
+
+
 def code_of(kind: str) -> int:
     """The schema's number of an operator."""
     return int(getattr(schema.BuiltinOperator, kind))
@@ -99,9 +106,24 @@ def code_index(model: Any, kind: str, version: int) -> int:
 
 def operator(model: Any, kind: str, version: int, source: int, target: int) -> Any:
     """A new operator of one input and one output, such as QUANTIZE."""
+    return new_operator(model, kind, version, [source], [target])
+
+
+def new_operator(
+    model: Any, kind: str, version: int, inputs: Sequence[int], outputs: Sequence[int]
+) -> Any:
+    """A new operator without options."""
     made = schema.OperatorT()
     made.opcodeIndex = code_index(model, kind, version)
-    made.inputs, made.outputs = [source], [target]
+    made.inputs, made.outputs = list(inputs), list(outputs)
+    return made
+
+
+def new_subgraph(model: Any, name: bytes) -> Any:
+    """A further subgraph without operators."""
+    made = schema.SubGraphT()
+    made.name, made.tensors, made.operators, made.inputs, made.outputs = name, [], [], [], []
+    model.subgraphs.append(made)
     return made
 
 
@@ -113,7 +135,7 @@ def numbers(vector: Any) -> list[int]:
 def constant(model: Any, tensor: Any) -> Array | None:
     """A tensor's value; None if it is computed."""
     data = model.buffers[tensor.buffer].data
-    dtype = _DTYPES.get(tensor.type)
+    dtype = STORED.get(tensor.type)
     if data is None or len(data) == 0 or dtype is None:
         return None
     array: Array = np.asarray(data, np.uint8).view(dtype)
@@ -129,6 +151,19 @@ def set_constant(model: Any, tensor: Any, array: Array) -> None:
         model.buffers[tensor.buffer].data = data
         return
     add_constant(model, tensor, array)
+
+
+def steps_of(tensor: Any) -> tuple[float, int]:
+    """Scale and zero point of a tensor; 0 of one that has none."""
+    params = tensor.quantization
+    if params is None or params.scale is None or not len(params.scale):
+        return 0.0, 0
+    return float(params.scale[0]), (numbers(params.zeroPoint) or [0])[0]
+
+
+def zeros(tensor: Any) -> Array:
+    """What stands for zeros in a tensor."""
+    return np.full(numbers(tensor.shape), steps_of(tensor)[1], STORED[tensor.type])
 
 
 def add_constant(model: Any, tensor: Any, array: Array) -> None:
@@ -162,6 +197,15 @@ def new_tensor(model: Any, graph: Any, like: Any, name: bytes, dtype: int, param
     return len(graph.tensors) - 1
 
 
+def new_handle(graph: Any) -> int:
+    """A further tensor that names a variable; its number."""
+    made = schema.TensorT()
+    made.name, made.type, made.hasRank = b"handle", int(schema.TensorType.RESOURCE), True
+    made.shape = np.array([], np.int32)
+    graph.tensors.append(made)
+    return len(graph.tensors) - 1
+
+
 def new_constant(model: Any, name: str, array: Array) -> int:
     """A further constant of float32 or int32; its number."""
     graph = model.subgraphs[0]
@@ -177,6 +221,11 @@ def new_constant(model: Any, name: str, array: Array) -> int:
 def become(model: Any, operator: Any, kind: str, options: str, **fields: Any) -> None:
     """Make another kind of an operator, with these options."""
     operator.opcodeIndex = code_index(model, kind, 2)
+    set_options(operator, options, **fields)
+
+
+def set_options(operator: Any, options: str, **fields: Any) -> None:
+    """Give an operator these options."""
     operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
     operator.builtinOptions = getattr(schema, f"{options}T")()
     for name, value in fields.items():

@@ -19,6 +19,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     given_shapes,
     shapes_given,
     signature_given,
+    states_given,
 )
 from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
@@ -76,7 +77,11 @@ def float_run(plan: Plan, progress: Progress) -> facts.Run:
         # Converters name inputs differently in each .tflite file.
         only = plan.inputs[0].shape if shapes and len(plan.inputs) == 1 else None
         shapes, signature = {} if only is None else {ONLY: only}, signature_given()
-    with given_shapes(shapes, signature):
+    elif states_given():
+        raise DataError(
+            f"{plan.reference} keeps no states, as --state asks for; give a .tflite reference"
+        )
+    with given_shapes(shapes, signature, states_given()):
         graph = _graph_of(plan.reference)
         _check_same_shapes(plan, graph)
         engine = _what_it_is(plan.reference, graph)

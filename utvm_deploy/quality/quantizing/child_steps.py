@@ -27,7 +27,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import shapes_given
+from utvm_deploy.frontend.files.given_shapes import shapes_given, states_to_tie
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput
 from utvm_deploy.quality.quantizing import child_files
@@ -168,6 +168,7 @@ def calibrate(
         }
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
+        _check_states([one.name for one in inputs], facts["outputs"])
         ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
         for name, one in ranges.items():
             if one.is_too_wide:
@@ -186,6 +187,16 @@ def calibrate(
             tuple(watch.warnings()),
             facts.get("equalized", 0),
         )
+
+
+def _check_states(inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """ModelError for states that the float model has not."""
+    for pair in states_to_tie():
+        for name, known, what in zip(pair, (inputs, outputs), ("input", "output"), strict=True):
+            if name not in known:
+                raise ModelError(
+                    f"the model has no {what} '{name}' for --state; its {what}s: {', '.join(known)}"
+                )
 
 
 def quantize_with_recipes(
@@ -209,6 +220,8 @@ def quantize_with_recipes(
             "recipes": [_plain(recipe) for recipe in recipes],
             "exact": is_exact,
             "compared": len(calibration.outputs[0]),
+            "states": states_to_tie(),
+            "outputs": calibration.output_names,
         }
         compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)

@@ -42,6 +42,19 @@ class Clipper:
         return {**self._observed, **clipped}
 
 
+def with_tied_ranges(
+    ranges: Mapping[str, Range], states: Iterable[tuple[str, str]]
+) -> dict[str, Range]:
+    """The ranges; each input and output of a pair has the range of both together."""
+    made = dict(ranges)
+    for pair in states:
+        ends = [ranges[name] for name in pair if name in ranges]
+        if len(ends) == 2:
+            whole = Range(min(one.low for one in ends), max(one.high for one in ends))
+            made |= dict.fromkeys(pair, whole)
+    return made
+
+
 def _histograms(
     values: Iterable[tuple[str, Array]], ranges: Mapping[str, Range]
 ) -> dict[str, Array]:

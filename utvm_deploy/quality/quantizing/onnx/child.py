@@ -18,7 +18,7 @@ from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
-from utvm_deploy.quality.quantizing.clipping import Clipper
+from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
 from utvm_deploy.quality.quantizing.onnx import runtime as onnx_runtime
@@ -67,7 +67,7 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     clipper = Clipper(lambda: onnx_runtime.float_values(data, inputs), ranges)
 
     def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        clipped = clipper.ranges(recipe.clipping)
+        clipped = with_tied_ranges(clipper.ranges(recipe.clipping), job["states"])
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = finished(_converted(qdq), recipe, clipped)
         if not has_integers(made):

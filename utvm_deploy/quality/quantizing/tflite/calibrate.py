@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.files.tflite_states import with_equal_steps
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
@@ -162,6 +163,8 @@ def make_files(
     results = []
     for index, facts in enumerate(job["recipes"]):
         made, rewritten = make(child_files.recipe_of(facts))
+        if job["states"]:
+            made = with_equal_steps(made, job["states"], job["outputs"])
         (folder / f"{index}.tflite").write_bytes(made)
         if inputs and len(inputs[0]):
             outputs = outputs_of(made, inputs, is_exact=job["exact"])

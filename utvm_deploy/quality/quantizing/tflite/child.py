@@ -17,7 +17,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
-from utvm_deploy.quality.quantizing.clipping import Clipper
+from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
 from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
 from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
@@ -86,7 +86,8 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     rounding = Rounding(layer_inputs)
 
     def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        return quantized(data, clipper.ranges(recipe.clipping), recipe, layer_inputs, rounding)
+        ranges = with_tied_ranges(clipper.ranges(recipe.clipping), job["states"])
+        return quantized(data, ranges, recipe, layer_inputs, rounding)
 
     make_files(folder, job, tell, inputs, make)
 

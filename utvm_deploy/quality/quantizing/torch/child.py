@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,15 +91,23 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     declared = next(iter(child_files.load_ranges(folder).values()), None)
     samples = _samples(folder)
     inputs = child_files.load_arrays(folder, "input")
+    names = [name for name, _, _ in _inputs(program)]
+    tied = [(names.index(one), job["outputs"].index(left)) for one, left in job["states"]]
     compared = tuple(array[: job["compared"]] for array in inputs)
 
     def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        return finished(_converted(program, samples, recipe, declared), recipe)
+        return finished(_converted(program, samples, recipe, declared, tied), recipe)
 
     make_files(folder, job, tell, compared, make)
 
 
-def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range | None) -> bytes:
+def _converted(
+    program: Any,
+    samples: list[Any],
+    recipe: Recipe,
+    declared: Range | None,
+    tied: Sequence[tuple[int, int]],
+) -> bytes:
     if recipe.operators or recipe.ranges:
         raise ModelError("a PyTorch program has one scheme for all operators")
     if recipe.clipping != MIN_MAX:
@@ -112,7 +120,9 @@ def _converted(program: Any, samples: list[Any], recipe: Recipe, declared: Range
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
             module = program.module(check_guards=False)
-            made = quantized_program(torch, module, samples, samples[0], recipe.scheme, declared)
+            made = quantized_program(
+                torch, module, samples, samples[0], recipe.scheme, declared, tied
+            )
     except ModelError:
         raise
     except Exception as error:  # of many classes

@@ -5,7 +5,7 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -37,7 +37,7 @@ from utvm_deploy.quality.quantizing.sqnr import output_errors
 from utvm_deploy.quality.quantizing.torch.calibration import example_of, samples
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 from utvm_deploy.quality.quantizing.torch.quantizer import pt2e_quantizer
-from utvm_deploy.quality.quantizing.torch.shared_ranges import share_ranges
+from utvm_deploy.quality.quantizing.torch.shared_ranges import share_ranges, tie_ends
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,10 +143,12 @@ def quantized_program(
     example: tuple[Any, ...],
     scheme: str,
     declared: Range | None = None,
+    tied: Sequence[tuple[int, int]] = (),
 ) -> Any:
     """The ``ExportedProgram`` that PT2E makes of a module.
 
-    ``declared`` is the range of the inputs; by default, it is the observed one.
+    ``declared`` is the range of the inputs; by default, it is the observed one. ``tied`` has the
+    positions of inputs and outputs that get one range.
     """
     quantizer = pt2e_quantizer(scheme, example)
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -159,6 +161,7 @@ def quantized_program(
     for sample in calibration:
         prepared(*sample)
     share_ranges(prepared)
+    tie_ends(torch, prepared, tied)
     for node in prepared.graph.nodes:
         if node.op == "placeholder" and declared is not None:
             for user in node.users:

@@ -6,7 +6,7 @@ have equal tables, and the compiler makes a loop of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from utvm_deploy.base.repeats import Repeat, joined, repeats
@@ -31,6 +31,18 @@ def share_ranges(prepared: Any) -> None:
     ]
     for names in joined(pairs):
         _unite([prepared.get_submodule(name) for name in names])
+
+
+def tie_ends(torch: Any, prepared: Any, pairs: Iterable[tuple[int, int]]) -> None:
+    """Give an input and an output, by their positions, the range of both, in place."""
+    nodes = list(prepared.graph.nodes)
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    outputs = torch.utils._pytree.tree_leaves(nodes[-1].args)
+    for first, last in pairs:
+        left = outputs[last]
+        names = [*_behind(inputs[first]), *([str(left.target)] if left.op == "call_module" else [])]
+        if names:
+            _unite([prepared.get_submodule(name) for name in names if _is_free(prepared, name)])
 
 
 def _computes(node: Any) -> bool:

@@ -1,0 +1,172 @@
+"""In a child process: inputs and outputs of a .tflite file that become states of the model.
+
+    before:  h, x ──▶ operators ──▶ hn, y
+    after:   CALL_ONCE zeros; h = READ_VARIABLE; x ──▶ operators ──▶ y; ASSIGN_VARIABLE hn
+
+``variables.py`` reads that form, and LiteRT runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.names import short_name
+
+# Variables of the file may have the same names in another container.
+_CONTAINER = b"utvm states"
+
+
+def with_states(data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
+    """The file in which these inputs and outputs are variables, which are zeros at first.
+
+    Outputs stay outputs, too, where no other one would be left. Raises ModelError for names that
+    the file has not, and for an input and an output of different form.
+    """
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    pairs = _pairs(model, states)
+    for found, left in pairs:
+        _check_form(model, found, left)
+    once = schema.new_operator(model, "CALL_ONCE", 1, [], [])
+    schema.set_options(once, "CallOnceOptions", initSubgraphIndex=len(model.subgraphs))
+    first = schema.new_subgraph(model, b"states")
+    reads, assigns = [], []
+    for found, left in pairs:
+        tensor = graph.tensors[found]
+        zeros = schema.new_tensor(model, first, tensor, b"zeros", tensor.type, tensor.quantization)
+        schema.add_constant(model, first.tensors[zeros], schema.zeros(tensor))
+        unset, handle = (_handle(model, where, tensor.name) for where in (first, graph))
+        first.operators += [unset, _assign(model, unset, zeros)]
+        read = schema.new_operator(model, "READ_VARIABLE", 1, handle.outputs, [found])
+        reads += [handle, read]
+        assigns.append(_assign(model, handle, left))
+    # Those of the file initialize other variables, and all of them come before what reads some.
+    is_once = [schema.kind_of(model, one) == "CALL_ONCE" for one in graph.operators]
+    others = list(zip(is_once, graph.operators, strict=True))
+    graph.operators = [
+        *(one for is_first, one in others if is_first),
+        *(once, *reads),
+        *(one for is_first, one in others if not is_first),
+        *assigns,
+    ]
+    _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
+    return schema.model_bytes(model)
+
+
+def with_equal_steps(data: bytes, states: Sequence[tuple[str, str]], names: Sequence[str]) -> bytes:
+    """The file whose integer outputs of these pairs have the scale and zero point of the input.
+
+    ``names`` are those of all outputs in the model that it was made of, and these get them again.
+    Their ranges are equal, but kernels such as TANH have one fixed scale. QUANTIZE follows these.
+    """
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    for name, output in states:
+        found = _number(model, name, "input", graph.inputs, ())
+        left = int(graph.outputs[names.index(output)])
+        like, tensor = graph.tensors[found], graph.tensors[left]
+        is_integer = tensor.type in schema.INTEGERS and like.type == tensor.type
+        if is_integer and schema.steps_of(like) != schema.steps_of(tensor):
+            number = schema.new_tensor(model, graph, tensor, b"", tensor.type, like.quantization)
+            graph.operators.append(schema.operator(model, "QUANTIZE", 2, left, number))
+            graph.outputs = [number if one == left else int(one) for one in graph.outputs]
+            left = number
+        graph.tensors[left].name = output.encode()
+    schema.write_signature(model)
+    return schema.model_bytes(model)
+
+
+def _handle(model: Any, graph: Any, name: bytes | None) -> Any:
+    """A new VAR_HANDLE."""
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    made = schema.new_operator(model, "VAR_HANDLE", 1, [], [schema.new_handle(graph)])
+    schema.set_options(made, "VarHandleOptions", container=_CONTAINER, sharedName=name or b"state")
+    return made
+
+
+def _assign(model: Any, handle: Any, number: int) -> Any:
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    return schema.new_operator(model, "ASSIGN_VARIABLE", 1, [*handle.outputs, number], [])
+
+
+def _take_away(model: Any, inputs: set[int], outputs: set[int]) -> None:
+    """Leave the other inputs and outputs; all outputs if there are no others."""
+    graph = model.subgraphs[0]
+    graph.inputs = [int(one) for one in graph.inputs if one not in inputs]
+    kept = [int(one) for one in graph.outputs if one not in outputs]
+    for signature in model.signatureDefs or ():
+        signature.inputs = [one for one in signature.inputs if one.tensorIndex not in inputs]
+        if kept:
+            signature.outputs = [one for one in signature.outputs if one.tensorIndex not in outputs]
+    if not graph.inputs:
+        raise ModelError("all inputs would become states, and a model needs an input")
+    graph.outputs = kept or graph.outputs
+
+
+def _pairs(model: Any, states: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """The numbers of each state's input and output."""
+    graph, keys = model.subgraphs[0], model.signatureDefs or ()
+    named = [(one.inputs, one.outputs) for one in keys if one.subgraphIndex == 0] or [((), ())]
+    pairs = []
+    for name, output in states:
+        found = _number(model, name, "input", graph.inputs, named[0][0])
+        left = _number(model, output, "output", graph.outputs, named[0][1])
+        pairs.append((found, left))
+    for numbers, ends in zip(zip(*pairs, strict=True), ("input", "output"), strict=True):
+        if len(set(numbers)) < len(numbers):
+            raise ModelError(f"two states have the same {ends}; give each once")
+    return pairs
+
+
+def _number(model: Any, name: str, what: str, numbers: Any, aliases: Any) -> int:
+    """The tensor of an input or output; a signature may have another name for it."""
+    known = {_name(model, int(number)): int(number) for number in numbers}
+    own = {one.name.decode("utf-8", "replace"): int(one.tensorIndex) for one in aliases}
+    # Our conversion of quantized models may call output "y" so.
+    own |= {
+        one.removesuffix("_output"): number
+        for one, number in known.items()
+        if what == "output" and one.endswith("_output")
+    }
+    if name not in known | own:
+        names = ", ".join(f"'{short_name(one)}'" for one in known)
+        raise ModelError(f"the model has no {what} '{name}' for --state; its {what}s: {names}")
+    return {**own, **known}[name]
+
+
+def _check_form(model: Any, found: int, left: int) -> None:
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    graph = model.subgraphs[0]
+    tensors = graph.tensors[found], graph.tensors[left]
+    names = f"input '{_name(model, found)}'", f"output '{_name(model, left)}'"
+    told = f"{names[0]} and {names[1]} cannot be a state"
+    shapes = [tuple(schema.numbers(one.shape)) for one in tensors]
+    if shapes[0] != shapes[1]:
+        raise ModelError(f"{told}: they have the shapes {shapes[0]} and {shapes[1]}")
+    if tensors[0].type != tensors[1].type or tensors[0].type not in schema.STORED:
+        kinds = " and ".join(schema.name_of_type(one.type) for one in tensors)
+        raise ModelError(f"{told}: they have the types {kinds}")
+    steps = [schema.steps_of(one) for one in tensors]
+    if steps[0] != steps[1]:
+        scales = " and ".join(f"scale {scale} and zero point {zero}" for scale, zero in steps)
+        raise ModelError(
+            f"{told}: they have {scales}; they must be equal, so quantize the float model with "
+            "--state, which gives both one range"
+        )
+    if not any(left in schema.numbers(one.outputs) for one in graph.operators):
+        raise ModelError(f"{told}: no operator writes {names[1]}")
+
+
+def _name(model: Any, number: int) -> str:
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    return short_name(schema.name_of(model, number) or f"tensor_{number}")
