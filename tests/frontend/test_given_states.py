@@ -138,5 +138,7 @@ def test_options_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
         options = [word for one in given for word in ("--state", one)]
         assert main(["inspect", path, *options]) == 2
         assert said in capsys.readouterr().err
+    same = ["--state", "tensor_1=tensor_2"] * 2
+    assert main(["inspect", path, *same]) == 0
     with pytest.raises(ModelError, match="is not a dict from names of inputs"):
         utvm_deploy.inspect(path, states=["a"])  # type: ignore[arg-type]

@@ -215,9 +215,9 @@ def shapes_of(given: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[i
 
 
 def states_of(given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Input -> output; UsageError if one is given twice."""
+    """Input -> output; UsageError if one is given twice, with different ones."""
     states = dict(given)
-    for names in zip(*given, strict=True):
+    for names in zip(*dict.fromkeys(given), strict=True):
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"--state gives '{name}' twice; give each input and output once")
