@@ -106,7 +106,7 @@ def test_a_layer_in_strips_is_replaced_as_a_whole(
     np.testing.assert_array_equal(other[1].outputs[0], zeros)
     assert (other[2].outputs[0] != plain[2].outputs[0]).any()
     strip = layers_of_file(compiled.layers)[0].strips[1].index
-    with pytest.raises(ModelError, match=f"call {strip} .* a strip of layer 0; replace"):
+    with pytest.raises(ModelError, match=f"call {strip} .* a part of layer 0; replace"):
         model.run_layers(sample, replace={strip: zeros})
 
 

@@ -172,11 +172,11 @@ def test_the_records_that_the_runtime_sends(vector: dict[str, Any]) -> None:
 
 
 def test_an_architecture_to_come_needs_no_new_version() -> None:
-    """RISC-V's registers fit a record, and its target says what they mean."""
+    """Its registers fit a record, and its target says what they mean."""
     causes = {5: "load access fault"}
-    riscv = dataclasses.replace(
+    new = dataclasses.replace(
         TARGETS["x86"],
-        name="riscv",
+        name="new",
         tag=77,
         cores=(),
         faults=FaultWords(
@@ -189,8 +189,8 @@ def test_an_architecture_to_come_needs_no_new_version() -> None:
             ),
         ),
     )
-    with registered(riscv):
-        sent = record("riscv", mcause=5, mepc=0x8000_0100, mtval=0x10, ra=0x8000_0204)
+    with registered(new):
+        sent = record("new", mcause=5, mepc=0x8000_0100, mtval=0x10, ra=0x8000_0204)
         error = stopped_task(outcome(Status.FAULT), sent, place_of)
         assert "load access fault at address 0x00000010, in <80000100>" in str(error)
         assert error.lr == 0x8000_0204

@@ -58,7 +58,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shipped"
     folder.mkdir()
     path = write_small_model(folder, 1)
-    monkeypatch.setattr(verb, "shipped_models", lambda: [path])
+    monkeypatch.setattr(verb.kit, "shipped_models", lambda: [path])
     return path
 
 
@@ -78,7 +78,7 @@ def content(path: Path) -> dict[str, Any]:
 def test_the_whole_run_in_the_place_of_silicon(
     link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "shipped_models", lambda: [DIGITS])
+    monkeypatch.setattr(verb.kit, "shipped_models", lambda: [DIGITS])
     extra = tmp_path / "more"
     extra.mkdir()
     write_small_model(extra, 2)
@@ -153,7 +153,7 @@ def test_a_fault_in_a_case_leaves_the_others_alone() -> None:
 def test_micro_benchmarks_that_were_counted_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "shipped_models", list)
+    monkeypatch.setattr(verb.kit, "shipped_models", list)
     file = tmp_path / "f.json"
     argv = ("--board", "mps2_an500", "-o", file, "--cases", "ld*")
     counted: list[str] = []
@@ -506,7 +506,7 @@ def good_text(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("good")
     path = write_small_model(folder, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verb, "shipped_models", lambda: [path])
+        patch.setattr(verb.kit, "shipped_models", lambda: [path])
         assert silicon("--board", "host", "-o", folder / "f.json", "--samples", 1) == 0
     return (folder / "f.json").read_text()
 

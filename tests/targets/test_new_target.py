@@ -79,3 +79,11 @@ def test_a_model_runs_on_the_pretend_target(
     template = tmp_path / "pretend" / "template"
     assert (template / "guard_none.c").is_file() and not (template / "guard.c").exists()
     assert (tmp_path / "host" / "template" / "guard.c").is_file()
+
+
+def test_a_target_that_is_there_is_not_replaced() -> None:
+    with (
+        pytest.raises(BoardError, match="has a target 'host' already"),
+        registered(replace(PRETEND, name="host")),
+    ):
+        pass

@@ -51,7 +51,12 @@ def _add(target: Target) -> None:
 
 @contextmanager
 def registered(target: Target) -> Iterator[Target]:
-    """Within the block the table has one more row, as it is for a target of a test."""
+    """Within the block the table has one more row, as it is for a target of a test.
+
+    Raises BoardError if the table has a target of its name.
+    """
+    if target.name in _targets:
+        raise BoardError(f"the table has a target {target.name!r} already; take another name")
     tools = dict(process.TOOLS)
     _add(target)
     try:
