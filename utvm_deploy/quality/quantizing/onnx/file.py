@@ -64,6 +64,11 @@ def unrolled_model(data: bytes) -> Any:
     return prepared(onnx, with_version(onnx, checked_model(data)))
 
 
+def bytes_of(tensor: Any) -> bytes:
+    """The elements of a constant, in whichever field the file has them."""
+    return bytes(onnx.numpy_helper.to_array(tensor).tobytes())
+
+
 def _check_weights(tensor: Any) -> None:
     name = short_name(tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:

@@ -6,11 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onnx.numpy_helper import to_array
-
 from utvm_deploy.base.repeats import joined, repeats
 from utvm_deploy.quality.quantizing.facts import Range
-from utvm_deploy.quality.quantizing.onnx.file import inputs_of, loaded
+from utvm_deploy.quality.quantizing.onnx.file import bytes_of, inputs_of, loaded
 
 _WEIGHTED = frozenset(("Gemm", "MatMul", "Conv"))
 
@@ -37,7 +35,7 @@ def _pairs(model: Any) -> Iterator[tuple[str, str]]:
     def key(node: Any) -> tuple[str, ...]:
         numbers = [one.SerializeToString().hex() for one in node.attribute]
         weights = [
-            hashlib.sha256(to_array(constants[name]).tobytes()).hexdigest()
+            hashlib.sha256(bytes_of(constants[name])).hexdigest()
             for name in (node.input if node.op_type in _WEIGHTED else ())
             if name in constants
         ]
