@@ -51,6 +51,7 @@ from networks import NETWORKS  # noqa: E402
 BOARD = load_board("mps2_an500")
 OTHER = load_board("mps2_an386")
 OWN = sorted(data_dir("models").glob("*.tflite"))
+DIGITS = data_dir("models") / "digits_int8.tflite"
 #: Of a record; nothing is emitted here that it could be compared with.
 CODE = "0123456789ab"
 KINDS = ("random", "adversarial", "partial", "real")
@@ -218,7 +219,7 @@ ODD = [
 @pytest.mark.parametrize("odd", ODD, ids=lambda one: one.label)
 def test_what_no_kernel_can_be_is_not_taken(odd: Candidate) -> None:
     """Records may come from anybody, and from later versions."""
-    graph = small_graph(OWN[-1])
+    graph = small_graph(DIGITS)
     _, records, better = one_kernel(graph)
     slow = records[0].measurement
     measured = [replace(one, measurement=slow, is_default=False) for one in records]
@@ -255,7 +256,7 @@ def test_what_no_kernel_can_be_is_not_taken(odd: Candidate) -> None:
 
 
 def test_what_the_whole_model_took_decides() -> None:
-    graph = small_graph(OWN[-1])
+    graph = small_graph(DIGITS)
     work, records, better = one_kernel(graph)
     key = work.kernel.key
     alone = decided(graph, Records(records))
@@ -307,13 +308,13 @@ def test_a_record_opens_no_board_file(tmp_path: Path, monkeypatch: pytest.Monkey
     Path("theirs.toml").write_text(changed_text)
     theirs = model_of(load_board("theirs.toml"))
     assert theirs != model_of(BOARD)
-    _, (record, *_), _ = one_kernel(small_graph(OWN[-1]))
+    _, (record, *_), _ = one_kernel(small_graph(DIGITS))
     named = [replace(record, board=name) for name in ("theirs.toml", "x" * 5000 + ".toml")]
     assert theirs not in models_of_today(BOARD, named)
 
 
 def test_a_candidate_that_memory_has_no_room_for_gives_way() -> None:
-    graph = small_graph(OWN[-1])
+    graph = small_graph(DIGITS)
     core = BOARD.cpu.kernel_core
     work, records, better = one_kernel(graph)
     decision = decided(graph, Records(records))
