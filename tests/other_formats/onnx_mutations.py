@@ -140,7 +140,7 @@ def main(folder: Path, first: int, last: int) -> None:
         made = Path(tempfile.mkdtemp(prefix="utvm-onnx-"))
         path = made / "hostile.onnx"
         path.write_bytes(mutant(number, originals))
-        (made / "chosen.json").write_text('{"shapes": {}}', encoding="utf-8")
+        (made / "chosen.json").write_text('{"shapes": {}, "states": []}', encoding="utf-8")
         print(f"begin {number}", flush=True)
         if convert(path, made) == 0:
             verdict, detail = "converted", ""
