@@ -56,6 +56,7 @@ def test_front_end(runs: int, device: Device, tmp_path: Path) -> None:
         model.reset_state()
 
 
+@pytest.mark.tools
 def test_verify_compares_every_layer(tmp_path: Path) -> None:
     path, sound = front_end(tmp_path / "front.tflite")
     inputs = tuple((one,) for one in sound)
