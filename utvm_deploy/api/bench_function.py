@@ -109,6 +109,7 @@ def bench(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -145,7 +146,7 @@ def bench(
     def device() -> Device:
         return connect(board if isinstance(board, str) else target, **where)
 
-    with with_shapes(inputs, signature, states), ExitStack() as files:
+    with with_shapes(inputs, signature, states, stream), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
         if isinstance(cmsis_nn, str | Path):

@@ -94,6 +94,7 @@ def bundle(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -116,7 +117,10 @@ def bundle(
     told, target, destination = progress or no_progress, steps.board_of(board), Path(output)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
-    with steps.with_shapes(inputs, signature, states), steps.model_file(model, name) as path:
+    with (
+        steps.with_shapes(inputs, signature, states, stream),
+        steps.model_file(model, name) as path,
+    ):
         keep_model(path, destination)
         check_destination(destination)
         options, custom = steps.with_backend(options, target)

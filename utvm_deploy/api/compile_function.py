@@ -24,6 +24,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     shapes_for,
     shapes_of_inputs,
     states_of_outputs,
+    stream_of,
 )
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
@@ -66,6 +67,7 @@ def compile(
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -95,6 +97,8 @@ def compile(
     - ``signature`` is the name of one of the signatures of a .tflite file that has several.
     - ``states`` maps names of inputs to names of outputs: the model keeps the output, and reads it
       as the input in the next run. Zeros come first. It is for quantized files and .tflite files.
+    - ``stream`` is a hop, such as 2, or ``{"hop": 2, "axis": 1}``: a run takes that many columns
+      along the time axis of the input, and keeps what it needs of earlier ones.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -129,6 +133,8 @@ def compile(
         in_memory.check_object(model)
         if states:
             raise UsageError("states is for files; save the model, and compile its file")
+        if stream is not None:
+            raise UsageError("stream is for files; save the model, and compile its file")
     shapes = shapes_of_inputs(inputs or {}) if is_file else {}
     given = Path(model) if isinstance(model, str | Path) else None
     source = _graph(model, inputs, name or "model") if given is None else given
@@ -157,8 +163,8 @@ def compile(
         )
 
     # The command line gives both around this call.
-    is_chosen = is_file and (inputs or signature is not None or states)
-    chosen = given_shapes(shapes, signature, states_of_outputs(states or {}))
+    is_chosen = is_file and (inputs or signature is not None or states or stream is not None)
+    chosen = given_shapes(shapes, signature, states_of_outputs(states or {}), stream_of(stream))
     with chosen if is_chosen else contextlib.nullcontext():
         if flash_budget is None:
             return compiled_for(optimize)

@@ -88,6 +88,7 @@ def convert(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     write: bool = True,
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
@@ -111,7 +112,7 @@ def convert(
         )
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
-    with with_shapes(inputs, signature, states):
+    with with_shapes(inputs, signature, states, stream):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
         graph = load_bytes(data, source.stem, str(source))

@@ -87,6 +87,7 @@ def inspect(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     plugin: str | Path | Backend | None = None,
     passes: bool = False,
 ) -> InspectResult:
@@ -102,7 +103,7 @@ def inspect(
     the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError
     for a file that is not a model, and UsageError for other objects.
     """
-    with with_shapes(inputs, signature, states), model_file(model) as path:
+    with with_shapes(inputs, signature, states, stream), model_file(model) as path:
         backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
         graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None

@@ -75,6 +75,7 @@ def memory(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -91,7 +92,10 @@ def memory(
     cannot be imported, and CompileError for a model that does not fit the board.
     """
     target, told = steps.board_of(board), progress or no_progress
-    with steps.with_shapes(inputs, signature, states), steps.model_file(model, name) as path:
+    with (
+        steps.with_shapes(inputs, signature, states, stream),
+        steps.model_file(model, name) as path,
+    ):
         options, _ = steps.with_backend(options, target)
         compiled = steps.compile_fitting(
             path, target, told, fits=check_fits_alone, name=name, **options

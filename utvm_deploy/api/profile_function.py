@@ -91,6 +91,7 @@ def profile(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -112,7 +113,7 @@ def profile(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states),
+        steps.with_shapes(inputs, signature, states, stream),
         steps.model_file(model, name) as path,
         steps.device_of(board, CYCLES) as device,
     ):

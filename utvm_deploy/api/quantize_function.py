@@ -11,7 +11,7 @@ from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.frontend.files.given_shapes import only_tied_states
+from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -107,6 +107,8 @@ def quantize(
                 progress=progress,
                 **chosen_by,
             )
+    if stream_given() is not None:
+        raise UsageError("quantize takes whole windows; give --stream with the file that it writes")
     if is_module(model):
         return quantize_module(
             model, data, scheme=scheme, input_range=input_range, example_inputs=example_inputs

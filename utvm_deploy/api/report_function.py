@@ -122,7 +122,7 @@ def report(
     """
     told, started = progress or no_progress, time.monotonic()
     target, path = board_of(board), Path(model)
-    chosen = {name: options.pop(name, None) for name in ("inputs", "signature", "states")}
+    chosen = {name: options.pop(name, None) for name in ("inputs", "signature", "states", "stream")}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
     connection: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}

@@ -21,6 +21,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     given_shapes,
     shapes_of_inputs,
     states_of_outputs,
+    stream_of,
 )
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.quality.precision.steps import MixedModel
@@ -34,13 +35,17 @@ UNNAMED = "model"
 
 
 def with_shapes(
-    inputs: Any, signature: str | None = None, states: Mapping[str, str] | None = None
+    inputs: Any,
+    signature: str | None = None,
+    states: Mapping[str, str] | None = None,
+    stream: Any = None,
 ) -> AbstractContextManager[None]:
-    """Within the block, models are imported with these shapes, this signature and these states."""
+    """Within the block, models are imported with these shapes and states, and as this stream."""
     # The command line gives them around all that it does.
-    if not inputs and signature is None and not states:
+    if not inputs and signature is None and not states and stream is None:
         return nullcontext()
-    return given_shapes(shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {}))
+    given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
+    return given_shapes(*given, stream_of(stream))
 
 
 def is_quantized(model: Any) -> bool:

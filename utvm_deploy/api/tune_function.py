@@ -105,6 +105,7 @@ def tune(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -159,7 +160,7 @@ def tune(
     def tell(text: str) -> None:
         told(text, 0, 1)
 
-    with with_shapes(inputs, signature, states), ExitStack() as files:
+    with with_shapes(inputs, signature, states, stream), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()

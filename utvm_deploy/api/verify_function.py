@@ -75,6 +75,7 @@ def verify(
     inputs: Mapping[str, Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
     name: str | None = None,
     allow_float_gap: bool = False,
     progress: Progress | None = None,
@@ -98,7 +99,7 @@ def verify(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states),
+        steps.with_shapes(inputs, signature, states, stream),
         steps.model_file(model, name) as path,
         steps.device_of(board, INSTRUCTIONS) as device,
     ):

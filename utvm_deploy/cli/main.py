@@ -24,6 +24,7 @@ from utvm_deploy.base.readable import readable
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.cli.entry import EXIT_INTERRUPTED, EXIT_USAGE, loaded, lost_stdout
 from utvm_deploy.cli.keep_run import keep_run, model_digests
+from utvm_deploy.cli.options.kinds import stream_of_options
 from utvm_deploy.cli.options.option import named
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import as_flags, collect, fill
@@ -169,6 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     getattr(args, "inputs", {}),
                     getattr(args, "signature", None),
                     tuple(dict(getattr(args, "states", {})).items()),
+                    stream_of_options(args),
                 )
             )
             started, begin = time.time(), time.monotonic()

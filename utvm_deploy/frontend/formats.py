@@ -19,7 +19,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,14 @@ from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import (
+    States,
+    Stream,
     given_shapes,
     shapes_for,
     shapes_given,
     signature_given,
     states_given,
+    stream_given,
 )
 from utvm_deploy.frontend.files.kept_conversions import (
     conversion_key,
@@ -125,7 +128,8 @@ def converted(path: Path) -> bytes | None:
     even if the format's reader crashes.
     """
     check_shapes_apply(path)
-    told: dict[str, object] = {"shapes": dict(shapes_given()), "states": states_given()}
+    told: dict[str, object] = {"shapes": dict(shapes_given())}
+    told |= _rewritten(states_given(), stream_given())
     if path.suffix.lower() in CONVERTERS:
         if signature_given() is not None:
             raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
@@ -160,8 +164,13 @@ def _told(choice: Choice) -> dict[str, object]:
         "shapes": choice.shapes or {},
         "mends_axes": choice.mends_axes,
         "is_signed": False,
-        "states": choice.states,
+        **_rewritten(choice.states, choice.stream),
     }
+
+
+def _rewritten(states: States, stream: Stream | None) -> dict[str, object]:
+    """What the child learns of rewrites that files of all formats can have."""
+    return {"states": states, "stream": None if stream is None else asdict(stream)}
 
 
 def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
@@ -321,15 +330,18 @@ def main(path: Path, folder: Path) -> int:
     chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
     states = [tuple(pair) for pair in chosen.pop("states")]
+    stream = chosen.pop("stream")
     try:
-        if states or not converter:
+        if states or stream or not converter:
             load_schema(path)
         if converter:
             converter.load(path)
         limit_import()
         with given_shapes(shapes):
             made = converter.convert(path) if converter else _chosen(path, chosen)
-        (folder / _RESULT).write_bytes(_with_states(path, made, states) if states else made)
+        if states or stream:
+            made = _rewrite(path, made, states, stream)
+        (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
         (folder / _REFUSAL).write_bytes(utf8("\n".join(refusal(path, exc))))
@@ -344,14 +356,20 @@ def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
         raise type(exc)(f"{path}: {exc}") from exc
 
 
-def _with_states(path: Path, data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
+def _rewrite(
+    path: Path, data: bytes, states: Sequence[tuple[str, str]], stream: dict[str, Any] | None
+) -> bytes:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
     if is_relax(data):
+        option = "--state" if states else "--stream"
         raise ModelError(
             f"{path} is a float model that becomes no .tflite file, so it keeps no states; "
-            f"quantize it, and give --state with the result: {quantize_command(path)}"
+            f"quantize it, and give {option} with the result: {quantize_command(path)}"
         )
     try:
-        return with_states(data, states)
+        made = with_states(data, states) if states else data
+        return with_stream(made, **stream) if stream else made
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.options.option import Option, named
-from utvm_deploy.frontend.files.given_shapes import parsed_shape, parsed_state
+from utvm_deploy.frontend.files.given_shapes import Stream, parsed_shape, parsed_state
 from utvm_deploy.quality.evaluating.limits import Limit, limit_of
 
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -222,6 +223,17 @@ def states_of(given: Sequence[tuple[str, str]]) -> dict[str, str]:
             if names.count(name) > 1:
                 raise UsageError(f"--state gives '{name}' twice; give each input and output once")
     return states
+
+
+def stream_of_options(options: argparse.Namespace) -> Stream | None:
+    """What --stream, --hop and --time-axis say together; UsageError if they do not fit."""
+    names = ("stream", "hop", "time_axis")
+    is_stream, hop, axis = (getattr(options, name, None) for name in names)
+    if is_stream and hop is None:
+        raise UsageError("--stream needs --hop N, the columns that a run takes")
+    if not is_stream and (hop, axis) != (None, None):
+        raise UsageError("--hop and --time-axis are for a stream; give --stream, too")
+    return None if hop is None else Stream(hop, axis)
 
 
 def _limit(*, is_least: bool) -> Callable[[str], Limit]:

@@ -17,6 +17,7 @@ IN_FILE = frozenset(
     {
         *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
         *("no-float", "input-rows", "shape", "signature", "state", "name", "pool"),
+        *("stream", "hop", "time-axis"),
         *("samples", "max-ram", "max-flash"),
     }
 )
@@ -56,6 +57,12 @@ SHAPES: Rows = (
         (),
         keyword="states",
         collect=kinds.states_of,
+    ),
+    Option("--stream", "a run takes some columns over time, and keeps what it needs of others"),
+    Option("--hop N", "of a stream: the columns, or samples, that a run takes"),
+    Option(
+        "--time-axis N",
+        "of a stream: the axis of the input that is time; default: the first one that can be",
     ),
 )
 NAME = Option("--name PREFIX", "prefix of every C symbol; default: from the file's name")

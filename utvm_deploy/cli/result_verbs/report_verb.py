@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.base.results import picked
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, keywords
+from utvm_deploy.cli.options.kinds import stream_of_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, dry_run
 from utvm_deploy.frontend.formats import FORMATS
@@ -70,10 +72,12 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
     options["library"] = options.pop("cmsis_nn")
     if args.kernels != CMSIS_NN:
         options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
+    stream = stream_of_options(args)
     chosen = {
         "inputs": args.inputs or None,
         "signature": args.signature,
         "states": args.states or None,
+        "stream": None if stream is None else asdict(stream),
     }
     return {**options, **chosen, **connection(args), "given_board": args.board}
 

@@ -1,4 +1,4 @@
-"""What the user chooses of a model: shapes of symbolic inputs, the signature, and states."""
+"""What the user chooses of a model: shapes of symbolic inputs, signature, states, a stream."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
@@ -16,6 +17,15 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 #: Pairs of an input and the output that it has in the next run, by name.
 States: TypeAlias = tuple[tuple[str, str], ...]
 
+
+@dataclass(frozen=True)
+class Stream:
+    """That a run takes some columns over time, and keeps what it needs of earlier ones."""
+
+    hop: int
+    axis: int | None = None  # of the input; None: the first one that can be time
+
+
 #: Formats and TVM hold no larger extents.
 MOST_EXTENT = 2**31 - 1
 
@@ -25,21 +35,27 @@ ONLY = ""
 _given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B039
 _signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
 _states: ContextVar[States] = ContextVar("given_states", default=())
+_stream: ContextVar[Stream | None] = ContextVar("given_stream", default=None)
 _tied: ContextVar[States] = ContextVar("tied_states", default=())
 
 
 @contextmanager
 def given_shapes(
-    shapes: Shapes, signature: str | None = None, states: States = ()
+    shapes: Shapes,
+    signature: str | None = None,
+    states: States = (),
+    stream: Stream | None = None,
 ) -> Iterator[None]:
-    """In the block, models are imported with these shapes, this signature and these states."""
+    """In the block, models are imported with these shapes and states, and as this stream."""
     tokens = _given.set(shapes), _signature.set(signature), _states.set(states)
+    of_stream = _stream.set(stream)
     try:
         yield
     finally:
         _given.reset(tokens[0])
         _signature.reset(tokens[1])
         _states.reset(tokens[2])
+        _stream.reset(of_stream)
 
 
 @contextmanager
@@ -66,6 +82,35 @@ def signature_given() -> str | None:
 def states_given() -> States:
     """The inputs and outputs that become states."""
     return _states.get()
+
+
+def stream_given() -> Stream | None:
+    """The stream that the model becomes; None if it takes whole windows."""
+    return _stream.get()
+
+
+@contextmanager
+def whole_windows() -> Iterator[None]:
+    """In the block, models take whole windows, also where a stream was given."""
+    token = _stream.set(None)
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def stream_of(given: Any) -> Stream | None:
+    """A hop, or a dict of a hop and an axis; ModelError for anything else."""
+    found = {"hop": given} if isinstance(given, int) else given
+    if found is None or isinstance(found, Stream):
+        return found
+    is_known = isinstance(found, Mapping) and {"hop"} <= set(found) <= {"hop", "axis"}
+    numbers = [one for one in found.values() if one is not None] if is_known else [None]
+    if not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
+        raise ModelError(
+            f'stream={given!r} is no hop, such as 2, and no dict such as {{"hop": 2, "axis": 1}}'
+        )
+    return Stream(**found)
 
 
 def states_to_tie() -> States:

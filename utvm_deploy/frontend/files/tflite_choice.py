@@ -20,10 +20,12 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.fields import array_of, text_of
 from utvm_deploy.frontend.files.given_shapes import (
     States,
+    Stream,
     shapes_for,
     shapes_given,
     signature_given,
     states_given,
+    stream_given,
 )
 from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS
 from utvm_deploy.graph.names import short_name
@@ -54,6 +56,7 @@ class Choice:
     unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
     notes: tuple[str, ...] = ()
     states: States = ()  # inputs and outputs, by name
+    stream: Stream | None = None
 
     @property
     def rewrites(self) -> bool:
@@ -63,6 +66,7 @@ class Choice:
             or self.shapes is not None
             or self.mends_axes
             or bool(self.states)
+            or self.stream is not None
         )
 
 
@@ -90,7 +94,9 @@ def choice_of(data: bytes) -> Choice:
     shapes, more = _shapes(inputs, aliases)
     if axis:
         more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
-    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more), states_given())
+    return Choice(
+        number, shapes, axis != 0, unsigned, (*notes, *more), states_given(), stream_given()
+    )
 
 
 def _wrong_axis(tensor: Any) -> int:

@@ -22,6 +22,7 @@ UINT8 = int(schema.TensorType.UINT8)
 INT16 = int(schema.TensorType.INT16)
 INT32 = int(schema.TensorType.INT32)
 INT64 = int(schema.TensorType.INT64)
+BOOL = int(schema.TensorType.BOOL)
 INTEGERS = (INT8, INT16)
 
 #: An element type -> numpy's.
@@ -256,3 +257,12 @@ def _maps(graph: Any, indices: Any) -> list[Any]:
         one.name, one.tensorIndex = graph.tensors[number].name, number
         maps.append(one)
     return maps
+
+
+def add_metadata(model: Any, name: str, text: str) -> None:
+    """Give the file a further text under a name."""
+    made, buffer = schema.MetadataT(), schema.BufferT()
+    buffer.data = np.frombuffer(text.encode(), np.uint8)
+    model.buffers.append(buffer)
+    made.name, made.buffer = name.encode(), len(model.buffers) - 1
+    model.metadata = [*(model.metadata or ()), made]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 
 # Variables of the file may have the same names in another container.
@@ -31,16 +32,29 @@ def with_states(data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
     pairs = _pairs(model, states)
     for found, left in pairs:
         _check_form(model, found, left)
+    keep(model, [(*pair, schema.zeros(graph.tensors[pair[0]])) for pair in pairs])
+    _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
+    return schema.model_bytes(model)
+
+
+def keep(model: Any, states: Sequence[tuple[int, int, Array]]) -> None:
+    """Make variables of these: the tensor that a run finds, the one it leaves, and the first value.
+
+    Operators of the file write the one that is left, and none writes the one that is found.
+    """
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    graph = model.subgraphs[0]
     once = schema.new_operator(model, "CALL_ONCE", 1, [], [])
     schema.set_options(once, "CallOnceOptions", initSubgraphIndex=len(model.subgraphs))
     first = schema.new_subgraph(model, b"states")
     reads, assigns = [], []
-    for found, left in pairs:
+    for found, left, value in states:
         tensor = graph.tensors[found]
-        zeros = schema.new_tensor(model, first, tensor, b"zeros", tensor.type, tensor.quantization)
-        schema.add_constant(model, first.tensors[zeros], schema.zeros(tensor))
+        start = schema.new_tensor(model, first, tensor, b"first", tensor.type, tensor.quantization)
+        schema.add_constant(model, first.tensors[start], value)
         unset, handle = (_handle(model, where, tensor.name) for where in (first, graph))
-        first.operators += [unset, _assign(model, unset, zeros)]
+        first.operators += [unset, _assign(model, unset, start)]
         read = schema.new_operator(model, "READ_VARIABLE", 1, handle.outputs, [found])
         reads += [handle, read]
         assigns.append(_assign(model, handle, left))
@@ -53,8 +67,6 @@ def with_states(data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
         *(one for is_first, one in others if not is_first),
         *assigns,
     ]
-    _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
-    return schema.model_bytes(model)
 
 
 def with_equal_steps(data: bytes, states: Sequence[tuple[str, str]], names: Sequence[str]) -> bytes:

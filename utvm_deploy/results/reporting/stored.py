@@ -19,7 +19,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("signature", "name", "timing"), (str,)),
     **dict.fromkeys(("ram_budget", "flash_budget", "cycle_budget"), (int,)),
     **dict.fromkeys(("allow_float", "input_rows"), (bool,)),
-    **dict.fromkeys(("pools", "inputs", "states"), (dict,)),
+    **dict.fromkeys(("pools", "inputs", "states", "stream"), (dict,)),
 }
 #: Keys of the object, behind which are objects.
 _PARTS = (

@@ -1,0 +1,261 @@
+"""``--stream``: the answers of a stream are those of the network over the whole recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.streams.flow import METADATA, StreamFacts
+
+pytestmark = pytest.mark.tools
+
+FEATURES, CHANNELS = 5, 4
+
+
+@dataclass
+class Net:
+    """Layers with random weights; equal seeds give equal layers, for any number of columns."""
+
+    m: ModelWriter
+    rng: np.random.Generator
+
+    def conv(
+        self, x: int, taps: int, *, wide: int = 1, deep: bool = False, **options: object
+    ) -> int:
+        channels = self.m.tensors[x].shape[3]
+        rows = (1, taps, wide, channels) if deep else (CHANNELS, taps, wide, channels)
+        weights = self.rng.integers(-90, 90, rows)
+        bias = self.rng.integers(-400, 400, channels if deep else CHANNELS)
+        zero_point = int(self.rng.integers(-20, 20))
+        write = self.m.depthwise_conv2d if deep else self.m.conv2d
+        given = {"weight_scale": 0.01, "scale": 0.15, "zero_point": zero_point, **options}
+        return write(x, weights, bias, **given)
+
+    def causal(self, x: int, taps: int, dilation: int) -> int:
+        padded = self.m.pad(x, [(0, 0), ((taps - 1) * dilation, 0), (0, 0), (0, 0)])
+        return self.conv(padded, taps, dilation=(dilation, 1), padding="VALID", activation="RELU")
+
+
+def layer(net: Net, x: int) -> int:
+    """One more block of a random kind."""
+    m, rng = net.m, net.rng
+    kind = rng.integers(8)
+    taps, dilation = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    if kind == 0:
+        return net.conv(x, taps, wide=3, dilation=(dilation, 1))
+    if kind == 1:
+        return net.conv(x, taps, stride=(2, 1), wide=2)
+    if kind == 2:
+        return m.add(net.conv(x, taps, deep=True, wide=3), x, scale=0.2, zero_point=3)
+    if kind == 3:
+        return net.causal(net.causal(x, 2, dilation), 3, 2 * dilation)
+    if kind == 4:
+        return m.max_pool(x, (taps, 2), stride=(1, 1), padding="SAME")
+    if kind == 5:
+        return m.add(net.causal(x, 2, dilation), net.conv(x, taps), scale=0.2)
+    if kind == 6:  # as PyTorch's users write it: padded at both ends, and cut at the last one
+        padded = m.pad(x, [(0, 0), (2 * dilation, 2 * dilation), (0, 0), (0, 0)])
+        made = net.conv(padded, 3, dilation=(dilation, 1), padding="VALID")
+        extents = [1, m.tensors[x].shape[1], FEATURES, CHANNELS]
+        ends = [m.constant(np.array(one, np.int32)) for one in ([0] * 4, extents)]
+        return m.node("SLICE", [made, *ends], extents, ("SliceOptions", {}))
+    left, right = net.conv(x, 1), net.conv(x, taps)
+    shape = (*m.tensors[x].shape[:3], 2 * CHANNELS)
+    for one in (left, right):  # CONCATENATION wants equal steps
+        m.tensors[one].scales, m.tensors[one].zero_points = (0.15,), (7,)
+    joined = m.node("CONCATENATION", [left, right], shape, ("ConcatenationOptions", {"Axis": 3}))
+    return net.conv(joined, 1)
+
+
+def random_net(seed: int, columns: int, layers: int = 4) -> bytes:
+    """Layers over time, with an answer for each column."""
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(seed))
+    x = m.input((1, columns, FEATURES, CHANNELS), scale=0.1, zero_point=int(net.rng.integers(9)))
+    for _ in range(layers):
+        x = layer(net, x)
+    m.output(x)
+    return m.to_bytes()
+
+
+def facts_of(data: bytes) -> StreamFacts:
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    model = schema.read_model(data)
+    (found,) = (one.buffer for one in model.metadata if one.name == METADATA.encode())
+    return StreamFacts.of_json(bytes(model.buffers[found].data).decode())
+
+
+def streamed(data: bytes, recording: np.ndarray, hop: int, axis: int = 1) -> list[np.ndarray]:
+    """The answers of all runs over a recording, by LiteRT's reference kernels."""
+    from utvm_deploy.oracle.program import Program
+
+    program = Program(data)
+    parts = np.split(recording, recording.shape[axis] // hop, axis)
+    return [program.one([part])[program.outputs[0]] for part in parts]
+
+
+def whole(data: bytes, recording: np.ndarray) -> np.ndarray:
+    from utvm_deploy.oracle.program import Program
+
+    program = Program(data)
+    return np.asarray(program.one([recording])[program.outputs[0]])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_nets_equal_the_whole_recording(seed: int) -> None:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    hop = 16
+    made = with_stream(random_net(seed, 48), hop, 1)
+    facts, rng = facts_of(made), np.random.default_rng(seed)
+    columns = 160
+    recording = rng.integers(-128, 128, (1, columns, FEATURES, CHANNELS)).astype(np.int8)
+    wanted = whole(random_net(seed, columns), recording)
+    got = np.concatenate(streamed(made, recording, hop), axis=1)
+    late = facts.shift * wanted.shape[1] // columns
+    assert wanted.shape[1] - late > 0
+    assert np.array_equal(got[:, late:], wanted[:, : wanted.shape[1] - late])
+
+
+def headed_net(head: str, columns: int, *, is_trunk: bool = True, is_head: bool = True) -> bytes:
+    """Three layers, and behind them what takes all columns at once; or one of both parts."""
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(7))
+    x = m.input((1, columns, FEATURES, CHANNELS), scale=0.15 if not is_trunk else 0.1)
+    if is_trunk:
+        x = net.conv(x, 4, stride=(2, 1), wide=3, zero_point=0)
+        x = m.add(net.conv(x, 3, deep=True), x, scale=0.15)
+    if is_head:
+        net.rng = np.random.default_rng(11)
+        columns = m.tensors[x].shape[1]
+        if head == "mean":
+            x = m.mean(x, [1, 2])
+        elif head == "pool":
+            x = m.reshape(m.average_pool(x, (columns, FEATURES)), (1, CHANNELS))
+        elif head == "conv":
+            x = net.conv(x, columns, wide=FEATURES, padding="VALID")
+        elif head == "last":
+            ends = [np.array(one, np.int32) for one in ([0, -1, 0, 0], [1, 0, 5, 4], [1] * 4)]
+            options = ("StridedSliceOptions", {"ShrinkAxisMask": 2})
+            shape = (1, FEATURES, CHANNELS)
+            x = m.node("STRIDED_SLICE", [x, *map(m.constant, ends)], shape, options)
+        else:
+            x = m.reshape(x, (1, columns * FEATURES * CHANNELS))
+            weights = np.random.default_rng(9).integers(-9, 9, (3, columns * FEATURES * CHANNELS))
+            x = m.softmax(m.fully_connected(x, weights, np.zeros(3)))
+    m.output(x)
+    return m.to_bytes()
+
+
+@pytest.mark.parametrize("head", ["mean", "pool", "conv", "last", "dense"])
+@pytest.mark.parametrize("hop", [2, 6])
+def test_heads_take_the_last_columns_of_a_window(head: str, hop: int) -> None:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    window, columns = 24, 120
+    made = with_stream(headed_net(head, window), hop, None)
+    facts = facts_of(made)
+    rng = np.random.default_rng(hop)
+    recording = rng.integers(-128, 128, (1, columns, FEATURES, CHANNELS)).astype(np.int8)
+    trunk = whole(headed_net(head, columns, is_head=False), recording)
+    answers = streamed(made, recording, hop)
+    compared = 0
+    for run in range(facts.runs, len(answers) + 1):
+        newest = (run * hop - facts.shift) // 2
+        if newest < window // 2:
+            continue
+        taken = trunk[:, newest - window // 2 : newest]
+        wanted = whole(headed_net(head, window // 2, is_trunk=False), taken)
+        assert np.array_equal(answers[run - 1], wanted)
+        compared += 1
+    assert compared > 10 and facts.answers == 1 and facts.padded == 2
+
+
+def test_windows_without_padding_are_equal() -> None:
+    """Then a stream is the model on the last window of columns, and nothing has to be said."""
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(3))
+    x = m.input((1, 20, FEATURES, CHANNELS))
+    x = net.conv(net.conv(x, 5, padding="VALID"), 3, stride=(2, 1), padding="VALID")
+    m.output(m.mean(x, [1, 2]))
+    made = with_stream(m.to_bytes(), 2, None)
+    facts = facts_of(made)
+    recording = np.random.default_rng(1).integers(-99, 99, (1, 60, FEATURES, CHANNELS), np.int8)
+    answers = streamed(made, recording, 2)
+    assert facts.difference == "" and facts.delay == 0 and facts.runs == 10
+    for end in range(20, 61, 2):
+        window = recording[:, end - 20 : end]
+        # Its stride counts from the recording's first column.
+        assert np.array_equal(answers[end // 2 - 1], whole(m.to_bytes(), window))
+
+
+def test_the_command_line_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(headed_net("pool", 24))
+    options = ["--stream", "--hop", "2", "--time-axis", "1"]
+    assert main(["verify", str(path), *options, "--board", "host", "--samples", "3"]) == 0
+    assert "all equal" in capsys.readouterr().out
+    found = utvm_deploy.inspect(path, stream={"hop": 2, "axis": 1}).graph
+    assert found is not None and found.tensors[found.inputs[0]].shape == (1, 2, 5, 4)
+    for given, said in (
+        (["--stream"], "--stream needs --hop N"),
+        (["--hop", "2"], "give --stream, too"),
+        (["--stream", "--hop", "0"], "0"),
+    ):
+        assert main(["inspect", str(path), *given]) != 0
+        assert said in capsys.readouterr().err
+
+
+def _alone(kind: str, options: Any = None, axes: list[int] | None = None) -> Callable[[], bytes]:
+    def write() -> bytes:
+        m = ModelWriter()
+        x = m.input((1, 12, FEATURES, CHANNELS))
+        inputs = [x] if axes is None else [x, m.constant(np.array(axes, np.int32))]
+        m.output(m.node(kind, inputs, m.tensors[x].shape, options))
+        return m.to_bytes()
+
+    return write
+
+
+def _two_inputs() -> bytes:
+    m = ModelWriter()
+    m.output(m.add(m.input((1, 12, 5, 4)), m.input((1, 12, 5, 4))))
+    return m.to_bytes()
+
+
+def _position_wise() -> bytes:
+    m = ModelWriter()
+    table = m.constant(np.ones((1, 12, 1, 1), np.int8), 0.1)
+    m.output(m.add(m.input((1, 12, 5, 4)), table))
+    return m.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("write", "hop", "said"),
+    [
+        (lambda: headed_net("mean", 24), 3, r"operator 0 \(CONV_2D\) .* give a multiple of 2"),
+        (lambda: headed_net("mean", 24), 0, "a hop of 0 columns"),
+        (_alone("REVERSE_V2", ("ReverseV2Options", {}), [1]), 1, "REVERSE_V2.*works along time"),
+        (_alone("CUMSUM", ("CumsumOptions", {}), [1]), 1, "CUMSUM.*works along time"),
+        (_alone("RELU"), 1, "on its own, so a stream would keep nothing"),
+        (_two_inputs, 1, "the model has 2 inputs"),
+        (_position_wise, 1, "another constant for each column"),
+    ],
+)
+def test_what_is_no_stream(write: Callable[[], bytes], hop: int, said: str) -> None:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    with pytest.raises(ModelError, match=said):
+        with_stream(write(), hop, 1)

@@ -1,0 +1,134 @@
+"""In a child process: a .tflite file whose model becomes a stream.
+
+data ──time axis──▶ rules, operator by operator ──▶ states ──▶ data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.tflite_states import keep
+from utvm_deploy.frontend.streams.flow import METADATA, Flow, StreamFacts
+from utvm_deploy.frontend.streams.rules import RULES, Place, as_it_is
+from utvm_deploy.frontend.streams.writer import Writer
+
+
+def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
+    """The file of a model that takes ``hop`` columns a run, along this axis of its input.
+
+    Without an axis, it is the first one along which the model is a stream. Raises ModelError where
+    there is none, with the reason.
+    """
+    model = schema.read_model(data)
+    graph = model.subgraphs[0]
+    if len(model.subgraphs) > 1 or any(one.isVariable for one in graph.tensors):
+        raise ModelError("a model that keeps states, or that has control flow, becomes no stream")
+    if len(graph.inputs) != 1:
+        raise ModelError(f"the model has {len(graph.inputs)} inputs, and a stream has one")
+    shape = schema.numbers(graph.tensors[int(graph.inputs[0])].shape)
+    axes = [one for one in range(1, len(shape)) if shape[one] > 1] if axis is None else [axis]
+    if axis is not None and not 0 < axis < len(shape):
+        raise ModelError(f"axis {axis} is no time of an input of shape {tuple(shape)}")
+    refusals = []
+    for one in axes:
+        try:
+            return _along(data, hop, one)
+        except ModelError as error:
+            refusals.append(error)
+    if not refusals:
+        raise ModelError(f"an input of shape {tuple(shape)} has no axis of time")
+    raise refusals[0]
+
+
+def _along(data: bytes, hop: int, axis: int) -> bytes:
+    late = 0
+    while True:
+        w = Writer(schema.read_model(data))
+        w.most_late = late
+        flow = _input_flow(w, hop, axis)
+        _walk(w, flow)
+        newest = max((one.delay * one.stride for one, _ in w.windows), default=0)
+        if newest <= late:
+            break
+        late = newest  # pools that are earlier wait for the others
+    w.finish(hop)
+    if not w.states:
+        raise ModelError(
+            f"the model computes each column along axis {axis} of its input on its own, so a "
+            "stream would keep nothing; give --time-axis, or --shape for columns"
+        )
+    keep(w.model, w.states)
+    facts = _facts(w, hop, axis)
+    _note(w.model, facts)
+    return schema.model_bytes(w.model)
+
+
+def _input_flow(w: Writer, hop: int, axis: int) -> Flow:
+    """The columns of the input; a flat one has the columns of its RESHAPE."""
+    number = int(w.graph.inputs[0])
+    extent, unit = w.shapes[number][axis], 1
+    readers = [one for one in w.source if number in schema.numbers(one.inputs)]
+    if len(readers) == 1 and schema.kind_of(w.model, readers[0]) == "RESHAPE":
+        made = w.shapes[int(readers[0].outputs[0])]
+        long = [one for one in made if one > 1]
+        if len(long) > 1 and extent == int(np.prod(made)):
+            unit = extent // long[0]
+    if hop < 1:
+        raise ModelError(f"a hop of {hop} columns is none; give 1 or more")
+    return Flow(axis, unit, hop, 1, extent // unit)
+
+
+def _walk(w: Writer, flow: Flow) -> None:
+    w.begin(int(w.graph.inputs[0]), flow)
+    for place in _places(w):
+        flows = [w.flows[one] for one in place.inputs if one in w.flows]
+        if not flows:
+            as_it_is(w, place)
+        elif place.kind in RULES:
+            RULES[place.kind](w, place)
+        else:
+            raise w.refusal(place.position, "has no form in a stream")
+
+
+def _places(w: Writer) -> Iterator[Place]:
+    for position, operator in enumerate(w.source):
+        inputs, outputs = (schema.numbers(one) for one in (operator.inputs, operator.outputs))
+        kind = schema.kind_of(w.model, operator)
+        yield Place(position, operator, kind, tuple(inputs), tuple(outputs))
+
+
+def _facts(w: Writer, hop: int, axis: int) -> StreamFacts:
+    outputs = [int(one) for one in w.graph.outputs]
+    flows = [w.flows[one] for one in outputs if one in w.flows]
+    ends = [*((one, 1) for one in flows), *w.windows]
+    needed = [one.stride * (one.first + count - 1) + 1 for one, count in ends]
+    number = int(w.graph.inputs[0])
+    window = w.shapes[number][axis] // w.flows[number].unit
+    return StreamFacts(
+        hop=hop,
+        axis=axis,
+        window=window,
+        delay=max((_delay(window, one) for one, _ in ends), default=0),
+        shift=max((one.delay * one.stride for one, _ in ends), default=0),
+        runs=max(-(-max(needed, default=1) // hop), 1),
+        answers=max((one.columns for one in flows), default=1),
+        padded=len(w.padding),
+        states=w.state_bytes,
+    )
+
+
+def _delay(window: int, flow: Flow) -> int:
+    """The columns that a stream waits for, where a window pads itself at its end."""
+    shrinks = (
+        -(-window // flow.stride) - flow.window
+    )  # as VALID convolutions do, which wait for none
+    return max(flow.delay - shrinks, 0) * flow.stride
+
+
+def _note(model: Any, facts: StreamFacts) -> None:
+    schema.add_metadata(model, METADATA, facts.to_json())
