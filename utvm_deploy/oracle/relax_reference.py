@@ -10,6 +10,7 @@ graph, each built by LLVM: they show which layer is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ import numpy as np
 from utvm_deploy.frontend.relax.facts import RelaxModel, loaded
 from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.signals.attributes import Signal
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import (
     ConstantArgument,
@@ -26,6 +28,7 @@ from utvm_deploy.kernels.contract.call import (
     is_native,
 )
 from utvm_deploy.oracle.interpreter import Interpreted
+from utvm_deploy.oracle.signals.formulas import computed
 
 #: From the tensors so far to the outputs of an operator.
 _Function: TypeAlias = Callable[[Mapping[int, Array]], dict[int, Array]]
@@ -92,6 +95,8 @@ def _function(graph: Graph, operator: Operator) -> _Function:
         return lambda values: {
             output: _value(graph, values, source).reshape(graph.tensors[output].shape)
         }
+    if isinstance(operator.attributes, Signal):
+        return partial(_of_signals, graph, operator, operator.attributes)
     import tvm
 
     call = lower(graph, operator)
@@ -125,6 +130,13 @@ def _function(graph: Graph, operator: Operator) -> _Function:
         }
 
     return run
+
+
+def _of_signals(
+    graph: Graph, operator: Operator, attributes: Signal, values: Mapping[int, Array]
+) -> dict[int, Array]:
+    read = [_value(graph, values, number) for number in operator.inputs if number is not None]
+    return dict(zip(operator.outputs, computed(operator.kind, attributes, read), strict=True))
 
 
 def _buffers(kernel: Any) -> list[Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.onnx_rewrites.arrays import Array
 from utvm_deploy.frontend.onnx_rewrites.state import Rewriting
+from utvm_deploy.graph.signals.fft_plan import Transform
 
-#: Elements of a matrix that a transform may become.
-_MOST = 1 << 20
+#: Elements of a matrix that a transform may become; that of a fast one is not on the board.
+_MOST, _MOST_FAST = 1 << 20, 1 << 23
 
 
 def fourier(r: Rewriting) -> str:
@@ -34,53 +37,73 @@ def _transformed(
 ) -> str:
     """The transform along an axis; the last axis has real and imaginary parts."""
     shape = r.shape_of(x)
-    has = shape[axis]
+    has, last = shape[axis], len(shape) - 1
     is_back = is_inverse and is_half  # from half of the frequencies to reals
     default = 2 * (has - 1) if is_back else has
     count = default if length is None else int(length.reshape(-1)[0])
-    kept = min(has, count // 2 + 1 if is_back else count)
-    if count * kept > _MOST:
-        raise UnsupportedOperator(f"{r.place} transforms {count} values; use fewer")
-    made = count // 2 + 1 if is_half and not is_back else count
-    turns = np.outer(np.arange(kept), np.arange(made)) * (2 * np.pi / count)
-    factor = np.full((kept, 1), 1 / count if is_inverse else 1.0)
     if is_back:
-        middle = np.arange(kept)
-        factor = factor * np.where((middle == 0) | (2 * middle == count), 1, 2)[:, None]
-    cosine, sine = np.cos(turns) * factor, np.sin(turns) * factor
-    sine = sine if is_inverse else -sine
-    if kept < has:
-        x = r.part(x, 0, kept, axis)
-    last = len(shape) - 1
-    parts = [r.taken(x, part, last) for part in range(shape[last])]
-    turned = [_last(r, part, axis) for part in parts]
-    dtype = np.float32
-    by_cosine, by_sine = (r.constant(matrix.astype(dtype)) for matrix in (cosine, sine))
-    real = r.add("MatMul", turned[0], by_cosine)
-    imaginary = "" if is_back else r.add("MatMul", turned[0], by_sine)
-    if len(turned) == 2:
-        # (a + ib)(c + is) = ac - bs + i(as + bc)
-        real = r.add("Sub", real, r.add("MatMul", turned[1], by_sine))
-        if not is_back:
-            imaginary = r.add("Add", imaginary, r.add("MatMul", turned[1], by_cosine))
-    sides = [_unlast(r, part, axis) for part in ((real,) if is_back else (real, imaginary))]
-    wide = [r.reshaped(side, (*r.shape_of(side), 1)) for side in sides]
-    return wide[0] if len(wide) == 1 else r.add("Concat", *wide, axis=last)
+        half = count // 2 + 1
+        x = _turned(r, _resized(r, x, half, axis), axis)
+        if shape[last] == 1:
+            x = _resized(r, x, 2, last)
+        pairs = r.reshaped(x, (*r.shape_of(x)[:-2], 2 * half))
+        made = _product(r, pairs, Transform(count, count, is_inverse=True))
+        return _turned(r, r.reshaped(made, (*r.shape_of(made), 1)), axis, is_back=True)
+    x = _turned(r, _resized(r, x, min(has, count), axis), axis)
+    sides = []
+    for part in range(shape[last]):
+        side = r.taken(x, part, last) if shape[last] > 1 else r.reshaped(x, r.shape_of(x)[:-1])
+        side = _product(r, side, Transform(count, min(has, count)))
+        pairs = r.reshaped(side, (*r.shape_of(side)[:-1], count // 2 + 1, 2))
+        sides.append(pairs if is_half else _mirrored(r, pairs, count))
+    share = 1 / count if is_inverse else 1.0
+    factors = np.array([share, -share] if is_inverse else [1, 1], np.float32)
+    whole = r.add("Mul", sides[0], r.constant(factors)) if is_inverse else sides[0]
+    if len(sides) == 2:
+        # i (a + ib) = -b + ia, and the inverse has the conjugates of both.
+        factors = np.array([share, share] if is_inverse else [-1, 1], np.float32)
+        swapped = r.taken(sides[1], [1, 0], last)
+        whole = r.add("Add", whole, r.add("Mul", swapped, r.constant(factors)))
+    return _turned(r, whole, axis, is_back=True)
 
 
-def _last(r: Rewriting, x: str, axis: int) -> str:
+def _product(r: Rewriting, x: str, transform: Transform) -> str:
+    """The product with the matrix of a transform, which the import recognizes if it is fast."""
+    most = _MOST_FAST if transform.is_fast else _MOST
+    if math.prod(transform.shape) > most:
+        raise UnsupportedOperator(f"{r.place} transforms {transform.length} values; use fewer")
+    shape = r.shape_of(x)
+    rows = r.reshaped(x, (1, *shape)) if len(shape) == 1 else x
+    made = r.add("MatMul", rows, r.constant(transform.matrix()))
+    return r.reshaped(made, (*shape[:-1], transform.shape[1]))
+
+
+def _mirrored(r: Rewriting, pairs: str, count: int) -> str:
+    """All frequencies of real numbers: those above the half are the conjugates of the others."""
+    places = np.arange(count)
+    is_above = 2 * places > count
+    rank = len(r.shape_of(pairs))
+    signs = np.stack([np.ones(count), np.where(is_above, -1, 1)], axis=-1).astype(np.float32)
+    taken = r.taken(pairs, np.where(is_above, count - places, places), rank - 2)
+    return r.add("Mul", taken, r.constant(signs))
+
+
+def _resized(r: Rewriting, x: str, size: int, axis: int) -> str:
+    """The first elements along an axis, or all of them and zeros behind."""
+    shape = list(r.shape_of(x))
+    if size <= shape[axis]:
+        return x if size == shape[axis] else r.part(x, 0, size, axis)
+    shape[axis] = size - shape[axis]
+    return r.add("Concat", x, r.constant(np.zeros(shape, np.float32)), axis=axis)
+
+
+def _turned(r: Rewriting, x: str, axis: int, is_back: bool = False) -> str:
+    """The tensor with an axis in front of the last one, or from there back to its place."""
     rank = len(r.shape_of(x))
-    if axis == rank - 1:
+    order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
+    if order == list(range(rank)):
         return x
-    return r.add("Transpose", x, perm=[*(i for i in range(rank) if i != axis), axis])
-
-
-def _unlast(r: Rewriting, x: str, axis: int) -> str:
-    rank = len(r.shape_of(x))
-    if axis == rank - 1:
-        return x
-    order = [*(i for i in range(rank) if i != axis), axis]
-    return r.add("Transpose", x, perm=[order.index(i) for i in range(rank)])
+    return r.add("Transpose", x, perm=[order.index(i) for i in range(rank)] if is_back else order)
 
 
 def short_time_fourier(r: Rewriting) -> str:
@@ -94,9 +117,13 @@ def short_time_fourier(r: Rewriting) -> str:
     count = (shape[1] - size) // stride + 1
     places = np.arange(count)[:, None] * stride + np.arange(size)[None]
     frames = r.taken(r.input(0), places, 1)
-    if len(r.shape_of(frames)) == 3:
-        frames = r.reshaped(frames, (*r.shape_of(frames), 1))
+    is_complex = len(shape) == 3 and shape[2] == 2
+    if not is_complex:
+        frames = r.reshaped(frames, (shape[0], count, size))
     if r.has(2):
-        frames = r.add("Mul", frames, r.reshaped(r.input(2), (size, 1)))
+        window_shape = (size, 1) if is_complex else (size,)
+        frames = r.add("Mul", frames, r.reshaped(r.input(2), window_shape))
+    if not is_complex:
+        frames = r.reshaped(frames, (shape[0], count, size, 1))
     is_half = bool(r.given.get("onesided", 1))
     return _transformed(r, frames, 2, None, False, is_half)

@@ -96,26 +96,27 @@ def _uses(bindings: Any, result: Any) -> Counter[Any]:
     """How often each variable is read."""
     found: Counter[Any] = Counter()
     for expression in (*(binding.value for binding in bindings), result):
-        found.update(_variables(expression))
+        found.update(variables_of(expression))
     return found
 
 
 def _readers(bindings: Any) -> dict[Any, Any]:
     """The last binding that reads a variable."""
-    return {var: binding for binding in bindings for var in _variables(binding.value)}
+    return {var: binding for binding in bindings for var in variables_of(binding.value)}
 
 
-def _variables(expression: Any) -> Iterator[Any]:
+def variables_of(expression: Any) -> Iterator[Any]:
+    """The variables that an expression reads, as often as it reads them."""
     if isinstance(expression, relax.Var):
         yield expression
     elif isinstance(expression, ir.Call):
         for argument in expression.args:
-            yield from _variables(argument)
+            yield from variables_of(argument)
     elif isinstance(expression, relax.Tuple):
         for field in expression.fields:
-            yield from _variables(field)
+            yield from variables_of(field)
     elif isinstance(expression, relax.TupleGetItem):
-        yield from _variables(expression.tuple_value)
+        yield from variables_of(expression.tuple_value)
 
 
 def _call(chain: Chain, ty: Any) -> Any:
@@ -141,7 +142,7 @@ def _start(value: Any) -> Chain | None:
 
 def _matmul(call: Any) -> Chain | None:
     x, weights = call.args
-    constant = _constant(weights)
+    constant = constant_of(weights)
     if constant is None or constant.ndim != 2 or not _is_variable(x) or len(shape_of(x)) < 2:
         return None
     shape = shape_of(call)
@@ -151,7 +152,7 @@ def _matmul(call: Any) -> Chain | None:
 
 def _conv2d(call: Any) -> Chain | None:
     x, weights = call.args
-    constant, a = _constant(weights), call.attrs
+    constant, a = constant_of(weights), call.attrs
     if constant is None or not _is_variable(x):
         return None
     if (a.data_layout, a.kernel_layout, a.out_layout) != ("NHWC", "OHWI", "NHWC"):
@@ -212,13 +213,13 @@ def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
         return chain.limited(0.0, math.inf)
     if name in ("relax.maximum", "relax.minimum"):
         left, right = value.args
-        bound = _number(right) if _same(left, last) else _number(left)
+        bound = number_of(right) if _same(left, last) else number_of(left)
         if bound is None or math.isnan(bound):
             return None
         is_least = name == "relax.maximum"
         return chain.limited(bound, math.inf) if is_least else chain.limited(-math.inf, bound)
     if name == "relax.clip":
-        least, most = (_number(argument) for argument in value.args[1:])
+        least, most = (number_of(argument) for argument in value.args[1:])
         if least is None or most is None or not least <= most:
             return None
         return chain.limited(least, most)
@@ -244,7 +245,7 @@ _AFFINE: Mapping[str, Callable[[Array], tuple[Array, Array]]] = {
 
 def _per_channel(expression: Any, channels: int) -> Array | None:
     """A constant that has one number, or one for each channel, as float64."""
-    constant = _constant(expression)
+    constant = constant_of(expression)
     if constant is None or constant.size not in (1, channels):
         return None
     if constant.size > 1 and constant.shape[-1] != channels:
@@ -252,7 +253,7 @@ def _per_channel(expression: Any, channels: int) -> Array | None:
     return np.broadcast_to(constant.reshape(-1).astype(np.float64), (channels,))
 
 
-def _constant(expression: Any) -> Array | None:
+def constant_of(expression: Any) -> Array | None:
     """The values of a constant of float32; None if it is none."""
     if not isinstance(expression, ir.GenericConst):
         return None
@@ -260,10 +261,11 @@ def _constant(expression: Any) -> Array | None:
     return array if array.dtype == np.float32 else None
 
 
-def _number(expression: Any) -> float | None:
+def number_of(expression: Any) -> float | None:
+    """The value of a constant of one number; None if it is none."""
     if isinstance(expression, tirx.IntImm | tirx.FloatImm):
         return float(expression.value)
-    constant = _constant(expression)
+    constant = constant_of(expression)
     return float(constant.reshape(-1)[0]) if constant is not None and constant.size == 1 else None
 
 

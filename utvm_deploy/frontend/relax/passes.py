@@ -1,6 +1,6 @@
 """From a Relax module to one dataflow block of kernel calls: a list of passes.
 
-    module ─▶ checked ─▶ prepare ─▶ rewrites ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
+    module ─▶ prepare ─▶ rewrites, spectra ─▶ layout ─▶ our operators ─▶ legalize, fuse ─▶ lowered
 
 What becomes one of our operators (``operators.py``) is a call of a packed function from then on.
 TVM's passes leave it alone. Everything else becomes ``call_tir`` of a fused PrimFunc.
@@ -22,6 +22,7 @@ from utvm_deploy.frontend.relax.operators import with_our_operators
 from utvm_deploy.frontend.relax.rewrites import with_rewrites
 from utvm_deploy.frontend.relax.shared_products import with_shared_products
 from utvm_deploy.frontend.relax.sorting import SORTS_AND_SCANS
+from utvm_deploy.frontend.relax.spectra import with_spectra
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ def lowered_module(module: Any) -> Any:
         module = _run(_PREPARE, module)
         module = with_rewrites(module, MAIN)
         module = with_shared_products(module, MAIN)
+        module = with_spectra(module, MAIN)
         module = _with_layout(module)
         check_computed(module)
         module = with_our_operators(module, MAIN)

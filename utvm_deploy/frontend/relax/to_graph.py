@@ -26,6 +26,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import with_own_outputs
+from utvm_deploy.graph.signals.attributes import SignalIrfft, SignalRfft, SignalSpectrogram
 
 _REDUCED = 2  # TVM's number for a block's dimension that is summed up
 
@@ -227,4 +228,7 @@ _OURS: Mapping[str, Callable[[Mapping[str, Any]], Attributes]] = {
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": lambda given: FullyConnected(NO_CLAMP, _limits(given)),
+    "SignalIrfft": lambda given: SignalIrfft(**given),
+    "SignalRfft": lambda given: SignalRfft(**given),
+    "SignalSpectrogram": lambda given: SignalSpectrogram(**given),
 }

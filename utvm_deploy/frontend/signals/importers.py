@@ -18,7 +18,7 @@ from utvm_deploy.frontend.files.supported_operator import Importer, SupportedOpe
 from utvm_deploy.frontend.signals.options import read_options
 from utvm_deploy.graph.model import Array, Operator, Tensor
 from utvm_deploy.graph.signals import attributes as kinds
-from utvm_deploy.graph.signals.fft_plan import radices
+from utvm_deploy.graph.signals.fft_plan import Transform, radices
 
 _TRANSFORMED = ("int16", "int32", "float32")
 _ADDED = ("int16", "float32")
@@ -139,6 +139,19 @@ def import_fft(op: SourceOperator) -> Operator:
         )
     is_back = custom_name(op.kind) == "SignalIrfft"
     return source.made(kinds.SignalIrfft(length) if is_back else kinds.SignalRfft(length))
+
+
+def import_spectrogram(op: SourceOperator) -> Operator:
+    """SignalSpectrogram, which our own conversions write."""
+    source = _Source(op)
+    x, window = source.tensors(("float32", "float32"), ("float32",))
+    source.table(1)
+    size = source.row(window)
+    length = source.option("fft_length", size, 2**16)
+    if not Transform(length, size).is_fast or size > x.shape[-1]:
+        raise op.unsupported(f"frames of {size} samples and a length of {length} are not supported")
+    step, is_power = source.option("frame_step", 1, 2**24), source.option("is_power", 0, 1)
+    return source.made(kinds.SignalSpectrogram(length, size, step, bool(is_power)))
 
 
 def import_energy(op: SourceOperator) -> Operator:
@@ -280,6 +293,9 @@ SIGNAL_OPERATORS: Mapping[str, SupportedOperator] = {
     "SignalOverlapAdd": _row(import_overlap_add, _ADDED, "keeps a state; steps of a frame at most"),
     "SignalPCAN": _row(import_pcan, _UINT32, f"a constant table of {_GAINS} gains at least"),
     "SignalRfft": _row(import_fft, _TRANSFORMED, f"{_LENGTHS}; shorter inputs"),
+    "SignalSpectrogram": _row(
+        import_spectrogram, ("float32",), "not of TFLite Micro, but of our conversions"
+    ),
     "SignalStacker": _row(
         import_stacker, _INT16, f"keeps a state; {_INCOMPLETE}; steps of an output at most"
     ),

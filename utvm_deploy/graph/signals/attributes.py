@@ -43,6 +43,29 @@ class SignalIrfft(Signal):
 
 
 @dataclass(frozen=True)
+class SignalSpectrogram(Signal):
+    """SignalRfft of ``size`` samples times a window, one for each ``step`` samples.
+
+    It is our own operator, and not one of TFLite Micro's. Instead of complex numbers it may make
+    their squared amounts.
+    """
+
+    length: int
+    size: int
+    step: int
+    is_power: bool
+
+    def frames(self, samples: int) -> int:
+        """Frames that a row of samples has."""
+        return (samples - self.size) // self.step + 1
+
+    @property
+    def bins(self) -> int:
+        """Numbers of each frame in the output."""
+        return self.length // 2 + 1 if self.is_power else self.length + 2
+
+
+@dataclass(frozen=True)
 class SignalEnergy(Signal):
     """The squared amounts of the complex numbers from ``start`` to before ``end``; else 0."""
 

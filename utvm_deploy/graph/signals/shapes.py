@@ -42,6 +42,13 @@ def _overlap_add(attributes: Any, shapes: list[Shape]) -> tuple[Shape, ...]:
     return ((*outer, frames * attributes.step),)
 
 
+def _spectrogram(attributes: Any, shapes: list[Shape]) -> tuple[Shape, ...]:
+    *outer, samples = shapes[0]
+    if samples < attributes.size:
+        raise ModelError(f"it has {samples} samples for frames of {attributes.size}")
+    return ((*outer, attributes.frames(samples), attributes.bins),)
+
+
 #: Kind -> rule, of those whose only output has not the shape of the first input.
 SIGNAL_RULES: Mapping[str, SignalRule] = {
     "SignalEnergy": lambda attributes, shapes: ((shapes[0][0] // 2,),),
@@ -52,5 +59,6 @@ SIGNAL_RULES: Mapping[str, SignalRule] = {
     "SignalIrfft": _irfft,
     "SignalOverlapAdd": _overlap_add,
     "SignalRfft": _rfft,
+    "SignalSpectrogram": _spectrogram,
     "SignalStacker": lambda attributes, shapes: ((shapes[0][0] * attributes.frames,), ()),
 }

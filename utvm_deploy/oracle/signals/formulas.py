@@ -1,7 +1,7 @@
 """The signal operators in NumPy: a function of attributes, inputs and a state for each.
 
-They are written from TFLite Micro's sources in ``signal/src`` and ``signal/micro/kernels``, apart
-from the C routines.
+SignalSpectrogram is ours. The others are written from TFLite Micro's sources in ``signal/src`` and
+``signal/micro/kernels``, apart from the C routines.
 """
 
 from __future__ import annotations
@@ -173,6 +173,16 @@ def _stacker(a: Any, inputs: Sequence[Any]) -> tuple[Array, ...]:
     return row * np.int16(is_valid), np.array(is_valid), np.concatenate([row, count])
 
 
+def _spectrogram(a: Any, inputs: Sequence[Any]) -> tuple[Array, ...]:
+    starts = np.arange(a.frames(inputs[0].shape[-1])) * a.step
+    frames = inputs[0][..., starts[:, None] + np.arange(a.size)]
+    made = rfft(frames * inputs[1], a.length)
+    if not a.is_power:
+        return (made,)
+    squares = np.square(made)
+    return (squares[..., ::2] + squares[..., 1::2],)
+
+
 def _signed(value: int, bits: int) -> int:
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
@@ -192,6 +202,7 @@ FORMULAS: Mapping[str, Formula] = {
     "SignalOverlapAdd": _overlap_add,
     "SignalPCAN": _pcan,
     "SignalRfft": lambda a, inputs: (rfft(inputs[0], a.length),),
+    "SignalSpectrogram": _spectrogram,
     "SignalStacker": _stacker,
     "SignalWindow": _window,
 }

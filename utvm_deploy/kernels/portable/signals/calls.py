@@ -11,7 +11,7 @@ from utvm_deploy.graph.attribute_values import Shape
 from utvm_deploy.graph.signals.attributes import Signal
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
-from utvm_deploy.kernels.contract.driver import Buffer, KernelParameter
+from utvm_deploy.kernels.contract.driver import Buffer, KernelParameter, Operand
 from utvm_deploy.kernels.contract.operands import stored
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
 from utvm_deploy.kernels.contract.routine_call import CRoutine
@@ -40,8 +40,9 @@ def signal_call(
     numbers: tuple[int, ...],
     texts: tuple[str, ...],
     macs: int = 0,
+    scratch: tuple[Operand, ...] = (),
 ) -> KernelCall:
-    """The call with the first input, ``given``, the outputs and ``numbers``, in this order.
+    """The call with the first input, ``given``, outputs, scratch and ``numbers``, in this order.
 
     A state is the last of ``given``, and the last output may have its address.
     """
@@ -65,6 +66,7 @@ def signal_call(
             *(Buffer(name, dtype) for name, dtype in zip(_OUTPUTS, made, strict=False)),
         ),
         numbers,
+        scratch,
         name="_".join([routine.removeprefix("utvm_"), *map(str, numbers)]),
         why="generic C",
         c_texts=texts,
