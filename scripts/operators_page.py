@@ -99,6 +99,8 @@ byte for byte, with what TFLite Micro itself makes. All numbers are what its C m
 kernels for Xtensa and Hexagon may differ.
 
 - SignalRfft and SignalIrfft compute as KISS FFT 130, in int16, int32 or float32.
+- SignalSpectrogram is an operator of this project: frames times a window, SignalRfft, and, if it is
+  said, the squared amounts. Conversions make it.
 - A state that TFLite Micro keeps in its own buffers is in the arena. `NAME_reset()` clears it.
 - SignalFramer and SignalStacker have an output that says whether the first one counts. TFLite
   Micro does not write the first one while it does not. Here it is 0 then.
