@@ -74,6 +74,7 @@ def read_or_refuse(file: tuple[str, bytes], folder: Path) -> None:
 DAMAGED = damaged({path.name: path.read_text() for path in FILES})
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(file=DAMAGED)
 def test_a_damaged_board_file_is_read_or_refused(
@@ -91,6 +92,7 @@ def test_many_damaged_board_files_are_read_or_refused(
     read_or_refuse(file, tmp_path_factory.mktemp("boards"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(file=damaged({"bench.toml": BENCH}))
 def test_a_damaged_bench_file_is_read_or_refused(

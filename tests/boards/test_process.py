@@ -145,6 +145,7 @@ def test_an_exiting_parent_leaves_no_child(tmp_path: Path) -> None:
     wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_start_gives_pipes_and_last_words() -> None:
     gc.collect()  # images of other tests hold their entries of the cache
     before = set(os.listdir("/proc/self/fd"))

@@ -192,6 +192,7 @@ def test_a_server_that_hangs_up_gives_a_sentence(tmp_path: Path) -> None:
         assert "Target not examined yet" in server.last_words()
 
 
+@pytest.mark.slow
 def test_a_server_does_not_outlive_a_killed_host(tmp_path: Path) -> None:
     python = (
         "import socket,sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "

@@ -258,6 +258,7 @@ def test_bundle_and_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert "seven.h" in failure(capsys, "bundle", "--check", str(target))
 
 
+@pytest.mark.slow
 def test_dry_run_prints_commands_and_runs_none(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

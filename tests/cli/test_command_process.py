@@ -320,6 +320,7 @@ def test_a_locale_without_the_characters_is_no_error() -> None:
     assert "3\\xd73" in out
 
 
+@pytest.mark.slow
 def test_a_verb_loads_no_other_verb() -> None:
     code = (
         "import sys\n"

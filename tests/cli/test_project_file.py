@@ -22,6 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_verbs_read_it_and_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "model.tflite", "--board", "host", "--optimize", "size"]) == 0
     assert capsys.readouterr().out == "wrote utvm.toml\n"

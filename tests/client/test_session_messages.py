@@ -179,6 +179,7 @@ def test_texts_of_the_server_move_no_cursor() -> None:
     assert str(error_of(fields, name_of)) == "two\nlines [2J and f+128"
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["kind", "text", "status", "index", "pc"]), JSON))
 def test_any_fields_are_an_error_of_ours(fields: dict[str, Any]) -> None:
     assert isinstance(error_of(fields, name_of), UtvmError)

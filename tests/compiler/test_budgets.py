@@ -109,11 +109,13 @@ def test_level_ram_is_at_most_a_fifth_slower_by_the_records() -> None:
     assert told and "cycles for" in told[0]
 
 
+@pytest.mark.slow
 def test_behind_a_cache_level_time_takes_a_small_arena() -> None:
     """Scratch that the cache cannot hold is no faster than a kernel with less."""
     assert utvm_deploy.compile(CIFAR, BOARD, scratch="arena").arena_bytes <= 34_000
 
 
+@pytest.mark.slow
 def test_a_budget_that_nothing_native_meets_takes_plain_c() -> None:
     """The dense layer's assembly has the widened input in scratch."""
     model = data_dir("models") / "digits.tflite"

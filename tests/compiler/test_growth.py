@@ -107,6 +107,7 @@ STAGES: dict[str, Callable[[Path], Callable[[], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_work_of_a_stage_grows_no_faster_than_the_layers(stage: str, tmp_path: Path) -> None:
     STAGES[stage](chain_file(tmp_path, 6))()  # loads modules and fills caches

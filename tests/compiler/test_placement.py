@@ -36,6 +36,7 @@ def blocks(draw: st.DrawFn) -> list[Block]:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(blocks())
 def test_blocks_alive_together_never_overlap(given_blocks: list[Block]) -> None:
@@ -96,6 +97,7 @@ def test_a_block_begins_on_the_part_of_another_that_is_done_with() -> None:
         verify([image, replace(result, first=4)], Placement((0, 0), 64))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_blocks_overlap_only_as_their_handover_allows(data: st.DataObject) -> None:

@@ -125,6 +125,7 @@ def play(graph: Graph, sequence: list[Step | View], plan: ArenaPlan) -> int:
     return in_place
 
 
+@pytest.mark.slow
 def test_played_through_no_value_is_lost() -> None:
     in_place = 0
     for seed in range(150):

@@ -139,6 +139,7 @@ def test_nothing_changes_where_one_memory_is_used(model: Path) -> None:
     assert cached.sources == plain.sources
 
 
+@pytest.mark.slow
 def test_the_pool_of_the_arenas_memory_limits_the_arena(model: Path) -> None:
     board = load_board(BOARD)
     least = compile_model(model, board, CompileOptions(objective=Objective.RAM)).arena_bytes

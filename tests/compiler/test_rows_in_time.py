@@ -53,6 +53,7 @@ def test_the_arena_never_has_the_whole_input(compiled: CompiledModel) -> None:
     assert [strip.offset for strip in rows.strips] == [buffer.offset for buffer in pushed]
 
 
+@pytest.mark.slow
 def test_the_row_count_is_part_of_the_arena_and_of_a_budget(
     model: Path, compiled: CompiledModel
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_forged_archive_is_refused(
         read_library(tmp_path / "m.tar")
 
 
+@pytest.mark.slow
 def test_a_level_without_a_budget_takes_strips_as_well(model: Path) -> None:
     made = utvm_deploy.compile(model, BOARD, input_rows=True)
     assert made.input_rows is not None and len(made.input_rows.strips) > 1

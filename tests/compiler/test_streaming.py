@@ -142,6 +142,7 @@ def test_level_ram_takes_high_strips_before_it_loses_much_time(tmp_path: Path) -
     assert made.arena_bytes <= 4_500
 
 
+@pytest.mark.slow
 def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wide: Path) -> None:
     def check(needs: MemoryNeeds) -> None:
         if needs.arena_bytes > 8 * 1024:
@@ -158,6 +159,7 @@ def test_a_model_too_large_as_a_whole_is_not_refused_before_strips_are_tried(wid
     )
 
 
+@pytest.mark.slow
 def test_progress_counts_the_plans_that_are_weighed(wide: Path) -> None:
     for options, most in (({"optimize": "ram"}, 9), ({"ram_budget": 8 * 1024}, 6)):
         told: list[tuple[str, int, int]] = []

@@ -120,6 +120,7 @@ def test_two_mebibytes_of_weights(name: str, tmp_path: Path) -> None:
         assert check(device, saved(two_mebibytes, tmp_path), "flash").weights_bytes > WEIGHTS_BYTES
 
 
+@pytest.mark.slow
 def test_more_weights_than_flash_are_refused(tmp_path: Path) -> None:
     board = load_board(SMALL_BOARD)
     compiled = utvm_deploy.compile(saved(two_mebibytes, tmp_path), board)
@@ -147,6 +148,7 @@ def filling(elements: int, board: Board, folder: Path) -> CompiledModel:
     return compiled
 
 
+@pytest.mark.slow
 def test_a_model_that_fills_the_ram_and_one_byte_more(tmp_path: Path) -> None:
     board = load_board(SMALL_BOARD)
     room = arena_room(board)

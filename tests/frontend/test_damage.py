@@ -56,6 +56,7 @@ def test_every_truncation_is_refused(whole: bytes, tmp_path: Path) -> None:
         assert not _survives(tmp_path / "m.tflite", whole[:length]), length
 
 
+@pytest.mark.slow
 def test_flipped_bits(whole: bytes, tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     survivors = 0

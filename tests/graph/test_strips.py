@@ -67,6 +67,7 @@ def chains_of(graph: Graph) -> list[tuple[int, int]]:
     return [(first, last) for first in positions for last in chain_ends(graph, first)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_every_row_is_made_once_and_is_there_when_it_is_read(seed: int, tmp_path: Path) -> None:
     graph = random_chain(seed, tmp_path)

@@ -79,6 +79,7 @@ def lost(lines: list[str]) -> set[str]:
     return used & KEPT - (saved & restored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core",
     [

@@ -57,6 +57,7 @@ def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelErro
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work,said",
     [
@@ -134,6 +135,7 @@ def check(folder: Path, count: int) -> None:
     assert verdicts["converted"] > count // 30 and verdicts["refused"] > count // 4
 
 
+@pytest.mark.slow
 def test_damaged_onnx_files_end_in_a_sentence(tmp_path: Path) -> None:
     check(tmp_path, QUICK)
 

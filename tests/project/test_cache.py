@@ -49,6 +49,7 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_what_was_unused_longest_goes_first(tmp_path: Path) -> None:
     made = entries(tmp_path, 4)
     cache.trim(tmp_path, room_for(4))

@@ -97,6 +97,7 @@ def left(place: Path) -> list[str]:
     return sorted(path.name for path in place.iterdir() if MARK in path.name)
 
 
+@pytest.mark.slow
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     with maker(tmp_path):
         made = left(tmp_path)

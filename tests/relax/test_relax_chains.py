@@ -17,6 +17,9 @@ from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle import relax_reference
 
+# TVM is a compiler, too: its passes over a function take tenths of a second.
+pytestmark = pytest.mark.tools
+
 RNG = np.random.default_rng(41)
 Build = Callable[[Any], Any]
 

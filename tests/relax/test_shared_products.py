@@ -10,6 +10,9 @@ from tvm import relax
 
 from utvm_deploy.frontend.relax.shared_products import with_shared_products
 
+# TVM is a compiler, too: its passes over a function take tenths of a second.
+pytestmark = pytest.mark.tools
+
 RNG = np.random.default_rng(16)
 WEIGHTS = RNG.standard_normal((6, 4)).astype(np.float32)
 BIAS = RNG.standard_normal(4).astype(np.float32)

@@ -123,6 +123,7 @@ BODIES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -299,6 +300,7 @@ def test_events_follow_a_job_to_its_end(app: App) -> None:
     assert json.loads(rest[1]["data"])["state"] == "done"
 
 
+@pytest.mark.slow
 def test_listeners_need_no_thread_each(app: App) -> None:
     may_end = threading.Event()
 

@@ -150,6 +150,7 @@ def test_a_page_after_a_job_that_is_gone_is_refused(full: Database) -> None:
         full.models(before=digest(10**9))
 
 
+@pytest.mark.slow
 def test_filters_agree_with_a_search_by_hand(full: Database) -> None:
     every = full.jobs(most=JOBS)
     assert len(every) == JOBS
@@ -222,6 +223,7 @@ def test_no_query_reads_a_whole_table(full: Database, monkeypatch: pytest.Monkey
                 assert not is_whole and not is_sorted, (query, plan)
 
 
+@pytest.mark.slow
 def test_readers_see_whole_changes_and_do_not_wait(database: Database) -> None:
     """A thread makes a job and its file together; readers never see one without the other."""
     database.add_model(MODEL)
@@ -327,6 +329,7 @@ with Database(Path(sys.argv[1])) as database:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.soak)])
 def test_a_killed_writer_leaves_whole_jobs(tmp_path: Path, kills: int) -> None:
     """Every job that the writer reported as stored is there, with all its files."""

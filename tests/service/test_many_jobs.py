@@ -80,6 +80,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, App]]:
         yield {FEW: few, MANY: many}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_the_cost_of_a_page_does_not_grow(
     apps: dict[int, App], monkeypatch: pytest.MonkeyPatch, path: str

@@ -191,6 +191,7 @@ def test_what_is_old_goes(store: Store) -> None:
         assert set(store.files.digests()) == {used.sha256}
 
 
+@pytest.mark.slow
 def test_many_old_jobs_go_and_the_database_shrinks(store: Store) -> None:
     fill(store.database, 3000, 10)
     store.database.compact()

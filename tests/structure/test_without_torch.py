@@ -22,6 +22,7 @@ assert torch.loaded
 """
 
 
+@pytest.mark.slow
 def test_tvm_is_loaded_without_torch_and_torch_after_it(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(FAKE, encoding="utf-8")
     path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"

@@ -34,6 +34,7 @@ def int8_work(path: Path, core: str) -> Work:
     return work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", CORES)
 def test_the_space_has_sketches_and_the_intrinsics_of_the_core(core: str, tmp_path: Path) -> None:
     path = model(tmp_path, "convolution")
@@ -63,6 +64,7 @@ def test_tvms_sketches_with_intrinsics_and_without_take_turns(tmp_path: Path) ->
     assert not work.admits(Candidate.of(GENERIC, intrinsics=DSP, pixels=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fast", [False, True])
 def test_sketches_end_where_a_family_is_much_faster(is_fast: bool, tmp_path: Path) -> None:
     work = int8_work(dense_model(tmp_path), "cortex-m7")
