@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend.streams.flow import METADATA, StreamFacts
+from utvm_deploy.graph.stream import METADATA, StreamFacts
 
 pytestmark = pytest.mark.tools
 
@@ -249,7 +249,7 @@ def _position_wise() -> bytes:
         (lambda: headed_net("mean", 24), 0, "a hop of 0 columns"),
         (_alone("REVERSE_V2", ("ReverseV2Options", {}), [1]), 1, "REVERSE_V2.*works along time"),
         (_alone("CUMSUM", ("CumsumOptions", {}), [1]), 1, "CUMSUM.*works along time"),
-        (_alone("RELU"), 1, "on its own, so a stream would keep nothing"),
+        (_alone("RELU"), 1, "alone, so a stream would keep nothing"),
         (_two_inputs, 1, "the model has 2 inputs"),
         (_position_wise, 1, "another constant for each column"),
     ],

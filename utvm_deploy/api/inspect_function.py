@@ -15,6 +15,7 @@ from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
+from utvm_deploy.frontend.files.given_shapes import whole_windows
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
@@ -39,6 +40,7 @@ class InspectResult(Result):
     found: Inspection
     graph: Graph | None  # None if the file cannot be imported
     least_activation_bytes: int | None  # None if it cannot be compiled
+    window: Inspection | None  # of a stream: the model that takes the whole window
     passes: PassEffects | None  # None if nobody asked, or if it cannot be compiled
 
     @property
@@ -50,6 +52,21 @@ class InspectResult(Result):
     def headline(self) -> str:
         """Size and memory, or that it cannot be compiled."""
         return self.found.headline
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Lines on a stream: what it is, and what a hop takes and the whole window."""
+        stream, window = None if self.graph is None else self.graph.stream, self.window
+        if stream is None or window is None:
+            return ()
+        figures = {
+            "MACs": (self.found.macs, window.macs),
+            "bytes of live activations": (
+                self.found.peak_activation_bytes,
+                window.peak_activation_bytes,
+            ),
+        }
+        return stream.text, stream.beside(figures)
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -107,7 +124,11 @@ def inspect(
         backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
         graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None
-        return InspectResult(found, graph, least, effects)
+        window = None
+        if graph is not None and graph.stream is not None:
+            with whole_windows():
+                window = inspect_model(load_model(path, is_quiet=True))
+        return InspectResult(found, graph, least, window, effects)
 
 
 def _found(

@@ -12,9 +12,13 @@ from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, Device
+from utvm_deploy.frontend.files.given_shapes import whole_windows
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.graph.stream import StreamFacts
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.results.pages.bars_picture import bars_svg, layer_name
 from utvm_deploy.results.profiling import layer_costs
@@ -37,11 +41,26 @@ class ProfileResult(Result):
     hotspots: tuple[Hotspot, ...]
     live_bytes: tuple[int, ...] = ()  # of the arena, in use in each call
     hint: str = ""  # what would be much faster, in one sentence
+    stream: StreamFacts | None = None  # of a model that takes some columns over time
+    window: Profile | None = None  # then, what the whole window takes
 
     @property
     def headline(self) -> str:
         """Time, RAM and flash of the whole model."""
         return self.found.headline
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Lines on a stream: what it is, and what a hop takes and the whole window."""
+        if self.stream is None or self.window is None:
+            return ()
+        hop, window = self.found, self.window
+        figures = {
+            hop.unit_label: (hop.ticks, window.ticks),
+            "bytes of arena": (hop.arena_bytes, window.arena_bytes),
+            "MACs": (hop.macs, window.macs),
+        }
+        return self.stream.text, self.stream.beside(figures)
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -78,6 +97,9 @@ class ProfileResult(Result):
         """The object of ``utvm profile --json``."""
         result = profile_summary(self.found, self.bounds)
         result |= {"hint": self.hint}
+        if self.stream is not None and self.window is not None:
+            window = {name: getattr(self.window, name) for name in ("ticks", "arena_bytes", "macs")}
+            result |= {"stream": {**asdict(self.stream), "window": window}}
         if self.hotspots:
             result |= {"hot": list(map(asdict, self.hotspots))}
         return plain_object(SCHEMA, result)
@@ -121,22 +143,30 @@ def profile(
         check_hot(hot, target)
         options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom)
-        samples = random_samples(graph, 1)
-        compiled = steps.compile_fitting(path, target, told, name=name, **options)
-        told(f"building the image and starting {target.name}", 0, 1)
-        loaded = device.load(compiled)
-        found = layer_costs.profile(loaded, samples, told)
+
+        def measured(graph: Graph) -> tuple[CompiledModel, Profile]:
+            compiled = steps.compile_fitting(path, target, told, name=name, **options)
+            told(f"building the image and starting {target.name}", 0, 1)
+            loaded = device.load(compiled)
+            return compiled, layer_costs.profile(loaded, random_samples(graph, 1), told)
+
+        compiled, found = measured(graph)
         hotspots: tuple[Hotspot, ...] = ()
         if hot:
             image, report = device.image, device.cycle_report()
             if report is None:  # its emulator takes no plugins
                 raise _without_model(target)
             hotspots = hotspots_of(report, image, hot)
+        window = None
+        if graph.stream is not None:
+            with whole_windows():
+                window = measured(load_model(path, custom, is_quiet=True))[1]
         # A bound is in cycles, so it says nothing about other figures.
         is_bounded = found.tick_unit == "cycles"
         bounds = layer_bounds(compiled, simplify(graph), target) if is_bounded else None
     live = tuple(live_at(compiled.memory, layer.index) for layer in compiled.layers)
-    return ProfileResult(found, bounds, hotspots, live, compiled.hint)
+    more = compiled.hint, graph.stream, window
+    return ProfileResult(found, bounds, hotspots, live, *more)
 
 
 def check_hot(hot: int | None, board: Board) -> None:

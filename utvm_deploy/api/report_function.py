@@ -133,6 +133,7 @@ def report(
     where = board if isinstance(board, str) else target
     with connect(where, **connection) as device:
         measured = profile(path, device, progress=told, **chosen, **compiled_with)
+        notes += measured.beside
         checked = verify(
             path, device, samples=VERIFIED_SAMPLES, progress=told, **chosen, **compiled_with
         )

@@ -20,10 +20,11 @@ from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.survey import Survey, survey
 from utvm_deploy.frontend.tflite_flat import with_main
-from utvm_deploy.frontend.tflite_tables import called_subgraphs, read_file
+from utvm_deploy.frontend.tflite_tables import called_subgraphs, metadata_of, read_file
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
+from utvm_deploy.graph.stream import METADATA, StreamFacts
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ def load_bytes(
         names += (tensor.name for tensor in source.tensors)
         graph = assemble(source, name, hashlib.sha256(data).hexdigest(), custom)
         check_graph(graph)
+        facts = metadata_of(data, METADATA)
+        if facts is not None:
+            graph = graph.replaced(stream=StreamFacts.of_json(facts))
     except ModelError as exc:
         raise type(exc)(f"{path}: {with_short_names(str(exc), names)}") from exc
     if any(

@@ -120,6 +120,21 @@ def _read_model(data: bytes, faults: dict[int, str] | None) -> ModelFile:
     return replace(main, once=once, subgraphs=subgraphs)
 
 
+def metadata_of(data: bytes, name: str) -> str | None:
+    """A text that the file has under a name; None if it has none. Raises ModelError."""
+    return _guarded(functools.partial(_read_metadata, name=name), data)
+
+
+def _read_metadata(data: bytes, name: str) -> str | None:
+    model = tflite.Model.GetRootAs(data, 0)
+    count = _count(data, model.MetadataLength(), "texts", MAX_OPERATORS)
+    for one in map(model.Metadata, range(count)):
+        if one.Name() == name.encode():
+            stored = model.Buffers(one.Buffer()).DataAsNumpy()
+            return array_of(stored).astype(np.uint8).tobytes().decode("utf-8", "replace")
+    return None
+
+
 def called_subgraphs(data: bytes) -> Mapping[int, ModelFile]:
     """The main subgraph with those that WHILE and IF call, by number; nothing without these.
 

@@ -18,6 +18,7 @@ from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.element_type import ElementType, element_type
 from utvm_deploy.graph.names import shape_text
+from utvm_deploy.graph.stream import StreamFacts
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -106,6 +107,8 @@ class Graph:
     digest: str
     # States, kept between runs: the tensor that a run reads, and the one that it writes there.
     states: tuple[tuple[int, int], ...] = ()
+    # Set if a run takes some columns over time.
+    stream: StreamFacts | None = None
 
     __repr__ = one_line
 

@@ -61,6 +61,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
         found = utvm_deploy.profile(args.model, device, progress=progress, **keywords(args, board))
     _report(found.found, found.bounds, args.wide, out)
+    for line in found.beside:
+        out.line(line)
     if found.hint:
         out.line(found.hint)
     for block in found.hotspots:

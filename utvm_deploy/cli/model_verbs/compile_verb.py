@@ -17,6 +17,7 @@ from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
 from utvm_deploy.compiler.options import ALL_STAGES
+from utvm_deploy.frontend.files.given_shapes import whole_windows
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
 
@@ -32,6 +33,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         compiled = compile_step(
             args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
         )
+        window = None
+        if compiled.stream is not None:
+            with whole_windows():
+                window = compile_step(args, board, progress, fits=lambda *_: None)
     if not args.dry_run:
         _warn_of_refusal(args.model, custom_of(args, board))
         write_library(compiled, args.output)
@@ -41,6 +46,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 write_text(path, text)
                 out.line(f"stage {stage}: {path}")
     out.line(memory_line(compiled))
+    if compiled.stream is not None and window is not None:
+        figures = {
+            "bytes of arena": (compiled.arena_bytes, window.arena_bytes),
+            "MACs": (compiled.macs, window.macs),
+        }
+        out.line(compiled.stream.text)
+        out.line(compiled.stream.beside(figures))
     seconds = ", ".join(f"{stage} {time:.2f}" for stage, time in compiled.seconds.items())
     out.line(f"{sum(compiled.seconds.values()):.2f} s: {seconds}")
     out.line("nothing written (--dry-run)" if args.dry_run else f"wrote {args.output}")

@@ -40,6 +40,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if result.graph is not None and svg is not None and not args.dry_run:
         write_text(svg, facts.graph_svg(result.graph))
     _report(found, result.least_activation_bytes, out)
+    for line in result.beside:
+        out.line(line)
     if args.svg is not None and result.graph is None:
         out.line("no picture: only a model that can be imported is drawn")
     elif svg is not None and not args.dry_run:

@@ -12,6 +12,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.compiler.budgets import Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.stream import StreamFacts
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.records import DEFAULT
 
@@ -267,6 +268,8 @@ class CompiledModel(Result):
     stack_bytes: int = 0
     # Kept in the arena between runs; ``NAME_reset`` fills each with its zero point.
     states: tuple[Buffer, ...] = ()
+    # Set if a run takes some columns over time; None if read from an archive.
+    stream: StreamFacts | None = field(default=None, compare=False)
     # What the arena holds in which layers; empty if read from an archive.
     memory: tuple[ArenaUse, ...] = field(default=(), compare=False)
     # One of ``options.LEVELS``; an archive stores it under this name.

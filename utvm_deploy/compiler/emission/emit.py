@@ -112,6 +112,7 @@ def emit(program: Program) -> CompiledModel:
         external=program.library,
         status_offset=status,
         states=tuple(buffer_of(program, found) for found, _ in program.graph.states),
+        stream=program.graph.stream,
         memory=memory_map(program.plan),
         stack_bytes=max(
             (sum(_on_stack(program, i, layer)) for i, layer in enumerate(program.layers)), default=0

@@ -148,6 +148,8 @@ def _manual(model: CompiledModel) -> Iterator[str]:
                 yield f",\n//     real = {float_literal(buffer.scale)[:-1]} * "
                 yield f"(q - {_parenthesized(buffer.zero_point)})"
             yield "\n"
+    if model.stream is not None:
+        yield from ("//\n", *(f"// {line}\n" for line in model.stream.manual))
     result = model.outputs[0]
     own = ", and pools" if any(pool.is_written for pool in model.pools) else ""
     held = "inputs" if model.inputs else "windows of the input's rows"

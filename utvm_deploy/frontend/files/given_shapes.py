@@ -108,7 +108,8 @@ def stream_of(given: Any) -> Stream | None:
     numbers = [one for one in found.values() if one is not None] if is_known else [None]
     if not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
         raise ModelError(
-            f'stream={given!r} is no hop, such as 2, and no dict such as {{"hop": 2, "axis": 1}}'
+            f"stream={given!r} is neither a hop, such as 2, nor a dict such as "
+            '{"hop": 2, "axis": 1}'
         )
     return Stream(**found)
 

@@ -6,16 +6,16 @@ data ──time axis──▶ rules, operator by operator ──▶ states ─�
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.files.tflite_states import keep
-from utvm_deploy.frontend.streams.flow import METADATA, Flow, StreamFacts
+from utvm_deploy.frontend.streams.flow import Flow
 from utvm_deploy.frontend.streams.rules import RULES, Place, as_it_is
 from utvm_deploy.frontend.streams.writer import Writer
+from utvm_deploy.graph.stream import METADATA, StreamFacts
 
 
 def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
@@ -33,7 +33,7 @@ def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
     shape = schema.numbers(graph.tensors[int(graph.inputs[0])].shape)
     axes = [one for one in range(1, len(shape)) if shape[one] > 1] if axis is None else [axis]
     if axis is not None and not 0 < axis < len(shape):
-        raise ModelError(f"axis {axis} is no time of an input of shape {tuple(shape)}")
+        raise ModelError(f"the time axis {axis} is not one of an input of shape {tuple(shape)}")
     refusals = []
     for one in axes:
         try:
@@ -59,12 +59,11 @@ def _along(data: bytes, hop: int, axis: int) -> bytes:
     w.finish(hop)
     if not w.states:
         raise ModelError(
-            f"the model computes each column along axis {axis} of its input on its own, so a "
+            f"the model computes each column along axis {axis} of its input alone, so a "
             "stream would keep nothing; give --time-axis, or --shape for columns"
         )
     keep(w.model, w.states)
-    facts = _facts(w, hop, axis)
-    _note(w.model, facts)
+    schema.add_metadata(w.model, METADATA, _facts(w, hop, axis).to_json())
     return schema.model_bytes(w.model)
 
 
@@ -128,7 +127,3 @@ def _delay(window: int, flow: Flow) -> int:
         -(-window // flow.stride) - flow.window
     )  # as VALID convolutions do, which wait for none
     return max(flow.delay - shrinks, 0) * flow.stride
-
-
-def _note(model: Any, facts: StreamFacts) -> None:
-    schema.add_metadata(model, METADATA, facts.to_json())

@@ -98,9 +98,9 @@ class Writer:
         return schema.steps_of(self.graph.tensors[number])[1]
 
     def span(self, number: int, before: int, length: int, fill: float) -> int:
-        """Columns of a tensor from so many before this run's first; ``fill`` before the first run.
+        """Columns of a tensor, of which ``before`` come before this run's first.
 
-        A negative number leaves some of this run's out.
+        In the first run these are ``fill``. A negative number leaves some of this run's out.
         """
         flow = self.flows[number]
         if (before, length) == (0, flow.columns):
@@ -155,7 +155,7 @@ class Writer:
         waits = (self.most_late - flow.delay * flow.stride) // flow.stride
         waits = max(waits, 0)
         made = self.span(source, columns - flow.columns + waits, columns, self.zero(number))
-        if made in self.flows:  # the tensor behind it is no flow
+        if made in self.flows:  # the tensor behind it has no flow
             made = self._part(made, flow, 0, columns)
         self.windows.append((replace(flow, delay=flow.delay + waits), columns))
         self.late[made] = (flow.delay + waits) * flow.stride
