@@ -259,3 +259,30 @@ def test_what_is_no_stream(write: Callable[[], bytes], hop: int, said: str) -> N
 
     with pytest.raises(ModelError, match=said):
         with_stream(write(), hop, 1)
+
+
+def test_accuracy_of_windows_and_of_the_stream(tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(headed_net("dense", 24))
+    rng = np.random.default_rng(5)
+    inputs = rng.integers(-128, 128, (6, 24, FEATURES, CHANNELS)).astype(np.int8)
+    data = {"inputs": inputs, "labels": rng.integers(0, 3, 6)}
+    found = utvm_deploy.evaluate(path, data, "host", stream=6)
+    assert [one.run.engine for one in found.judged] == ["reference", "stream", "device"]
+    # Their answers differ where the windows are padded; the board's are those of the stream.
+    before, after = found.changes[:2]
+    assert before.largest_difference > 0 == after.largest_difference
+
+
+def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(headed_net("mean", 24))
+    found = utvm_deploy.profile(path, "host", stream=2)
+    assert found.window is not None and found.stream is not None
+    assert found.stream.text in found.beside and found.to_dict()["stream"]["hop"] == 2
+    output = tmp_path / "net.tar"
+    options = ["--stream", "--hop", "2", "--board", "host", "-o", str(output)]
+    assert main(["compile", str(path), *options]) == 0
+    assert "a hop and the whole window: " in capsys.readouterr().out
+    header = utvm_deploy.compile(path, "host", stream=2).sources["net.h"]
+    assert "// A stream: each run takes the next 2 columns" in header

@@ -17,7 +17,7 @@ from utvm_deploy.base.errors import last_words
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.micro_svdf import MicroSvdf
-from utvm_deploy.oracle.program import Program, Tensors, built
+from utvm_deploy.oracle.program import Program, Tensors, built, is_first
 from utvm_deploy.oracle.shadow import Shadow
 from utvm_deploy.oracle.truths import (
     AS_DENSE,
@@ -80,7 +80,7 @@ def interpret(
     model: Path,
     samples: Sequence[Sequence[Array]],
     *,
-    outputs_only: bool = False,
+    outputs_only: int = False,
     with_shadow: bool = False,
 ) -> Interpreted:
     """Run all samples; with ``outputs_only``, each finds the state before a model's first run.
@@ -139,7 +139,7 @@ class _Split:
         known: bytes,
         program: Program,
         others: Mapping[Node, Truth],
-        outputs_only: bool,
+        outputs_only: int,
     ) -> None:
         self._program = program
         self._made = [number for node in others for number in node.outputs]
@@ -149,7 +149,7 @@ class _Split:
         rest = without_operators(known, {node.position for node in others}, self._made)
         self._rest = Program(rest, only=only)
 
-    def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
+    def run(self, samples: Sequence[Sequence[Array]], *, apart: int) -> list[Tensors]:
         """As ``Program.run``."""
         found = [[self._program.empty(number) for number in self._made] for _ in samples]
         while True:
@@ -159,11 +159,11 @@ class _Split:
             if all(map(_are_equal, before, found)):
                 return tensors
 
-    def _computed(self, tensors: Sequence[Tensors], *, apart: bool) -> list[list[Array]]:
+    def _computed(self, tensors: Sequence[Tensors], *, apart: int) -> list[list[Array]]:
         """The outputs of the others for each sample."""
         made = []
         for position, sample in enumerate(tensors):
-            if apart or position == 0:
+            if is_first(position, apart):
                 for one in self._alone:
                     one.restart()
             made.append([array for one in self._alone for array in one.run(sample)])

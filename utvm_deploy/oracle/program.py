@@ -18,6 +18,14 @@ _KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
 Tensors: TypeAlias = Mapping[int, Array]
 
 
+def is_first(position: int, apart: int) -> bool:
+    """Whether a sample follows no other one, in sequences of ``apart`` samples; 0: in a single one.
+
+    The first one never follows earlier runs.
+    """
+    return position % apart == 0 if apart else position == 0
+
+
 class Program:
     """A model in an interpreter; it keeps ``only`` these tensors of a run, or the outputs.
 
@@ -45,13 +53,10 @@ class Program:
         # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
         self._kept = [n for n in dict.fromkeys(only) if self._details(n)["dtype"] is not np.object_]
 
-    def run(self, samples: Sequence[Sequence[Array]], *, apart: bool) -> list[Tensors]:
-        """The tensors that are kept, of each sample; ``apart``: none follows another one.
-
-        The first one never follows earlier runs.
-        """
+    def run(self, samples: Sequence[Sequence[Array]], *, apart: int) -> list[Tensors]:
+        """The tensors that are kept, of each sample; ``apart`` is as for ``is_first``."""
         return [
-            self.one(sample, is_first=apart or not position)
+            self.one(sample, is_first=is_first(position, apart))
             for position, sample in enumerate(samples)
         ]
 

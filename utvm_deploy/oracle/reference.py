@@ -87,14 +87,15 @@ def run_reference(
     inputs: Sequence[Array | Sequence[Array]],
     *,
     timeout_s: float | None = None,
-    outputs_only: bool = False,
+    outputs_only: int = False,
     with_shadow: bool = False,
 ) -> ReferenceRun:
     """Run every sample through the reference kernels in one child process.
 
     ``inputs`` has one entry per sample: the model's inputs in order, or the array alone if there is
     a single input. With ``outputs_only``, no other tensors are kept, and each sample finds the
-    state that a model has before its first run. ``with_shadow`` compares each quantized operator
+    state that a model has before its first run. If it is more than 1, each sequence of that many
+    samples does. ``with_shadow`` compares each quantized operator
     with its float computation.
 
     Raises FileRefused if LiteRT refuses the model. Raises VerifyError if LiteRT is missing, crashes
@@ -111,7 +112,7 @@ def run_reference(
             timeout_s = _START_TIMEOUT_S + _sample_timeout_s(file) * len(samples)
         save_samples(directory, samples)
         if outputs_only:
-            (directory / _OUTPUTS_ONLY).touch()
+            (directory / _OUTPUTS_ONLY).write_text(str(int(outputs_only)), "ascii")
         if with_shadow:
             (directory / _WITH_SHADOW).touch()
         completed = process.run(
@@ -240,7 +241,8 @@ def interpret_or_explain(model: str, directory: Path) -> int:
     try:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
             samples = _samples(arrays)
-        outputs_only = (directory / _OUTPUTS_ONLY).exists()
+        marker = directory / _OUTPUTS_ONLY
+        outputs_only = int(marker.read_text("ascii")) if marker.exists() else 0
         with_shadow = (directory / _WITH_SHADOW).exists()
         found, reference = _interpret(file, samples, outputs_only, with_shadow)
         if (directory / _WHOLE).exists() and not found.truths:
@@ -265,7 +267,7 @@ def interpret_or_explain(model: str, directory: Path) -> int:
 
 
 def _interpret(
-    file: Path, samples: Sequence[Sequence[Array]], outputs_only: bool, with_shadow: bool
+    file: Path, samples: Sequence[Sequence[Array]], outputs_only: int, with_shadow: bool
 ) -> tuple[Interpreted, str]:
     """What the reference of this file computes, and its name."""
     with file.open("rb") as opened:

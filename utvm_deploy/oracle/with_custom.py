@@ -24,6 +24,7 @@ from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.signals.attributes import Signal
+from utvm_deploy.oracle.program import is_first
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.signals.formulas import FORMULAS, computed
 
@@ -33,7 +34,7 @@ def run_oracle(
     inputs: Sequence[Array | Sequence[Array]],
     custom: CustomOperators | None = None,
     *,
-    outputs_only: bool = False,
+    outputs_only: int = False,
     with_shadow: bool = False,
 ) -> ReferenceRun:
     """``run_reference``, where ``custom`` computes the custom operators that it knows.
@@ -72,10 +73,10 @@ def run_oracle(
 class _Computing:
     """What computes custom operators: a plug-in's reference, or the signal formulas.
 
-    ``apart``: each sample finds the state that a model has before its first run.
+    ``apart`` is as for ``is_first``.
     """
 
-    def __init__(self, graph: Graph, custom: CustomOperators | None, *, apart: bool) -> None:
+    def __init__(self, graph: Graph, custom: CustomOperators | None, *, apart: int) -> None:
         self._graph, self._custom, self._apart = graph, custom, apart
 
     def references(self, operators: Sequence[Operator]) -> list[str]:
@@ -95,10 +96,10 @@ class _Computing:
         """Put what an operator makes of each sample's known tensors to what is found."""
         attributes, tensors = operator.attributes, self._graph.tensors
         state = None
-        for one, new in zip(known, found, strict=True):
+        for position, (one, new) in enumerate(zip(known, found, strict=True)):
             inputs = [None if n is None else self._value(n, one, new) for n in operator.inputs]
             if isinstance(attributes, Signal):
-                if attributes.keeps_state and state is not None and not self._apart:
+                if attributes.keeps_state and not is_first(position, self._apart):
                     inputs[-1] = state
                 made = computed(operator.kind, attributes, [i for i in inputs if i is not None])
                 state = made[-1]
@@ -123,10 +124,10 @@ def _with_custom(path: Path, custom: CustomOperators | None) -> Graph | None:
     graph = None
     if custom is not None:
         graph = load_model(path, custom)
-    elif converted(path) is None:
+    else:
         with suppress(ModelError):
             data = tflite_bytes(path)
-            if any(name.encode() in data for name in FORMULAS):
+            if not is_relax(data) and any(name.encode() in data for name in FORMULAS):
                 graph = load_model(path, is_quiet=True)
     return graph if graph is not None and any(map(_is_custom, graph.operators)) else None
 

@@ -26,6 +26,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Array, Graph, Tensor
+from utvm_deploy.graph.stream import StreamFacts
 from utvm_deploy.oracle.origin import RUNTIMES, run_origin
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.quality.datasets import Dataset, ModelInput
@@ -57,16 +58,39 @@ class Plan:
     output: int
     reference: Path | None = None
     custom: CustomOperators | None = None
+    stream: StreamFacts | None = None  # ``graph`` takes whole windows then, and the device hops
 
     @property
     def inputs(self) -> tuple[ModelInput, ...]:
         """Those of the model."""
         return tuple(ModelInput.of(self.graph.tensors[number]) for number in self.graph.inputs)
 
+    def runs_of(self, sample: Sequence[Array]) -> list[Sequence[Array]]:
+        """What the model takes of a sample, run by run: all, or hops up to the whole answer.
+
+        Zeros follow the columns of the sample.
+        """
+        it = self.stream
+        if it is None:
+            return [sample]
+        (window,), (one,) = sample, self.inputs
+        unit = window.shape[it.axis] // it.window
+        borders = [(0, 0)] * window.ndim
+        borders[it.axis] = 0, max(it.runs * it.hop - it.window, 0) * unit
+        zero = 0 if one.quantization is None else one.quantization.zero_point
+        padded = np.pad(window, borders, constant_values=zero)
+        ends = np.arange(1, it.runs + 1) * it.hop * unit
+        return [[part] for part in np.split(padded, ends, it.axis)[:-1]]
+
 
 def reference_run(plan: Plan, progress: Progress, count: InputCount) -> facts.Run:
     """The model by the reference kernels; ``count`` learns how many input values were clipped."""
     return _on_host(plan, plan.path, plan.graph, progress, count, facts.REFERENCE)
+
+
+def stream_run(plan: Plan, progress: Progress) -> facts.Run:
+    """The stream by the reference kernels: its answer when it knows the whole window."""
+    return _on_host(plan, plan.path, plan.graph, progress, InputCount(), facts.STREAM)
 
 
 def float_run(plan: Plan, progress: Progress) -> facts.Run:
@@ -114,7 +138,8 @@ def device_run(plan: Plan, model: DeviceModel, progress: Progress) -> facts.Run:
             progress(f"evaluating on {model.compiled.board}: sample", done, len(plan.data))
             if model.compiled.states:
                 model.reset_state()
-            made, _ = model.run([array[place] for array in arrays])
+            for one in plan.runs_of([array[place] for array in arrays]):
+                made, _ = model.run(one)
             outputs.append(made[plan.output])
         runner.take(batch, outputs)
     seconds = time.monotonic() - started
@@ -133,7 +158,8 @@ def _on_host(
 ) -> facts.Run:
     """``graph`` is None for a file that we cannot import: its numbers are float32."""
     inputs = plan.inputs
-    if engine != facts.REFERENCE:
+    is_ours = engine in (facts.REFERENCE, facts.STREAM)
+    if not is_ours:
         inputs = _inputs_of_float(plan, graph)
     runner = _Collector(plan, None if graph is None else _output(graph, plan.output))
     size = sum(element_type(one.dtype).size_bytes(math.prod(one.shape)) for one in inputs)
@@ -145,10 +171,11 @@ def _on_host(
         progress(f"running {path.name} on this computer: sample", start, len(plan.data))
         batch = plan.data.batch(start, start + at_once)
         begun = time.monotonic()
-        real = _as_given(plan, batch, inputs) if engine != facts.REFERENCE else batch
+        real = batch if is_ours else _as_given(plan, batch, inputs)
         arrays = count.taken(real, inputs)
         samples = [[array[place] for array in arrays] for place in range(len(batch[0]))]
-        runtime, outputs = _computed(plan, path, samples)
+        runs = [plan.runs_of(one) if engine == facts.STREAM else [one] for one in samples]
+        runtime, outputs = _computed(plan, path, runs)
         runner.take(batch, outputs)
         start += len(samples)
         rate = len(samples) / max(time.monotonic() - begun, 1e-3)
@@ -158,15 +185,16 @@ def _on_host(
 
 
 def _computed(
-    plan: Plan, path: Path, samples: Sequence[Sequence[Array]]
+    plan: Plan, path: Path, runs: Sequence[Sequence[Sequence[Array]]]
 ) -> tuple[str, list[Array]]:
-    """Who computed, and the chosen output of each sample."""
+    """Who computed, and the chosen output of each sample's last run."""
+    samples, each = [run for one in runs for run in one], len(runs[0])
     if path == plan.reference and path.suffix.lower() in RUNTIMES:
         runtime, found = run_origin(path, samples, plan.output + 1)
         return runtime, [outputs[plan.output] for outputs in found]
     custom = plan.custom if path == plan.path else None
-    run = run_oracle(path, samples, custom, outputs_only=True)
-    return run.reference, [outputs[plan.output] for outputs in run.outputs]
+    run = run_oracle(path, samples, custom, outputs_only=each)
+    return run.reference, [outputs[plan.output] for outputs in run.outputs[each - 1 :: each]]
 
 
 class _Collector:

@@ -13,13 +13,20 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.device import DeviceModel
+from utvm_deploy.frontend.files.given_shapes import whole_windows
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.evaluating import facts
 from utvm_deploy.quality.evaluating.chance import chance_note
 from utvm_deploy.quality.evaluating.class_order import order_note
 from utvm_deploy.quality.evaluating.conversion import InputCount, how_taken
-from utvm_deploy.quality.evaluating.engines import Plan, device_run, float_run, reference_run
+from utvm_deploy.quality.evaluating.engines import (
+    Plan,
+    device_run,
+    float_run,
+    reference_run,
+    stream_run,
+)
 from utvm_deploy.quality.evaluating.judging import changes, judged
 from utvm_deploy.quality.evaluating.problem import problem_of
 
@@ -61,6 +68,16 @@ def make_plan(
 ) -> Plan:
     """Read the model and the data, and check that they fit; nothing runs yet."""
     graph = load_model(path, custom)
+    stream = graph.stream
+    if stream is not None:
+        outputs = [graph.tensors[number].shape for number in graph.outputs]
+        with whole_windows():
+            graph = load_model(path, custom, is_quiet=True)
+        if outputs != [graph.tensors[number].shape for number in graph.outputs]:
+            raise DataError(
+                "the stream answers columns, not windows, so the data of windows say nothing of "
+                "it; give a model with a pool over time"
+            )
     inputs = tuple(ModelInput.of(graph.tensors[number]) for number in graph.inputs)
     if isinstance(data, Mapping):
         data = dataset_of_arrays(data, inputs)
@@ -71,7 +88,7 @@ def make_plan(
     if reference is not None and not reference.exists():
         raise DataError(f"there is no float model {reference}; give its path")
     problem = problem_of(graph, data, settings, reference)
-    return Plan(path, graph, data, problem, settings.output, reference, custom)
+    return Plan(path, graph, data, problem, settings.output, reference, custom, stream)
 
 
 def evaluated(
@@ -81,8 +98,11 @@ def evaluated(
 ) -> facts.Evaluation:
     """Run all samples on this computer, and then on ``device``, which is entered by then."""
     count = InputCount()
-    runs: list[facts.Run] = [] if plan.reference is None else [float_run(plan, progress)]
-    runs.append(reference_run(plan, progress, count))
+    with whole_windows():
+        runs: list[facts.Run] = [] if plan.reference is None else [float_run(plan, progress)]
+        runs.append(reference_run(plan, progress, count))
+    if plan.stream is not None:
+        runs.append(stream_run(plan, progress))
     board = None
     if device is not None:
         with device as model:
@@ -136,8 +156,6 @@ def _notes(plan: Plan, found: tuple[facts.Change, ...], clipped: float) -> Itera
     if any(plan.graph.tensors[number].dtype == "float32" for number in made):
         return  # floats may differ within their bounds
     for change in found:
-        if (change.before, change.after) == (
-            facts.REFERENCE,
-            facts.DEVICE,
-        ) and change.largest_difference:
+        exact = facts.REFERENCE if plan.stream is None else facts.STREAM
+        if (change.before, change.after) == (exact, facts.DEVICE) and change.largest_difference:
             yield "the board and the reference kernels differ; `utvm verify` shows the layer"

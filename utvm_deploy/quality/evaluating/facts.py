@@ -15,8 +15,9 @@ from utvm_deploy.base.results import Result, one_line, picked, plain_object
 CLASSIFICATION, ANOMALY, REGRESSION = "classification", "anomaly", "regression"
 TASKS = (CLASSIFICATION, ANOMALY, REGRESSION)
 
-#: Who computed the outputs: the float model, the reference kernels, the board.
-FLOAT, REFERENCE, DEVICE = "float", "reference", "device"
+#: Who computed the outputs: the float model, the reference kernels, the board. STREAM are the
+#: reference kernels with the stream of ``--stream``; the first two take whole windows then.
+FLOAT, REFERENCE, STREAM, DEVICE = "float", "reference", "stream", "device"
 
 #: Larger matrices are left out; the classes that were confused are listed anyway.
 _MOST_CLASSES = 100
@@ -76,7 +77,7 @@ class Problem:
 class Run:
     """The values of one engine for all items."""
 
-    # REFERENCE, DEVICE, or what the model to compare with is: FLOAT, or its quantized types.
+    # REFERENCE, STREAM, DEVICE, FLOAT, or the quantized types of the model to compare with.
     engine: str
     runtime: str  # what computed: a library with its version, or a board
     model: str

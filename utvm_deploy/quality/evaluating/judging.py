@@ -57,7 +57,8 @@ def _auc_name(problem: facts.Problem) -> list[str]:
 
 def judged(problem: facts.Problem, runs: Sequence[facts.Run]) -> tuple[facts.Judged, ...]:
     """Each run with its figures."""
-    floats = next((run for run in runs if run.engine not in (facts.REFERENCE, facts.DEVICE)), None)
+    ours = (facts.REFERENCE, facts.STREAM, facts.DEVICE)
+    floats = next((run for run in runs if run.engine not in ours), None)
     return tuple(_judged(problem, run, floats) for run in runs)
 
 
