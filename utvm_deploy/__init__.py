@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from utvm_deploy.api.compare_function import compare
     from utvm_deploy.api.compile_function import compile, from_relax
     from utvm_deploy.api.convert_function import convert
+    from utvm_deploy.api.estimate_function import estimate
     from utvm_deploy.api.evaluate_function import evaluate
     from utvm_deploy.api.inspect_function import inspect
     from utvm_deploy.api.memory_function import memory
@@ -48,6 +49,7 @@ __all__ = [
     "compile",
     "connect",
     "convert",
+    "estimate",
     "evaluate",
     "from_relax",
     "inspect",
@@ -76,6 +78,7 @@ _MODULES = {
     "compile": "api.compile_function",
     "connect": "device",
     "convert": "api.convert_function",
+    "estimate": "api.estimate_function",
     "evaluate": "api.evaluate_function",
     "from_relax": "api.compile_function",
     "inspect": "api.inspect_function",

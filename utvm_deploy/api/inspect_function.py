@@ -94,7 +94,8 @@ class InspectResult(Result):
         facts = asdict(self.found)
         facts["sha256"] = facts.pop("digest")
         effects = None if self.passes is None else _passes_object(self.passes)
-        more = {"least_activation_bytes": self.least_activation_bytes, "svg": None}
+        least = self.least_activation_bytes
+        more = {"least_activation_bytes": least, "svg": None, "estimate": None}
         return plain_object(SCHEMA, {**facts, "ok": self.ok, **more, "passes": effects})
 
 

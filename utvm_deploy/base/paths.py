@@ -24,6 +24,11 @@ def records_file(core: str) -> Path:
     return _PACKAGE / "kernels" / "data" / f"{core}.jsonl"
 
 
+def estimates_file(core: str) -> Path:
+    """The constants of formulas for a core's kernels, if they were fitted."""
+    return _PACKAGE / "targets" / "estimates" / f"{core}.json"
+
+
 def runtime_dir() -> Path:
     """The folder of the C runtime's sources."""
     return _PACKAGE / "runtime"

@@ -6,6 +6,7 @@ The functions equal LiteRT 2.3.0's reference kernels and those of ``kernels/utvm
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from utvm_deploy.base.errors import CompileError
 
@@ -19,6 +20,7 @@ class FactorError(CompileError):
     """The scales of an operator make a factor for which the reference has no defined result."""
 
 
+@lru_cache(maxsize=4096)
 def quantize_multiplier(scale: float) -> tuple[int, int]:
     """``scale`` as (multiplier, shift): scale = multiplier * 2**(shift - 31).
 

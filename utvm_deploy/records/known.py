@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.records.emitted_code import EmittedCode
 from utvm_deploy.records.model_record import ModelRecord
@@ -38,6 +40,21 @@ NEIGHBOUR_LOSS = 0.03
 SCRATCH_LOSS = 0.01
 
 
+class _Alike:
+    """Kernels that differ in their extents only."""
+
+    def __init__(self, kernels: list[KernelIdentity]) -> None:
+        self._kernels = kernels
+        self._logs = np.log2([kernel.extents for kernel in kernels])
+
+    def near(self, kernel: KernelIdentity) -> list[KernelIdentity]:
+        """Those that are about ``FARTHEST`` or less away."""
+        if kernel.likeness != self._kernels[0].likeness:
+            return []
+        distances = np.abs(self._logs - np.log2(kernel.extents)).sum(axis=1)
+        return [self._kernels[one] for one in np.flatnonzero(distances < FARTHEST + 0.001)]
+
+
 class Records:
     """Records in memory, by kernel; what they say about compiling.
 
@@ -57,6 +74,7 @@ class Records:
         self._all: list[Record] = []
         self._by_kernel: dict[tuple[str, str], list[Record]] = {}
         self.model_records: list[ModelRecord] = []
+        self._tables: dict[str, list[_Alike]] = {}
         for record in records:
             self.add(record)
 
@@ -72,6 +90,7 @@ class Records:
             self.model_records.append(record)
             return
         self._all.append(record)
+        self._tables.clear()
         key = record.setting.core, record.kernel.key
         self._by_kernel.setdefault(key, []).append(record)
 
@@ -109,9 +128,10 @@ class Records:
     ) -> list[Candidate]:
         """What gains most over the default in the nearest shapes together, best first."""
         others = [
-            (kernel.distance(some[0].kernel), key)
-            for (other_core, key), some in self._by_kernel.items()
-            if other_core == core and key != kernel.key
+            (kernel.distance(other), other.key)
+            for table in self._alike(core)
+            for other in table.near(kernel)
+            if other.key != kernel.key
         ]
         gains: dict[Candidate, float] = {}
         weights: list[float] = []
@@ -132,6 +152,16 @@ class Records:
         least = NEIGHBOUR_GAIN * sum(weights)
         found = [(-gain, one.label, one) for one, gain in gains.items() if gain >= least]
         return [candidate for _, _, candidate in sorted(found, key=lambda one: one[:2])]
+
+    def _alike(self, core: str) -> list[_Alike]:
+        """The kernels of a core that have records, those of one operator together."""
+        if core not in self._tables:
+            groups: dict[tuple[object, ...], list[KernelIdentity]] = {}
+            for (other_core, _), some in self._by_kernel.items():
+                if other_core == core:
+                    groups.setdefault(some[0].kernel.likeness, []).append(some[0].kernel)
+            self._tables[core] = [_Alike(some) for some in groups.values()]
+        return self._tables[core]
 
     def ranked(self, core: str, key: str, near: Setting | None = None) -> tuple[list[Record], str]:
         """A kernel's own on the most telling scale, fastest first, and their origin."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any
 
 from utvm_deploy.base.results import picked
@@ -59,18 +60,21 @@ class KernelIdentity:
 
         Kernels without a shape, such as a PrimFunc of TVM's, are like no other.
         """
-        if (self.operator, self.dtype, self.weights) != (
-            other.operator,
-            other.dtype,
-            other.weights,
-        ):
+        if self.likeness != other.likeness:
             return math.inf
-        mine, theirs = dict(self.shape), dict(other.shape)
-        if not mine and self.name != other.name:
-            return math.inf
-        if mine.keys() != theirs.keys():
-            return math.inf
-        return sum(abs(math.log2((abs(mine[name]) + 1) / (abs(theirs[name]) + 1))) for name in mine)
+        pairs = zip(self.extents, other.extents, strict=True)
+        return sum([abs(math.log2(mine / theirs)) for mine, theirs in pairs])
+
+    @cached_property
+    def likeness(self) -> tuple[object, ...]:
+        """Kernels for which this is equal have a distance."""
+        names = tuple(sorted(name for name, _ in self.shape)) or self.name
+        return self.operator, self.dtype, self.weights, names
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """In the order of their names: absolute values plus one, so that each has a logarithm."""
+        return tuple(abs(extent) + 1 for _, extent in sorted(self.shape))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import utvm_deploy
+from utvm_deploy.api.estimate_function import EstimateResult
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
@@ -30,6 +32,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError("--svg draws a MODEL, and --supported is of none; leave one out")
         if args.passes:
             raise UsageError("--passes is of a MODEL, and --supported is of none; leave one out")
+        if args.board is not None:
+            raise UsageError("--board is for a MODEL, and --supported is of none; leave one out")
         return _supported(args.format or "tflite", out)
     if args.format is not None:
         raise UsageError("--format goes with --supported; a MODEL's name says its format")
@@ -50,7 +54,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         _report_passes(result.passes, out)
     elif args.passes:
         out.line("no passes: only a model that can be compiled goes through them")
-    out.found({**result.to_dict(), "svg": svg})
+    told = {**result.to_dict(), "svg": svg}
+    if args.board is not None and found.ok:
+        told["estimate"] = _report_estimate(utvm_deploy.estimate(args.model, args.board), out)
+    out.found(told)
     return 0 if found.ok else 1
 
 
@@ -108,6 +115,33 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
+
+
+def _report_estimate(result: EstimateResult, out: Output) -> dict[str, Any]:
+    """A row for each layer, the figures, and how far they may be off."""
+    found = result.found
+    out.table(
+        ["#", "operator", "output", ">MACs", f">{found.unit}", ">weights", ">scratch"],
+        [
+            (
+                str(one.index),
+                one.kind,
+                "x".join(map(str, one.shape)),
+                one.macs or None,
+                one.ticks,
+                one.weights_bytes or None,
+                one.scratch_bytes or None,
+            )
+            for one in found.layers
+        ],
+    )
+    out.line(found.headline)
+    if found.errors:
+        told = (f"{name} {one.median:.1%} ({one.worst:.1%})" for name, one in found.errors.items())
+        out.line(f"median (worst) error on nets that the formulas never saw: {', '.join(told)}")
+    for note in found.notes:
+        out.line(f"! no error is stated: {note}")
+    return result.to_dict()
 
 
 def _report_passes(effects: PassEffects, out: Output) -> None:

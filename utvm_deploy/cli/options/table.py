@@ -420,6 +420,11 @@ INSPECT: Rows = (
         "files",
         choices=("tflite", "onnx", "torch"),
     ),
+    Option(
+        "--board B",
+        "also estimate its cycles, RAM and flash on a board, by formulas: nothing is compiled",
+        names=_BOARDS,
+    ),
     SVG,
 )
 PASSES = Option(

@@ -40,7 +40,7 @@ def known_call(
         if key not in calls:
             calls[key] = operator, build()
         other, call = calls[key]
-        call = call if other is operator else _renamed(call, other, operator)
+        call = call if other is operator else renamed(call, other, operator)
     else:
         call = build()
         if is_trial:
@@ -64,7 +64,7 @@ def _facts(number: int, tensor: Tensor) -> Hashable:
     return tensor.shape, tensor.dtype, tensor.quantization
 
 
-def _renamed(call: KernelCall, other: Operator, operator: Operator) -> KernelCall:
+def renamed(call: KernelCall, other: Operator, operator: Operator) -> KernelCall:
     """The call of ``other`` with the activations of ``operator``."""
     numbers = dict(
         zip((*other.inputs, *other.outputs), (*operator.inputs, *operator.outputs), strict=True)

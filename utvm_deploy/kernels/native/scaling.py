@@ -12,6 +12,7 @@ s >= 1. Nothing overflows while |a| < 2**30 and s <= 22.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +80,8 @@ def short_scaling(
     return Scaling(bias, multiplier, offset.astype(np.int32), right.astype(np.int32))
 
 
+# Channels of equal scales and sums are common where a model has one scale for all.
+@lru_cache(maxsize=4096)
 def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | None:
     """The reference's output before the layer's limits; None if the shifted sum wraps."""
     if not -(2**31) <= value << max(shift, 0) < 2**31:
@@ -87,6 +90,7 @@ def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | N
     return min(max(scaled, INT8_MIN), INT8_MAX)
 
 
+@lru_cache(maxsize=1024)
 def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Array | str:
     """Multiplier, offset (low word, high word) and shift - 32, to round once in 64 bits.
 
@@ -119,7 +123,9 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
         if first != own:
             return f"output {output} would begin at another sum than {first}"
     words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
-    return np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
+    found = np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
+    found.flags.writeable = False
+    return found
 
 
 def _ceiling(dividend: int, divisor: int) -> int:

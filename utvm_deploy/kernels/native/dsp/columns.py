@@ -93,9 +93,13 @@ class DspColumns(ColumnConv2D):
         return self._form(block).name
 
     def product_texts(self, core: str) -> tuple[str, ...]:
-        forms = dict.fromkeys(self._form(one) for one in self.blocks)
-        products = (code.columns_text(core, form) for form in forms)
+        products = (code.columns_text(core, form) for form in self.forms)
         return *self.values.texts(), *products, code.fill_text(core, self.values)
+
+    @property
+    def forms(self) -> tuple[code.ColumnsForm, ...]:
+        """Those of its routines, each once."""
+        return tuple(dict.fromkeys(self._form(one) for one in self.blocks))
 
     def _form(self, one: Block) -> code.ColumnsForm:
         is_whole = self.values.can_be_whole and self.step == self.depth
