@@ -343,6 +343,13 @@ def _dequantize(graph, operator, arrays):
     return (scale * (arrays[0].astype(np.int32) - zero)).astype(np.float32)
 
 
+def _table_entries(graph, operator, arrays):
+    x, tables = arrays
+    axis = operator.attributes.axis
+    channel = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return tables[channel if len(tables) > 1 else 0, x.view(np.uint8)]
+
+
 _RUN = {
     "ADD": _add,
     **dict.fromkeys(("ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "TANH"), _looked_up),
@@ -358,6 +365,7 @@ _RUN = {
     "DEPTHWISE_CONV_2D": _convolution,
     "DEQUANTIZE": _dequantize,
     "FULLY_CONNECTED": _fully_connected,
+    "LOOKUP": _table_entries,
     "MAXIMUM": lambda graph, operator, arrays: np.maximum(*arrays),
     "MAX_POOL_2D": _max_pool,
     "MINIMUM": lambda graph, operator, arrays: np.minimum(*arrays),

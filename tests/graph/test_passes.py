@@ -146,6 +146,16 @@ def _float_and_back_differs(m: ModelWriter, rng: Rng) -> None:
     m.output(m.quantize(x, scale=0.038, zero_point=9))
 
 
+def _normalized_channels(m: ModelWriter, rng: Rng) -> None:
+    """The mean and the deviation of each channel; a row of constants is none of channels."""
+    x = m.dequantize(m.input((1, 4, 4, 3), 0.037, 9))
+    for kind, data in (("SUB", [0.1, 0.2, 0.3]), ("DIV", [0.3, 0.2, 0.1]), ("MUL", 0.5)):
+        operands = [x, m.constant(np.array(data, np.float32))]
+        options = (f"{kind.title()}Options", {})
+        x = m.node(kind, operands[:: 1 if kind == "SUB" else -1], (1, 4, 4, 3), options)
+    m.output(m.quantize(x, scale=0.05, zero_point=3))
+
+
 def _float_rounds(m: ModelWriter, rng: Rng) -> None:
     x = m.quantize(m.float_input((1, 64)), scale=0.05)
     m.output(m.dequantize(x))
@@ -406,7 +416,8 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
     "moved_constants": (_moved_constants, ["ADD"]),
     "constants": (_constants, ["ADD"]),
     "float_and_back": (_float_and_back, ["RELU", "RELU6"]),
-    "float_and_back_differs": (_float_and_back_differs, ["DEQUANTIZE", "QUANTIZE"]),
+    "float_and_back_differs": (_float_and_back_differs, ["LOOKUP"]),
+    "normalized_channels": (_normalized_channels, ["LOOKUP"]),
     "float_rounds": (_float_rounds, ["QUANTIZE", "DEQUANTIZE"]),
 }
 

@@ -110,6 +110,7 @@ def bench(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -125,7 +126,7 @@ def bench(
     gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
     that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
     ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
-    that of a .tflite file with several. ``states`` is as for ``compile``.
+    that of a .tflite file with several. ``states`` and ``image_input`` are as for ``compile``.
     ``board``, ``port``, ``probe``, ``serial``, ``link``,
     ``server`` and ``timing`` are as for ``connect``. ``progress(what, done, total)`` is called on
     the way.
@@ -146,7 +147,7 @@ def bench(
     def device() -> Device:
         return connect(board if isinstance(board, str) else target, **where)
 
-    with with_shapes(inputs, signature, states, stream), ExitStack() as files:
+    with with_shapes(inputs, signature, states, stream, image_input), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
         if isinstance(cmsis_nn, str | Path):

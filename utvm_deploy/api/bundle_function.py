@@ -95,6 +95,7 @@ def bundle(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -108,7 +109,7 @@ def bundle(
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
     is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
-    ``signature``, ``states``, ``name`` and ``options`` are as for ``compile``.
+    ``signature``, ``states``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
     ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
@@ -118,7 +119,7 @@ def bundle(
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
     with (
-        steps.with_shapes(inputs, signature, states, stream),
+        steps.with_shapes(inputs, signature, states, stream, image_input),
         steps.model_file(model, name) as path,
     ):
         keep_model(path, destination)

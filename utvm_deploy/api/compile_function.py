@@ -26,6 +26,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     states_of_outputs,
     stream_of,
 )
+from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
@@ -68,6 +69,7 @@ def compile(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -99,6 +101,8 @@ def compile(
       as the input in the next run. Zeros come first. It is for quantized files and .tflite files.
     - ``stream`` is a hop, such as 2, or ``{"hop": 2, "axis": 1}``: a run takes that many columns
       along the time axis of the input, and keeps what it needs of earlier ones.
+    - ``image_input`` says what image the caller gives, in the words of ``--input``, such as
+      "uint8" or "rgb565 160x120 crop" (``utvm docs images``). It is for the same files.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -135,6 +139,8 @@ def compile(
             raise UsageError("states is for files; save the model, and compile its file")
         if stream is not None:
             raise UsageError("stream is for files; save the model, and compile its file")
+        if image_input is not None:
+            raise UsageError("image_input is for files; save the model, and compile its file")
     shapes = shapes_of_inputs(inputs or {}) if is_file else {}
     given = Path(model) if isinstance(model, str | Path) else None
     source = _graph(model, inputs, name or "model") if given is None else given
@@ -163,8 +169,15 @@ def compile(
         )
 
     # The command line gives both around this call.
-    is_chosen = is_file and (inputs or signature is not None or states or stream is not None)
-    chosen = given_shapes(shapes, signature, states_of_outputs(states or {}), stream_of(stream))
+    given_now = inputs, signature, states or None, stream, image_input
+    is_chosen = is_file and any(one is not None for one in given_now)
+    chosen = given_shapes(
+        shapes,
+        signature,
+        states_of_outputs(states or {}),
+        stream_of(stream),
+        image_of_words(image_input),
+    )
     with chosen if is_chosen else contextlib.nullcontext():
         if flash_budget is None:
             return compiled_for(optimize)

@@ -89,18 +89,19 @@ def convert(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     write: bool = True,
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
 
-    Of a .tflite file, it is what was chosen: the signature, the shapes and the states. uint8
-    becomes int8 where each byte of the reference kernels differs by 128 alone.
+    Of a .tflite file, it has what was chosen: signature, shapes, states and the image.
+    uint8 becomes int8 where each byte of the reference kernels differs by 128 alone.
 
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic. ``signature`` is that of a .tflite file with several, and ``states`` is as for
-    ``compile``.
+    symbolic. ``signature`` is that of a .tflite file with several, ``states`` and ``image_input``
+    are as for ``compile``.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.
@@ -112,7 +113,7 @@ def convert(
         )
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
-    with with_shapes(inputs, signature, states, stream):
+    with with_shapes(inputs, signature, states, stream, image_input):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
         graph = load_bytes(data, source.stem, str(source))

@@ -19,9 +19,6 @@ from utvm_deploy.quality.evaluating.facts import Evaluation, Settings
 from utvm_deploy.quality.quantizing.torch.files import file_of_module
 from utvm_deploy.torch.in_memory import is_module
 
-#: Options that say what the model is.
-_CHOSEN = ("inputs", "signature", "states", "stream")
-
 
 def evaluate(
     model: str | Path | Any,
@@ -59,7 +56,7 @@ def evaluate(
       raises an error for what it does not want, as ``utvm eval`` does for limits that do not fit.
     - ``progress(what, done, total)`` is called on the way.
     - ``options`` are those of ``compile``; without a board, only ``inputs``, ``signature``,
-      ``states`` and ``stream`` have a meaning.
+      ``states``, ``stream`` and ``image_input`` have a meaning.
 
     Accuracies are from 0 to 1. Raises DataError for data that do not fit the model, ModelError for
     a file that cannot be imported, and UsageError for arguments that are not of these kinds.
@@ -72,8 +69,8 @@ def evaluate(
     told = progress or no_progress
     with _file_and_data(model, data, options) as (file, given):
         checked = checked_data(file, given, samples)
-        chosen = [options.get(name) for name in _CHOSEN]
-        unused = [name for name in options if name not in _CHOSEN]
+        chosen = [options.get(name) for name in steps.CHOSEN]
+        unused = [name for name in options if name not in steps.CHOSEN]
         if board is None and unused:
             raise UsageError(
                 f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; "

@@ -106,6 +106,7 @@ def inspect(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     plugin: str | Path | Backend | None = None,
     passes: bool = False,
 ) -> InspectResult:
@@ -113,7 +114,8 @@ def inspect(
 
     ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``inputs`` maps
     names of inputs to shapes or to example arrays, for models whose shapes are symbolic.
-    ``signature`` is that of a .tflite file with several, and ``states`` is as for ``compile``.
+    ``signature`` is that of a .tflite file with several, and ``states`` and
+    ``image_input`` are as for ``compile``.
     ``plugin`` is the Python file, the name or the object of a backend with custom operators. With
     ``passes``, the result also says what each pass of the compiler removes.
 
@@ -121,7 +123,7 @@ def inspect(
     the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError
     for a file that is not a model, and UsageError for other objects.
     """
-    with with_shapes(inputs, signature, states, stream), model_file(model) as path:
+    with with_shapes(inputs, signature, states, stream, image_input), model_file(model) as path:
         backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
         graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None

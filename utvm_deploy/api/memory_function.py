@@ -76,6 +76,7 @@ def memory(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -84,8 +85,8 @@ def memory(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
     or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
-    the runtime takes. ``inputs``, ``signature``, ``states``, ``name`` and ``options`` are as
-    for ``compile``. ``progress(what, done, total)`` is called on the way.
+    the runtime takes. ``inputs``, ``signature``, ``states``, ``image_input``, ``name`` and
+    ``options`` are as for ``compile``. ``progress(what, done, total)`` is called on the way.
 
     All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
@@ -93,7 +94,7 @@ def memory(
     """
     target, told = steps.board_of(board), progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream),
+        steps.with_shapes(inputs, signature, states, stream, image_input),
         steps.model_file(model, name) as path,
     ):
         options, _ = steps.with_backend(options, target)

@@ -114,6 +114,7 @@ def profile(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -123,8 +124,8 @@ def profile(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
     blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``signature``,
-    ``states``, ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)`` is
-    called on the way.
+    ``states``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
+    ``progress(what, done, total)`` is called on the way.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
     boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the
@@ -135,7 +136,7 @@ def profile(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream),
+        steps.with_shapes(inputs, signature, states, stream, image_input),
         steps.model_file(model, name) as path,
         steps.device_of(board, CYCLES) as device,
     ):

@@ -15,7 +15,7 @@ from utvm_deploy.api.evaluate_function import evaluate
 from utvm_deploy.api.inspect_function import inspect
 from utvm_deploy.api.memory_function import memory
 from utvm_deploy.api.profile_function import profile
-from utvm_deploy.api.steps import board_of
+from utvm_deploy.api.steps import CHOSEN, board_of
 from utvm_deploy.api.verify_function import verify
 from utvm_deploy.base.errors import MissingTool, UtvmError
 from utvm_deploy.base.files import file_digest
@@ -122,7 +122,7 @@ def report(
     """
     told, started = progress or no_progress, time.monotonic()
     target, path = board_of(board), Path(model)
-    chosen = {name: options.pop(name, None) for name in ("inputs", "signature", "states", "stream")}
+    chosen = {name: options.pop(name, None) for name in CHOSEN}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
     connection: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}

@@ -23,11 +23,14 @@ from utvm_deploy.frontend.files.given_shapes import (
     states_of_outputs,
     stream_of,
 )
+from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
 
+#: The keywords of what is chosen of a model's file.
+CHOSEN = ("inputs", "signature", "states", "stream", "image_input")
 #: Raises CompileError for a model that does not fit a board.
 CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 #: The name of a model that has none: what `quantize` gave, and no file.
@@ -39,13 +42,14 @@ def with_shapes(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: Any = None,
+    image_input: str | None = None,
 ) -> AbstractContextManager[None]:
-    """Within the block, models are imported with these shapes and states, and as this stream."""
-    # The command line gives them around all that it does.
-    if not inputs and signature is None and not states and stream is None:
+    """Within the block, models are imported with what was chosen of them."""
+    # The command line gives it around all that it does.
+    if not inputs and signature is None and not states and stream is None and image_input is None:
         return nullcontext()
     given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
-    return given_shapes(*given, stream_of(stream))
+    return given_shapes(*given, stream_of(stream), image_of_words(image_input))
 
 
 def is_quantized(model: Any) -> bool:

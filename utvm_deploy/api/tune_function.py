@@ -106,6 +106,7 @@ def tune(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     port: str | None = None,
     probe: str | None = None,
     serial: str | None = None,
@@ -127,7 +128,7 @@ def tune(
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
     example arrays, and ``signature`` is that of a .tflite file with several. ``states``
-    is as for ``compile``; ``board``, ``port``,
+    and ``image_input`` are as for ``compile``; ``board``, ``port``,
     ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
     ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
 
@@ -160,7 +161,7 @@ def tune(
     def tell(text: str) -> None:
         told(text, 0, 1)
 
-    with with_shapes(inputs, signature, states, stream), ExitStack() as files:
+    with with_shapes(inputs, signature, states, stream, image_input), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()

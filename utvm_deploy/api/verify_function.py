@@ -76,6 +76,7 @@ def verify(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
     name: str | None = None,
     allow_float_gap: bool = False,
     progress: Progress | None = None,
@@ -86,8 +87,8 @@ def verify(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
-    axis counts the samples. ``inputs``, ``signature``, ``states``, ``name`` and ``options`` are
-    as for ``compile``. ``progress(what, done, total)`` is called on the way.
+    axis counts the samples. ``inputs``, ``signature``, ``states``, ``image_input``, ``name``
+    and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
     compared within their bounds. The reference itself is compared with float32, layer by layer
@@ -99,7 +100,7 @@ def verify(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream),
+        steps.with_shapes(inputs, signature, states, stream, image_input),
         steps.model_file(model, name) as path,
         steps.device_of(board, INSTRUCTIONS) as device,
     ):

@@ -31,12 +31,22 @@ from utvm_deploy.cli.parser import as_flags, collect, fill
 from utvm_deploy.cli.project_file import read_settings, set_defaults, used
 from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
 _QUOTED = re.compile(r"[^\s,']+")
 #: No option begins with a digit.
 _NEGATIVE = re.compile(r"-\.?\d")
+
+
+def _image(args: argparse.Namespace) -> ImageInput | None:
+    """The image of --input, which gives files to `utvm run`, too."""
+    given = getattr(args, "image_input", None)
+    words = [one for one in given if isinstance(one, str)] if isinstance(given, list) else [given]
+    if len(words) > 1:
+        raise UsageError("--input has two texts that describe an image; give one")
+    return image_of_words(words[0]) if words else None
 
 
 class Parser(argparse.ArgumentParser):
@@ -171,6 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     getattr(args, "signature", None),
                     tuple(dict(getattr(args, "states", {})).items()),
                     stream_of_options(args),
+                    _image(args),
                 )
             )
             started, begin = time.time(), time.monotonic()

@@ -37,7 +37,7 @@ class Verb:
         return *t.COMMON, *self.options, *self.taken
 
 
-_MODEL: Rows = (t.MODEL, *t.SHAPES)
+_MODEL: Rows = (t.MODEL, *t.CHOSEN)
 _REACHED: Rows = (*t.A_BOARD, *t.PLACE, t.EMULATE)
 _PERHAPS_REACHED: Rows = (*t.PERHAPS_A_BOARD, *t.PLACE, t.EMULATE)
 
@@ -53,14 +53,14 @@ VERBS = {
         Verb(
             "inspect",
             "operators, shapes, quantization, MACs and memory",
-            (*t.SHAPES, *t.INSPECT),
+            (*t.CHOSEN, *t.INSPECT),
             (t.PLUGIN, t.PASSES),
             reads_file=True,
         ),
         Verb(
             "convert",
             "write a quantized .onnx, .pt2 or uint8 model as a .tflite file",
-            (*t.CONVERT, *t.SHAPES),
+            (*t.CONVERT, *t.CHOSEN),
         ),
         Verb(
             "quantize",
@@ -92,14 +92,14 @@ VERBS = {
         Verb(
             "run",
             "run a model on a board",
-            (*_MODEL, *_REACHED, t.TIMING, *t.RUN),
+            (t.MODEL, *t.SHAPES, *_REACHED, t.TIMING, *t.RUN),
             t.COMPILED,
             reads_file=True,
         ),
         Verb(
             "tune",
             "find the fastest kernels for models by running them",
-            (t.MODELS, *t.SHAPES, *_REACHED, t.TIMING, *t.TUNE, t.NO_STORE),
+            (t.MODELS, *t.CHOSEN, *_REACHED, t.TIMING, *t.TUNE, t.NO_STORE),
             t.TUNED,
             reads_file=True,
             epilog="Kernels of float32 are measured with exact float math. A compile with "
@@ -145,7 +145,7 @@ VERBS = {
             "bench",
             "compare our kernels with CMSIS-NN's, layer by layer",
             (
-                *(t.MODELS, *t.SHAPES, *_REACHED, t.TIMING, t.AGAINST, t.CMSIS_NN_LIBRARIES),
+                *(t.MODELS, *t.CHOSEN, *_REACHED, t.TIMING, t.AGAINST, t.CMSIS_NN_LIBRARIES),
                 *(t.HTML, *t.GATE, t.NO_STORE),
             ),
             (t.CMSIS_NN_BUILDS, t.RECORDS, t.NO_FLOAT),

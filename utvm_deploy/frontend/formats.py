@@ -39,7 +39,9 @@ from utvm_deploy.frontend.files.given_shapes import (
     signature_given,
     states_given,
     stream_given,
+    words_given,
 )
+from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.frontend.files.kept_conversions import (
     conversion_key,
     keep_conversion,
@@ -58,6 +60,7 @@ from utvm_deploy.frontend.files.tflite_states import with_states
 from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
+from utvm_deploy.frontend.tflite_images import with_image
 from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
 from utvm_deploy.graph.quantize_hint import quantize_command
 
@@ -129,7 +132,7 @@ def converted(path: Path) -> bytes | None:
     """
     check_shapes_apply(path)
     told: dict[str, object] = {"shapes": dict(shapes_given())}
-    told |= _rewritten(states_given(), stream_given())
+    told |= _rewritten(states_given(), stream_given(), words_given())
     if path.suffix.lower() in CONVERTERS:
         if signature_given() is not None:
             raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
@@ -164,13 +167,14 @@ def _told(choice: Choice) -> dict[str, object]:
         "shapes": choice.shapes or {},
         "mends_axes": choice.mends_axes,
         "is_signed": False,
-        **_rewritten(choice.states, choice.stream),
+        **_rewritten(choice.states, choice.stream, choice.image),
     }
 
 
-def _rewritten(states: States, stream: Stream | None) -> dict[str, object]:
+def _rewritten(states: States, stream: Stream | None, image: str | None) -> dict[str, object]:
     """What the child learns of rewrites that files of all formats can have."""
-    return {"states": states, "stream": None if stream is None else asdict(stream)}
+    told = None if stream is None else asdict(stream)
+    return {"states": states, "stream": told, "image": image}
 
 
 def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
@@ -330,17 +334,17 @@ def main(path: Path, folder: Path) -> int:
     chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
     states = [tuple(pair) for pair in chosen.pop("states")]
-    stream = chosen.pop("stream")
+    stream, words = chosen.pop("stream"), chosen.pop("image")
     try:
-        if states or stream or not converter:
+        if states or stream or words or not converter:
             load_schema(path)
         if converter:
             converter.load(path)
         limit_import()
         with given_shapes(shapes):
             made = converter.convert(path) if converter else _chosen(path, chosen)
-        if states or stream:
-            made = _rewrite(path, made, states, stream)
+        if states or stream or words:
+            made = _rewrite(path, made, states, stream, words)
         (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
@@ -357,19 +361,25 @@ def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
 
 
 def _rewrite(
-    path: Path, data: bytes, states: Sequence[tuple[str, str]], stream: dict[str, Any] | None
+    path: Path,
+    data: bytes,
+    states: Sequence[tuple[str, str]],
+    stream: dict[str, Any] | None,
+    words: str | None,
 ) -> bytes:
     from utvm_deploy.frontend.streams.rewrite import with_stream
 
     if is_relax(data):
-        option = "--state" if states else "--stream"
+        option = "--state" if states else "--stream" if stream else "--input"
         raise ModelError(
-            f"{path} is a float model that becomes no .tflite file, so it keeps no states; "
+            f"{path} is a float model that becomes no .tflite file, so {option} does not apply; "
             f"quantize it, and give {option} with the result: {quantize_command(path)}"
         )
     try:
         made = with_states(data, states) if states else data
-        return with_stream(made, **stream) if stream else made
+        made = with_stream(made, **stream) if stream else made
+        image = image_of_words(words)
+        return made if image is None else with_image(made, image)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 

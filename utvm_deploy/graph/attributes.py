@@ -444,6 +444,17 @@ class Dequantize:
 
 
 @dataclass(frozen=True)
+class Lookup(OfMixedTypes):
+    """LOOKUP: the entry of a table for each byte of the first input; only passes make it.
+
+    The second input is constant. It has 256 entries, by the byte without a sign, for each position
+    along ``axis``, or for all of them.
+    """
+
+    axis: int
+
+
+@dataclass(frozen=True)
 class External(OfMixedTypes):
     """A custom operator, or fused operators, that only a backend computes.
 
@@ -507,6 +518,7 @@ Attributes: TypeAlias = (
     | Relu
     | Quantize
     | Dequantize
+    | Lookup
     | Signal
     | External
 )

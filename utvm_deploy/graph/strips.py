@@ -27,6 +27,7 @@ from utvm_deploy.graph.attributes import (
     Extremum,
     InputRows,
     LeakyRelu,
+    Lookup,
     Multiply,
     OfOne,
     Pool,
@@ -38,6 +39,7 @@ from utvm_deploy.graph.attributes import (
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import consumers
+from utvm_deploy.graph.signals.attributes import UtvmRgb565
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -113,7 +115,9 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
         return RowWindow(span, a.strides[0], a.padding[0])
     if isinstance(a, Pool):
         return RowWindow(a.window[0], a.strides[0], a.padding[0])
-    is_by_row = isinstance(a, _BY_ROW) or (isinstance(a, Concatenation) and a.axis == 3)
+    if isinstance(a, UtvmRgb565):
+        return RowWindow(1, 1, 0)
+    is_by_row = isinstance(a, _BY_ROW) or (isinstance(a, Concatenation | Lookup) and a.axis == 3)
     whole = all(
         tensor.shape == output.shape or isinstance(a, Concatenation)
         for tensor in (graph.tensors[number] for number in inputs)

@@ -17,13 +17,14 @@ import numpy as np
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
-from utvm_deploy.graph.signals.attributes import Signal
+from utvm_deploy.graph.signals.attributes import Signal, UtvmRgb565
 from utvm_deploy.oracle.program import is_first
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.signals.formulas import FORMULAS, computed
@@ -59,7 +60,8 @@ def run_oracle(
         def run(*, with_shadow: bool = False) -> ReferenceRun:
             rows = zip(samples, found, strict=True)
             given = [[*one, *(new[n] for n in made)] for one, new in rows]
-            return run_reference(file, given, with_shadow=with_shadow)
+            with given_shapes({}):  # what was chosen is in the file
+                return run_reference(file, given, with_shadow=with_shadow)
 
         while pending:
             known, ready = run().tensors, _ready(graph, pending)
@@ -83,6 +85,8 @@ class _Computing:
         """The names of what computes these, for reports."""
         are_signals = [isinstance(one.attributes, Signal) for one in operators]
         found = ["our formulas of TFLite Micro's signal library"] if any(are_signals) else []
+        if all(isinstance(one.attributes, UtvmRgb565) for one in operators):
+            found = ["our formula of RGB565"]
         if self._custom is not None and not all(are_signals):
             found.append(self._custom.reference)
         return found

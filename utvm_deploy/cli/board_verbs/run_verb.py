@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "tick_unit": hello.tick_unit,
             "ticks_per_second": hello.ticks_per_second,
             "is_modelled": is_modelled,
-            "input": "files" if args.input else "random",
+            "input": "files" if _files(args) else "random",
             "outputs": [
                 {"name": b.name, "dtype": b.dtype, "shape": b.shape, "values": a}
                 for b, a in zip(compiled.outputs, outputs, strict=True)
@@ -76,18 +77,24 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
+def _files(args: argparse.Namespace) -> list[Path]:
+    """The files of --input, which may also describe an image."""
+    return [one for one in args.image_input if isinstance(one, Path)]
+
+
 def _inputs(args: argparse.Namespace, graph: Graph) -> tuple[Sequence[Array], str]:
     """An array for each input, and where they come from unless the user gave them."""
-    if not args.input:
+    files = _files(args)
+    if not files:
         samples = random_samples(graph, 1)
         return samples.inputs[0], samples.origin
-    if len(args.input) != len(graph.inputs):
+    if len(files) != len(graph.inputs):
         raise ModelError(
             f"{args.model} has {len(graph.inputs)} input(s), --input was given "
-            f"{len(args.input)} time(s); give one for each input, or none"
+            f"{len(files)} time(s); give one for each input, or none"
         )
     tensors = [graph.tensors[i] for i in graph.inputs]
-    return [load_input(*pair) for pair in zip(args.input, tensors, strict=True)], ""
+    return [load_input(*pair) for pair in zip(files, tensors, strict=True)], ""
 
 
 def _latency(ticks: int, hello: Hello) -> str:

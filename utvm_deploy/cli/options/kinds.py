@@ -12,6 +12,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.options.option import Option, named
 from utvm_deploy.frontend.files.given_shapes import Stream, parsed_shape, parsed_state
+from utvm_deploy.frontend.files.image_input import parsed_image
 from utvm_deploy.quality.evaluating.limits import Limit, limit_of
 
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -236,6 +237,20 @@ def stream_of_options(options: argparse.Namespace) -> Stream | None:
     return None if hop is None else Stream(hop, axis)
 
 
+def image_words(text: str) -> str:
+    """Words that describe an image; ValueError for others."""
+    parsed_image(text)
+    return text
+
+
+def file_or_words(text: str) -> str | Path:
+    """Words that describe an image, or else the path of a file."""
+    try:
+        return image_words(text)
+    except ValueError:
+        return Path(text)
+
+
 def _limit(*, is_least: bool) -> Callable[[str], Limit]:
     def parse(text: str) -> Limit:
         try:
@@ -272,6 +287,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "NAME=BYTES": pool,
     "[X=]1,64": parsed_shape,
     "IN=OUT": parsed_state,
+    "WORDS": image_words,
     "LINK": link,
     "PREFIX": prefix,
 }

@@ -16,7 +16,7 @@ from utvm_deploy.cli.options.option import Group, Option, Rows
 IN_FILE = frozenset(
     {
         *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
-        *("no-float", "input-rows", "shape", "signature", "state", "name", "pool"),
+        *("no-float", "input-rows", "shape", "signature", "state", "input", "name", "pool"),
         *("stream", "hop", "time-axis"),
         *("samples", "max-ram", "max-flash"),
     }
@@ -65,6 +65,13 @@ SHAPES: Rows = (
         "of a stream: the axis of the input that is time; default: the first one that can be",
     ),
 )
+IMAGE = Option(
+    "--input WORDS",
+    'the image that the caller gives: "uint8", "nchw", or a camera\'s, such as "rgb565 160x120 '
+    'crop bilinear mean=0.5 std=0.25" (utvm docs images)',
+    keyword="image_input",
+)
+CHOSEN: Rows = (*SHAPES, IMAGE)
 NAME = Option("--name PREFIX", "prefix of every C symbol; default: from the file's name")
 OUTPUT = Option("-o, --output FILE", "the file to write")
 HTML = Option("--html FILE", "also write a page, which needs no network")
@@ -492,14 +499,14 @@ QUANTIZED: Rows = (
 )
 BUNDLE: Rows = (
     MODEL.but(MODEL.help, "[MODEL]"),
-    *SHAPES,
+    *CHOSEN,
     Option("--check DIR", "check a bundle (folder or .zip) instead"),
     OUTPUT.but("the bundle to write", "-o, --output DIR|X.zip"),
 )
 TREE = Option("DIR", "the tree", keyword="directory")
 CREATED: Rows = (
     MODEL.but("a model, or what compile wrote", "MODEL|X.tar", keyword="model"),
-    *SHAPES,
+    *CHOSEN,
     TREE.but("the tree to make"),
     Option("--template TEMPLATE", "one of the board's templates; default: its first"),
 )
@@ -510,11 +517,12 @@ FLASHED: Rows = (
     SERIAL.but(SERIAL.help, variable="UTVM_SERIAL"),
 )
 RUN: Rows = (
-    Option(
-        "--input FILE.npy...",
+    IMAGE.but(
         "an input's values, in the model's shape or without its leading 1; once for each input of "
-        "the model. Without it: a random sample",
-        (),
+        f"the model. Without it: a random sample. Or words: {IMAGE.help}",
+        "--input FILE.npy|WORDS...",
+        default=(),
+        parse=kinds.file_or_words,
     ),
     Option(
         "--output FILE.npy...", "where to write an output; once for each output of the model", ()
@@ -583,7 +591,7 @@ REPORT: Rows = (
         "MODEL|R.jsonl",
         keyword="model",
     ),
-    *SHAPES,
+    *CHOSEN,
     OUTPUT.but(
         "the page, which needs nothing outside; default for a model: MODEL.BOARD.html; for "
         "records: no page"

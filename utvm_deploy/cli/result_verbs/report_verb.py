@@ -78,6 +78,7 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
         "signature": args.signature,
         "states": args.states or None,
         "stream": None if stream is None else asdict(stream),
+        "image_input": args.image_input,
     }
     return {**options, **chosen, **connection(args), "given_board": args.board}
 

@@ -17,6 +17,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.passes.byte_tables import tabulate_bytes
 from utvm_deploy.graph.passes.simplify import CHANNEL_KEEPING, PASSES, UNJOINED, Pass, simplify
 
 
@@ -44,9 +45,10 @@ def imported(request: Request) -> Network:
         # The file's name is what the user calls the model, and what names its C symbols.
         custom = None if request.library is None else CustomOperators(request.library)
         graph = replace(load_model(Path(model), custom), name=Path(model).stem)
+    computed = simplify(graph, (("tabulate_bytes", tabulate_bytes),))
     if not options.allow_float:
-        refuse_float(graph)
-    warn_without_fpu(graph, request.board)
+        refuse_float(computed)
+    warn_without_fpu(computed, request.board)
     named = options.name
     return Network(
         request, prefix_from_path(graph.name) if named is None else check_prefix(named), graph

@@ -1,4 +1,4 @@
-"""What the user chooses of a model: shapes of symbolic inputs, signature, states, a stream."""
+"""What the user chooses of a model: shapes of inputs, signature, states, a stream, an image."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files.image_input import ImageInput
 
 #: Name of an input -> its shape. The name is empty where a model has only one input.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -36,6 +37,7 @@ _given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B03
 _signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
 _states: ContextVar[States] = ContextVar("given_states", default=())
 _stream: ContextVar[Stream | None] = ContextVar("given_stream", default=None)
+_image: ContextVar[ImageInput | None] = ContextVar("given_image", default=None)
 _tied: ContextVar[States] = ContextVar("tied_states", default=())
 
 
@@ -45,10 +47,11 @@ def given_shapes(
     signature: str | None = None,
     states: States = (),
     stream: Stream | None = None,
+    image: ImageInput | None = None,
 ) -> Iterator[None]:
-    """In the block, models are imported with these shapes and states, and as this stream."""
+    """In the block, models are imported with what was chosen of them."""
     tokens = _given.set(shapes), _signature.set(signature), _states.set(states)
-    of_stream = _stream.set(stream)
+    of_stream, of_image = _stream.set(stream), _image.set(image)
     try:
         yield
     finally:
@@ -56,6 +59,7 @@ def given_shapes(
         _signature.reset(tokens[1])
         _states.reset(tokens[2])
         _stream.reset(of_stream)
+        _image.reset(of_image)
 
 
 @contextmanager
@@ -112,6 +116,17 @@ def stream_of(given: Any) -> Stream | None:
             '{"hop": 2, "axis": 1}'
         )
     return Stream(**found)
+
+
+def image_given() -> ImageInput | None:
+    """The image that the caller gives."""
+    return _image.get()
+
+
+def words_given() -> str | None:
+    """The words that describe it."""
+    image = _image.get()
+    return None if image is None else image.words
 
 
 def states_to_tie() -> States:

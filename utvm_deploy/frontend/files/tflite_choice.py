@@ -1,4 +1,4 @@
-"""What a .tflite file leaves open, and what is chosen: its signature, shapes and states.
+"""What a .tflite file leaves open, and what is chosen: its signature, shapes, states, image.
 
 A habit of old converters is mended, too, because LiteRT refuses it: the axis of biases.
 
@@ -26,6 +26,7 @@ from utvm_deploy.frontend.files.given_shapes import (
     signature_given,
     states_given,
     stream_given,
+    words_given,
 )
 from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS
 from utvm_deploy.graph.names import short_name
@@ -57,6 +58,7 @@ class Choice:
     notes: tuple[str, ...] = ()
     states: States = ()  # inputs and outputs, by name
     stream: Stream | None = None
+    image: str | None = None  # words on what the caller gives
 
     @property
     def rewrites(self) -> bool:
@@ -67,6 +69,7 @@ class Choice:
             or self.mends_axes
             or bool(self.states)
             or self.stream is not None
+            or self.image is not None
         )
 
 
@@ -94,9 +97,8 @@ def choice_of(data: bytes) -> Choice:
     shapes, more = _shapes(inputs, aliases)
     if axis:
         more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
-    return Choice(
-        number, shapes, axis != 0, unsigned, (*notes, *more), states_given(), stream_given()
-    )
+    given = states_given(), stream_given(), words_given()
+    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more), *given)
 
 
 def _wrong_axis(tensor: Any) -> int:

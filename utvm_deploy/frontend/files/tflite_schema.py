@@ -12,6 +12,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from flatbuffers import flexbuffers
 
 from utvm_deploy.graph.model import Array
 
@@ -92,15 +93,18 @@ def name_of(model: Any, number: int) -> str:
     return name.decode("utf-8", "replace")
 
 
-def code_index(model: Any, kind: str, version: int) -> int:
-    """The position of an operator code, which is added if the model has none."""
+def code_index(model: Any, kind: str, version: int, custom: bytes | None = None) -> int:
+    """The position of an operator code, which is added if the model has none.
+
+    ``custom`` is the name of a custom operator.
+    """
     number = code_of(kind)
     for index, code in enumerate(model.operatorCodes):
-        if code.builtinCode == number:
+        if code.builtinCode == number and custom in (None, code.customCode):
             code.version = max(code.version, version)
             return index
     code = schema.OperatorCodeT()
-    code.builtinCode, code.version = number, version
+    code.builtinCode, code.version, code.customCode = number, version, custom
     model.operatorCodes.append(code)
     return len(model.operatorCodes) - 1
 
@@ -111,11 +115,16 @@ def operator(model: Any, kind: str, version: int, source: int, target: int) -> A
 
 
 def new_operator(
-    model: Any, kind: str, version: int, inputs: Sequence[int], outputs: Sequence[int]
+    model: Any,
+    kind: str,
+    version: int,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    custom: bytes | None = None,
 ) -> Any:
     """A new operator without options."""
     made = schema.OperatorT()
-    made.opcodeIndex = code_index(model, kind, version)
+    made.opcodeIndex = code_index(model, kind, version, custom)
     made.inputs, made.outputs = list(inputs), list(outputs)
     return made
 
@@ -231,6 +240,11 @@ def set_options(operator: Any, options: str, **fields: Any) -> None:
     operator.builtinOptions = getattr(schema, f"{options}T")()
     for name, value in fields.items():
         setattr(operator.builtinOptions, name, value)
+
+
+def set_custom_options(operator: Any, **options: Any) -> None:
+    """Give a custom operator these options, by name."""
+    operator.customOptions = np.frombuffer(flexbuffers.Dumps(options), np.uint8)
 
 
 def write_signature(model: Any) -> None:

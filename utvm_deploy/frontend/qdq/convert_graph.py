@@ -144,13 +144,21 @@ class _Converter:
         number = self.file.tensor(FileTensor(name, self.model.shapes[name], dtype))
         self.file.inputs.append(number)
         self.inputs[name] = number
-        if dtype in _QUANTIZED_INPUTS:
+        if dtype == "uint8" and not self._is_dequantized(name):
+            # Pixels, of which CAST makes numbers.
+            self.values[name] = Quantized(number, self.model.shapes[name], False)
+        elif dtype in _QUANTIZED_INPUTS:
             self.integers[name] = dtype
+
+    def _is_dequantized(self, name: str) -> bool:
+        """Whether an input has a scale."""
+        nodes = self.model.nodes
+        return any(one.kind == "DequantizeLinear" and name == one.inputs[0] for one in nodes)
 
     def _give_used_inputs_types(self) -> None:
         for name, number in self.inputs.items():
             tensor = self.file.tensors[number]
-            if tensor.dtype in _QUANTIZED_INPUTS and not tensor.scales:
+            if name in self.integers and not tensor.scales:
                 raise ModelError(
                     f"model input '{name}' is {tensor.dtype}, but nothing says its scale"
                 )
@@ -389,6 +397,11 @@ class _Converter:
             return
         if scales.size != 1:
             raise node.unsupported("an activation has one scale per channel")
+        if isinstance(value, Quantized) and self.store.scale_of(value).dtype == "uint8":
+            raise node.unsupported(
+                "operators move the model's uint8 input before it; put it at the input itself, or "
+                "use a Cast to float32"
+            )
         if isinstance(value, Raw):
             if value.name not in self.integers:
                 raise node.damaged(f"it reads '{value.name}', which is of real numbers")

@@ -267,6 +267,13 @@ def import_stacker(op: SourceOperator) -> Several:
     return source.keeping(attributes, (attributes.frames * channels + 1,), "int16")
 
 
+def import_rgb565(op: SourceOperator) -> Operator:
+    """UtvmRgb565, which ``tflite_images.py`` writes."""
+    source = _Source(op)
+    source.tensors(("uint8",), ("uint8",))
+    return source.made(kinds.UtvmRgb565(bool(source.option("little_endian", 0, 1))))
+
+
 _SIDES = ("left", "right")
 
 
@@ -300,4 +307,5 @@ SIGNAL_OPERATORS: Mapping[str, SupportedOperator] = {
         import_stacker, _INT16, f"keeps a state; {_INCOMPLETE}; steps of an output at most"
     ),
     "SignalWindow": _row(import_window, _INT16, "constant weights"),
+    "UtvmRgb565": _row(import_rgb565, ("uint8",), "ours, of --input rgb565"),
 }

@@ -31,6 +31,7 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.check import check_graph, works_in_float
 from utvm_deploy.graph.constant_folding import evaluate, fill_of, moves_nothing
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
+from utvm_deploy.graph.passes.byte_tables import tabulate_bytes
 from utvm_deploy.graph.passes.dead_channels import drop_dead_channels
 from utvm_deploy.graph.passes.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.passes.equal_operators import equal_operators
@@ -237,6 +238,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("drop_unused", drop_unused),
     ("fold_constants", fold_constants),
     ("cancel_quantize", cancel_quantize),
+    ("tabulate_bytes", tabulate_bytes),
     ("rename_reshape", rename_reshape),
     ("collapse_reshape", collapse_reshape),
     ("share_equal", share_equal),

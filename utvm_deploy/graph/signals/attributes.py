@@ -1,6 +1,7 @@
 """The attributes of TFLite Micro's signal operators, whose kinds are the names of these classes.
 
-They are custom operators of a ``.tflite`` file. Their options are numbers of a flexbuffer.
+UtvmRgb565 is ours, for the images of cameras. All of them are custom operators of a ``.tflite``
+file. Their options are numbers of a flexbuffer.
 """
 
 from __future__ import annotations
@@ -165,3 +166,10 @@ class SignalStacker(Signal):
     def frames(self) -> int:
         """Frames of an output."""
         return self.left + 1 + self.right
+
+
+@dataclass(frozen=True)
+class UtvmRgb565(Signal):
+    """Pixels of two bytes, whose bits are five for red, six for green and five for blue."""
+
+    little_endian: bool  # whether the second byte has the red

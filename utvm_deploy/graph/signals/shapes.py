@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from utvm_deploy.base.errors import ModelError
 
 Shape: TypeAlias = tuple[int, ...]
+_PIXEL_BYTES = 2  # of RGB565
 #: From attributes and the shapes of inputs to those of outputs, without the state.
 SignalRule = Callable[[Any, list[Shape]], tuple[Shape, ...]]
 
@@ -49,6 +50,13 @@ def _spectrogram(attributes: Any, shapes: list[Shape]) -> tuple[Shape, ...]:
     return ((*outer, attributes.frames(samples), attributes.bins),)
 
 
+def _rgb565(attributes: Any, shapes: list[Shape]) -> tuple[Shape, ...]:
+    *outer, size = shapes[0]
+    if size != _PIXEL_BYTES:
+        raise ModelError(f"its pixels have {size} bytes instead of {_PIXEL_BYTES}")
+    return ((*outer, 3),)
+
+
 #: Kind -> rule, of those whose only output has not the shape of the first input.
 SIGNAL_RULES: Mapping[str, SignalRule] = {
     "SignalEnergy": lambda attributes, shapes: ((shapes[0][0] // 2,),),
@@ -61,4 +69,5 @@ SIGNAL_RULES: Mapping[str, SignalRule] = {
     "SignalRfft": _rfft,
     "SignalSpectrogram": _spectrogram,
     "SignalStacker": lambda attributes, shapes: ((shapes[0][0] * attributes.frames,), ()),
+    "UtvmRgb565": _rgb565,
 }

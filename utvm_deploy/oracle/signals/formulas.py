@@ -1,7 +1,7 @@
 """The signal operators in NumPy: a function of attributes, inputs and a state for each.
 
-SignalSpectrogram is ours. The others are written from TFLite Micro's sources in ``signal/src`` and
-``signal/micro/kernels``, apart from the C routines.
+SignalSpectrogram and UtvmRgb565 are ours. The others are written from TFLite Micro's sources in
+``signal/src`` and ``signal/micro/kernels``, apart from the C routines.
 """
 
 from __future__ import annotations
@@ -183,6 +183,15 @@ def _spectrogram(a: Any, inputs: Sequence[Any]) -> tuple[Array, ...]:
     return (squares[..., ::2] + squares[..., 1::2],)
 
 
+def _rgb565(a: Any, inputs: Sequence[Any]) -> tuple[Array, ...]:
+    """The high bits of each channel are repeated below it, so that the largest becomes 255."""
+    high, low = inputs[0].astype(np.uint16).T[:: -1 if a.little_endian else 1]
+    pixels = (high << 8 | low).T
+    red, green, blue = pixels >> 11, pixels >> 5 & 63, pixels & 31
+    channels = (red << 3 | red >> 2, green << 2 | green >> 4, blue << 3 | blue >> 2)
+    return (np.stack(channels, axis=-1).astype(np.uint8),)
+
+
 def _signed(value: int, bits: int) -> int:
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
@@ -205,4 +214,5 @@ FORMULAS: Mapping[str, Formula] = {
     "SignalSpectrogram": _spectrogram,
     "SignalStacker": _stacker,
     "SignalWindow": _window,
+    "UtvmRgb565": _rgb565,
 }

@@ -16,7 +16,7 @@ SCHEMA = "utvm.report/2"
 #: program, a server or a file to write: a report may come from somebody else.
 OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("kernels", "scratch", "optimize", "float_math"), (str,)),
-    **dict.fromkeys(("signature", "name", "timing"), (str,)),
+    **dict.fromkeys(("signature", "image_input", "name", "timing"), (str,)),
     **dict.fromkeys(("ram_budget", "flash_budget", "cycle_budget"), (int,)),
     **dict.fromkeys(("allow_float", "input_rows"), (bool,)),
     **dict.fromkeys(("pools", "inputs", "states", "stream"), (dict,)),

@@ -7,15 +7,16 @@ The reference computes some of them with integers (requantizing, HARD_SWISH) and
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import IntegerFunction, LeakyRelu, Relu
+from utvm_deploy.graph.attributes import IntegerFunction, LeakyRelu, Lookup, Relu
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import buffers
+from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.contract.operands import element_count
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import (
@@ -28,6 +29,8 @@ from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.portable.integers.plain_integers import lower_plain_function
 from utvm_deploy.kernels.portable.integers.real_functions import REAL_FUNCTIONS, Function
 
+_BITS = 8
+
 
 def lower_lookup(op: Operation) -> KernelCall:
     """An operator on bytes: the lookup in the table of its values; others on plain integers."""
@@ -36,8 +39,36 @@ def lower_lookup(op: Operation) -> KernelCall:
     return table_call(op, 0, FUNCTIONS[op.kind](op))
 
 
+def lower_tables(op: Operation) -> KernelCall:
+    """LOOKUP: a given table of bytes, or one of any type for each channel."""
+    tables, result = op.constant(1), op.result
+    if len(tables) == 1 and result.element.bits == _BITS:
+        return _lookup_call(op, 0, tables[0])
+    axis, shape = op.attributes(Lookup).axis, result.shape
+    numbers = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+    if len(tables) == 1:
+        numbers = (1, 1, prod(shape))
+    c_type = Buffer("", result.dtype).ctype
+    routine = shared_text("utvm_lookup_channels").replace("NUMBER", c_type)
+    name = f"utvm_lookup_{result.dtype}"
+    kernel = CRoutine(
+        name,
+        buffers(input=op.source.dtype, tables=result.dtype, output=result.dtype),
+        numbers,
+        name="_".join([name.removeprefix("utvm_"), op.source.dtype, *map(str, numbers)]),
+        why="one table lookup per element, a table for each channel",
+        c_texts=(routine.replace("NAME", name),),
+    )
+    in_place = [0] if result.element.bits == _BITS else []
+    return op.call(kernel, {"tables": tables}, in_place=in_place)
+
+
 def table_call(op: Operation, index: int, function: Function) -> KernelCall:
     """The lookup of each element of the input number ``index``: ``output[i] = table[input[i]]``."""
+    return _lookup_call(op, index, lookup_table(function, op.input(index).dtype, op.result.dtype))
+
+
+def _lookup_call(op: Operation, index: int, table: Array) -> KernelCall:
     source, result, count = op.input(index).dtype, op.result.dtype, element_count(op.result)
     types = "" if source == result == "int8" else f"_{source}_{result}"
     kernel = CRoutine(
@@ -48,7 +79,6 @@ def table_call(op: Operation, index: int, function: Function) -> KernelCall:
         why="one table lookup per element, by words",
         c_texts=(shared_text("utvm_lookup"),),
     )
-    table = lookup_table(function, source, result)
     return op.call(kernel, {"table": table}, inputs=[index], in_place=[index])
 
 
@@ -179,4 +209,7 @@ def _saturated_int16(value: int) -> int:
 
 
 #: QUANTIZE has other types, too: ``conversions.py`` lowers it.
-LOWERINGS = {kind: lower_lookup for kind in FUNCTIONS if kind != "QUANTIZE"}
+LOWERINGS = {
+    **{kind: lower_lookup for kind in FUNCTIONS if kind != "QUANTIZE"},
+    "LOOKUP": lower_tables,
+}

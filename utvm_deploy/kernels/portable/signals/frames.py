@@ -1,4 +1,4 @@
-"""Delay, frames, their overlap and their stack: samples that are kept from run to run.
+"""Delay, frames, their overlap and their stack: samples that are kept from run to run; and RGB565.
 
 TFLite Micro keeps them in circular buffers. Here a state has them in the order of time.
 """
@@ -43,9 +43,16 @@ def lower_stacker(op: Operation) -> KernelCall:
     return signal_call(op, "utvm_stacker", {}, numbers, (signal_text("utvm_stacker"),))
 
 
+def lower_rgb565(op: Operation) -> KernelCall:
+    """Pixels of RGB565 as three bytes each."""
+    numbers = (rows_of(op.source.shape), int(op.attributes(kinds.UtvmRgb565).little_endian))
+    return signal_call(op, "utvm_rgb565", {}, numbers, (signal_text("utvm_rgb565"),))
+
+
 LOWERINGS = {
     "SignalDelay": lower_delay,
     "SignalFramer": lower_framer,
     "SignalOverlapAdd": lower_overlap_add,
     "SignalStacker": lower_stacker,
+    "UtvmRgb565": lower_rgb565,
 }
