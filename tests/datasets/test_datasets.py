@@ -217,8 +217,17 @@ def test_arrays_that_do_not_fit(arrays: dict[str, Any], said: str) -> None:
 
 def test_samples_with_their_channels_in_front_are_told_to_be_transposed() -> None:
     colours = ModelInput("image", (1, 4, 5, 3), "float32")
-    with pytest.raises(DataError, match=r"another order \(NCHW or NHWC\?\): transpose the array"):
-        dataset_of_arrays({"inputs": np.zeros((2, 3, 4, 5), np.float32)}, (colours,))
+    first, last = np.zeros((2, 3, 4, 5), np.float32), np.zeros((2, 4, 5, 3), np.float32)
+    said = (
+        r"its channels come first \(NCHW\), and those of the model last.*axis\(array, -3, -1\), or"
+    )
+    with pytest.raises(DataError, match=said):
+        dataset_of_arrays({"inputs": first}, (colours,))
+    planes = ModelInput("image", (1, 3, 4, 5), "float32")
+    with pytest.raises(DataError, match=r"its channels come last \(NHWC\).* --input nhwc"):
+        dataset_of_arrays({"inputs": last}, (planes,))
+    with pytest.raises(DataError, match="the axes are in another order: transpose the array"):
+        dataset_of_arrays({"inputs": np.zeros((2, 5, 4, 3), np.float32)}, (colours,))
 
 
 def test_inputs_of_different_lengths() -> None:

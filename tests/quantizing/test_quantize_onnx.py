@@ -137,7 +137,7 @@ def test_a_quantized_file_and_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_samples_with_channels_last_are_refused(path: Path) -> None:
-    with pytest.raises(DataError, match=r"axes are in another order \(NCHW or NHWC\?\)"):
+    with pytest.raises(DataError, match=r"its channels come last \(NHWC\)"):
         utvm_deploy.quantize(path, SAMPLES.transpose(0, 2, 3, 1))
 
 

@@ -167,7 +167,7 @@ def spoiled(value: float) -> np.ndarray:
     ("data", "says"),
     [
         (PICTURES[:1], "hold one sample, too few to calibrate with"),
-        (PICTURES.transpose(0, 3, 1, 2), "axes are in another order (NCHW or NHWC?)"),
+        (PICTURES.transpose(0, 3, 1, 2), "its channels come first (NCHW)"),
         (PICTURES[:, :3], "has samples of shape (3, 4, 2)"),
         (spoiled(np.nan), "sample 3, holds nan"),
         (spoiled(np.inf), "sample 3, holds inf"),

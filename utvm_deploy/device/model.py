@@ -22,7 +22,7 @@ from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
 from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.graph.user_arrays import in_shape, shapes_text
+from utvm_deploy.graph.user_arrays import in_shape, other_order, shapes_text
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
@@ -405,8 +405,9 @@ def _checked(array: Array, buffer: Buffer, what: str) -> Array:
         raise ModelError(f"{what} ({name}) is {buffer.dtype}, the array is {array.dtype}{hint}")
     shaped = in_shape(array, buffer.shape)
     if shaped is None:
+        hint = other_order(array.shape, buffer.shape)
+        hint = hint or f"give an array of shape {shapes_text(buffer.shape)}"
         raise ModelError(
-            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
-            f"an array of shape {shapes_text(buffer.shape)}"
+            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; {hint}"
         )
     return np.ascontiguousarray(shaped)

@@ -15,8 +15,8 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.image_input import RGB565, ImageInput
-from utvm_deploy.graph.images import NCHW, NHWC, order_of
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.graph.user_arrays import NCHW, NHWC, order_of
 
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 _OFFSET = 128  # from int8 to uint8

@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.graph.user_arrays import DAMAGED, in_shape, shapes_text
+from utvm_deploy.graph.user_arrays import DAMAGED, in_shape, other_order, shapes_text
 
 #: Random samples are the same on every machine and run.
 RANDOM_SEED = 20200604
@@ -87,10 +87,9 @@ def load_input(path: Path, tensor: Tensor) -> Array:
         raise ModelError(f"{path} holds {array.dtype}; {wanted}: {_conversion(array, tensor)}")
     shaped = in_shape(array, tensor.shape)
     if shaped is None:
-        raise ModelError(
-            f"{path} has shape {array.shape}; {wanted}: give one sample of shape "
-            f"{shapes_text(tensor.shape)}"
-        )
+        hint = other_order(array.shape, tensor.shape)
+        hint = hint or f"give one sample of shape {shapes_text(tensor.shape)}"
+        raise ModelError(f"{path} has shape {array.shape}; {wanted}: {hint}")
     return shaped
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.graph.images import NCHW, NHWC
+from utvm_deploy.graph.user_arrays import NCHW, NHWC
 
 #: Two bytes for a pixel: the first has the red, or the second.
 RGB565 = ("rgb565", "rgb565le")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import DataError
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.user_arrays import accepted_shapes, shapes_text
+from utvm_deploy.graph.user_arrays import accepted_shapes, other_order, shapes_text
 from utvm_deploy.quality.datasets.facts import ModelInput
 
 
@@ -35,7 +35,7 @@ def sample_shape(shape: tuple[int, ...], one: ModelInput, what: str) -> None:
         extents = ", ".join(map(str, accepted_shapes(one.shape)[-1]))
         hint = f"only axes of 1 differ: give array.reshape(-1, {extents})"
     elif sorted(_without_ones(shape)) == sorted(_without_ones(one.shape)):
-        hint = "the axes are in another order (NCHW or NHWC?): transpose the array"
+        hint = other_order(shape, one.shape) or "the axes are in another order: transpose the array"
     elif math.prod(shape) == math.prod(one.shape):
         hint = f"reshape each sample to {wanted}"
     raise DataError(
