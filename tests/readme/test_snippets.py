@@ -92,6 +92,12 @@ def folder_of_tests(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def with_torch(folder: Path) -> dict[str, Any]:
+    """The block exports a program."""
+    pytest.importorskip("torch")
+    return {}
+
+
 def core_names(folder: Path) -> dict[str, Any]:
     """The row is one of a table in this module."""
     return vars(cores).copy()
@@ -119,6 +125,7 @@ HERE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/contributing/targets.md": pretend_target,
     "docs/contributing/operators.md": folder_of_tests,
     "docs/contributing/tests.md": pytest_name,
+    "docs/guides/front-ends.md": with_torch,
     "docs/guides/mixed-precision.md": mixed_precision,
     "docs/guides/other-formats.md": onnx_to_quantize,
     "docs/guides/quantization.md": mixed_precision,

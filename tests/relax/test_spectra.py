@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.relax.torch_spectra import without_complex
 from utvm_deploy.graph.signals.fft_plan import Transform, transform_of
 from utvm_deploy.oracle.signals.transforms import irfft, rfft
 
+torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(91)
 Array = NDArray[Any]
 #: Half of the distance between float32 numbers at 1.
@@ -161,3 +164,64 @@ def test_log_mel_of_frames_is_three_layers(tmp_path: Path) -> None:
     assert kinds == ["SignalSpectrogram", "FULLY_CONNECTED", "CALL_TIR"]
     (made,) = HostModel(compiled, tmp_path).run([x])
     np.testing.assert_allclose(made.reshape(expected.shape), expected, atol=1e-4)
+
+
+class Spectra(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """What torchaudio's Spectrogram, MelSpectrogram and MFCC export, and a filter of a spectrum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        window = torch.hann_window(48)
+        filters, cosines = torch.rand(33, 10), torch.rand(10, 5)
+        for name, data in (("window", window), ("filters", filters), ("cosines", cosines)):
+            self.register_buffer(name, data)
+
+    def forward(self, x: Any) -> Any:
+        flat = x.reshape(-1, x.shape[-1])
+        numbers = torch.stft(flat, 64, 20, 48, window=self.window, return_complex=True)
+        numbers = numbers.reshape(x.shape[:-1] + numbers.shape[-2:])
+        power = numbers.abs().pow(2.0)
+        mel = torch.matmul(power.transpose(-1, -2), self.filters).transpose(-1, -2)
+        loud = 10 * torch.log10(torch.clamp(mel, min=1e-10))
+        loud = torch.max(loud, loud.amax(dim=(-2, -1), keepdim=True) - 80.0)
+        coefficients = torch.matmul(loud.transpose(-1, -2), self.cosines).transpose(-1, -2)
+        one = torch.fft.rfft(x, norm="ortho")
+        gains = torch.sigmoid(one.abs() - 1)
+        cleaned = torch.fft.irfft(one * gains, norm="ortho")
+        sums = torch.view_as_real(one * one.conj() + one / 2)
+        return power, coefficients, cleaned, sums, one.real + one.imag
+
+
+@pytest.mark.tools
+@pytest.mark.filterwarnings("ignore")
+def test_programs_of_pytorch(tmp_path: Path) -> None:
+    module, x = Spectra().eval(), torch.tensor(RNG.standard_normal((2, 240)).astype(np.float32))
+    compiled = utvm_deploy.compile(module, "host", inputs=(x,))
+    kinds = [one.kind for one in compiled.layers]
+    assert {one: kinds.count(one) for one in kinds if one.startswith("Signal")} == {
+        "SignalIrfft": 1,
+        "SignalRfft": 1,
+        "SignalSpectrogram": 1,
+    }
+    for got, expected in zip(
+        HostModel(compiled, tmp_path).run([x.numpy()]), module(x), strict=True
+    ):
+        assert error(got.reshape(expected.shape), expected.numpy()) < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: torch.fft.rfft(x), "an output of the program is complex"),
+        (lambda x: torch.fft.rfft(x).angle(), "angle.default of complex numbers"),
+        (lambda x: torch.fft.fft(x).abs(), "_fft_.* of complex numbers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_complex_numbers_that_are_refused(function: Any, said: str) -> None:
+    class Some(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    with pytest.raises(ModelError, match=said):
+        without_complex(torch.export.export(Some(), (torch.zeros(2, 16),)))

@@ -91,6 +91,7 @@ DOORS = {
         "quality.quantizing.torch.decompositions",
         "quality.quantizing.torch.quantizer",
         "frontend.relax.from_torch",
+        "frontend.relax.torch_spectra",
         "torch",
     },
     "torchao": {"quality.quantizing.torch.module", "quality.quantizing.torch.quantizer"},

@@ -9,6 +9,7 @@ from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.frontend.relax.road import relax_model
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
+from utvm_deploy.frontend.relax.torch_spectra import without_complex
 
 
 def relax_of_program(program: Any) -> RelaxModel:
@@ -24,7 +25,11 @@ def relax_of_program(program: Any) -> RelaxModel:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch deprecates in itself
-            module = from_exported_program(_prepared(program), run_ep_decomposition=False)
+            module = from_exported_program(
+                _prepared(program), run_ep_decomposition=False, custom_convert_map=_converters()
+            )
+    except ModelError:
+        raise
     except Exception as exc:  # of many classes
         raise ModelError(f"TVM cannot import the program: {last_words(exc)}") from exc
     return relax_model(module)
@@ -35,7 +40,7 @@ def _prepared(program: Any) -> Any:
     import torch
 
     aten = torch.ops.aten
-    core = program.run_decompositions()
+    core = without_complex(program)
     for node in list(core.graph.nodes):
         if node.target is not aten.select.int:
             continue
@@ -50,6 +55,21 @@ def _prepared(program: Any) -> Any:
         node.replace_all_uses_with(one)
         core.graph.erase_node(node)
     return core
+
+
+def _converters() -> dict[str, Any]:
+    """Of operators that TVM's importer lacks: what makes Relax of their nodes."""
+    from tvm import relax
+
+    def extremum(operator: Any) -> Any:
+        def converted(node: Any, importer: Any) -> Any:
+            x, axes, keeps = [*node.args, (), False, False][:3]
+            made = operator(importer.env[x], list(axes) or None, keeps is True)
+            return importer.block_builder.emit(made)
+
+        return converted
+
+    return {"amax.default": extremum(relax.op.max), "amin.default": extremum(relax.op.min)}
 
 
 def importable_names() -> frozenset[str]:

@@ -4,6 +4,7 @@
   a product can absorb.
 - A one-dimensional convolution becomes a two-dimensional one of a single row. So do the bias and
   the activation behind it, which the convolution can absorb then.
+- A permutation that undoes the one before it is removed.
 - Zeros that are added around the image of a convolution become the padding of the convolution.
 """
 
@@ -42,6 +43,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if call.op.name == "relax.call_tir":
             return self._extremum(call)
+        if call.op.name == "relax.permute_dims":
+            return self._permuted(call)
         if call.op.name == "relax.nn.conv1d":
             return self._of_one_row(call)
         if call.op.name == "relax.nn.conv2d":
@@ -62,6 +65,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 return call
             return operator(operands[0], operands[1])
         return operator(operands[0], relax.const(bound, "float32"))
+
+    def _permuted(self, call: Any) -> Any:
+        """What was permuted, if a second permutation undoes the first one."""
+        made = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.permute_dims":
+            return call
+        first, second = (one.attrs.axes for one in (made, call))
+        if first is None or second is None:
+            return call
+        order = [int(first[int(axis)]) for axis in second]
+        return made.args[0] if order == sorted(order) else call
 
     def _of_one_row(self, call: Any) -> Any:
         x, weights = call.args
