@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from float_writer import FloatWriter
 from other_formats.onnx_writer import OnnxWriter
 
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.quality.quantizing.choosing import Score, best
 from utvm_deploy.quality.quantizing.clipping import Clipper
-from utvm_deploy.quality.quantizing.facts import MIN_MAX, MSE, PERCENTILE, Range
-from utvm_deploy.quality.quantizing.model_steps import best_clipping, quantize_model
+from utvm_deploy.quality.quantizing.facts import CLIPPINGS, MIN_MAX, MSE, PERCENTILE, Range
+from utvm_deploy.quality.quantizing.model_steps import quantize_model
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
@@ -40,10 +43,40 @@ def test_ranges_hold_zero_and_what_was_seen(method: str, ends: tuple[float, floa
     assert one.high - one.low > 0.9 * (max(ends[1], 0.0) - min(ends[0], 0.0))
 
 
+def _best(*sizes: float | None, halves: tuple[tuple[float, float], ...] = ()) -> str:
+    """The clipping that is chosen by the SQNR of each, in dB."""
+    parts = halves or [()] * 3
+    scores = [Score(*one) for one in zip(sizes, parts, strict=True)]
+    return best(dict(zip(CLIPPINGS, scores, strict=True)), MIN_MAX)
+
+
 def test_the_observed_range_stays_unless_another_is_clearly_better() -> None:
-    assert best_clipping({MIN_MAX: 30.0, PERCENTILE: 30.3, MSE: 30.4}) == MIN_MAX
-    assert best_clipping({MIN_MAX: 30.0, PERCENTILE: 31.0, MSE: 33.0}) == MSE
-    assert best_clipping({MIN_MAX: None, PERCENTILE: 90.0, MSE: 80.0}) == MIN_MAX
+    assert CLIPPINGS == (MIN_MAX, PERCENTILE, MSE)
+    assert _best(30.0, 30.3, 30.4) == MIN_MAX
+    assert _best(30.0, 31.0, 33.0) == MSE
+    assert _best(None, 90.0, 80.0) == MIN_MAX
+
+
+def test_what_helps_only_some_of_the_samples_is_not_chosen() -> None:
+    assert _best(30.0, 32.0, 36.0, halves=((30.0, 30.0), (31.0, 33.0), (40.0, 29.0))) == PERCENTILE
+
+
+@pytest.mark.tools
+def test_samples_that_are_held_out_do_not_say_the_ranges_of_what_they_judge(tmp_path: Path) -> None:
+    """Only the first quarter has large values: those beyond the others' range are cut off."""
+    w = FloatWriter()
+    x = w.input((1, 8))
+    w.output(w.fully_connected(x, np.eye(8, dtype=np.float32), np.zeros(8, np.float32)))
+    data = np.random.default_rng(4).uniform(-1, 1, (80, 8)).astype(np.float32)
+    data[:20] *= 4
+    made = quantize_model(w.save(tmp_path / "model.tflite"), data, clipping=MIN_MAX)
+    assert made.compared_samples == made.calibration.held_out == 20
+    (error,) = made.outputs
+    assert error.sqnr_db is not None and error.sqnr_db < 10 and error.largest > 2
+    # The file itself is made of all samples.
+    graph = load_bytes(made.data, "model")
+    known = graph.tensors[graph.inputs[0]].quantization
+    assert known is not None and known.scale * 255 > 7
 
 
 @pytest.mark.tools

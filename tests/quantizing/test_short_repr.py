@@ -12,7 +12,7 @@ BYTES = b"\x07" * 4096
 
 def test_a_quantized_model_shows_neither_bytes_nor_samples() -> None:
     arrays = (np.zeros((4, 4), np.float32),)
-    calibration = Calibration("tflite", BYTES, {}, (), arrays, arrays, ("y",), 4)
+    calibration = Calibration("tflite", BYTES, {}, {}, (), arrays, arrays, ("y",), 4, 0)
     model = QuantizedModel(BYTES, "int8", calibration, (), (), (), 4, 8192, ())
     for shown in (repr(calibration), repr(model)):
         assert "x07" not in shown and "array" not in shown and len(shown) < 300

@@ -9,7 +9,7 @@ import pytest
 from float_writer import FloatWriter
 
 from utvm_deploy.frontend.files import tflite_schema as schema
-from utvm_deploy.quality.quantizing.facts import INT16X8, Range, Recipe
+from utvm_deploy.quality.quantizing.facts import INT16X8, Recipe
 from utvm_deploy.quality.quantizing.sqnr import sqnr_db
 from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
 from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, observe, outputs_of
@@ -97,9 +97,10 @@ class _Nearest(Rounding):
 
 
 def _made(data: bytes, samples: np.ndarray, kind: type[Rounding]) -> bytes:
-    ranges, _ = observe(data, [samples], 1, lambda done, total: None)
+    job = {"kept": 1, "held_out": 0, "positions": None}
+    observed, _ = observe(data, [samples], job, lambda done, total: None)
     computed = computed_tensors(schema.read_model(data))
-    known: dict[str, Range] = {name: one for name, one in ranges.items() if name in computed}
+    known = {name: one for name, one in observed.all.items() if name in computed}
     seen = _seen(data, samples)
     return quantized(data, known, Recipe(INT16X8), seen, kind(seen))[0]
 

@@ -80,11 +80,12 @@ def _report(made: QuantizedModel, out: Output) -> None:
             out.line(f"  operator {one.index} ({one.kind}), which makes '{one.output}'")
     else:
         out.line("no operator computes in float32")
+    held_out = " that were held out" if made.calibration.held_out else ""
     for error in made.outputs:
         told = "" if error.sqnr_db is None else f"SQNR {error.sqnr_db:.1f} dB, "
         out.line(
             f"output {error.name}: {told}largest difference {error.largest:.3g}, on "
-            f"{made.compared_samples} of {made.calibration.samples} samples"
+            f"{made.compared_samples} of {made.calibration.samples} samples{held_out}"
         )
     out.line(f"{made.scheme}: {len(made.data):,} bytes, from {made.float_bytes:,}")
 

@@ -36,15 +36,25 @@ def save_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def load_ranges(folder: Path) -> dict[str, Range]:
-    """The ranges of tensors that the calibration found."""
+def plain_ranges(ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
+    """Ranges as they are in files."""
+    return {name: (one.low, one.high) for name, one in ranges.items()}
+
+
+def ranges_of(plain: Mapping[str, tuple[float, float]]) -> dict[str, Range]:
+    """What ``plain_ranges`` gives, as ranges."""
+    return {name: Range(*one) for name, one in plain.items()}
+
+
+def load_ranges(folder: Path, *, is_final: bool) -> dict[str, Range]:
+    """The ranges of tensors that the calibration found: on all samples, or without some of them."""
     stored = json.loads((folder / FACTS).read_text("utf-8"))
-    return {name: Range(*one) for name, one in stored["ranges"].items()}
+    return ranges_of(stored["ranges" if is_final else "fitted"])
 
 
 def recipe_of(facts: Mapping[str, Any]) -> Recipe:
     """The recipe in a job."""
-    ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+    ranges = ranges_of(facts["ranges"])
     return Recipe(
         facts["scheme"], facts["operators"], ranges, facts["float_ends"], facts["clipping"]
     )

@@ -33,10 +33,12 @@ from utvm_deploy.quality.datasets import Dataset, ModelInput
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.facts import (
     COMPARED_SAMPLES,
+    KEPT_SAMPLES,
     PT2E_SAMPLES,
     Calibration,
     Range,
     Recipe,
+    held_out,
     too_wide,
 )
 from utvm_deploy.quality.quantizing.samples import BATCH, Watch
@@ -81,7 +83,11 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class RecipeResult:
-    """What one recipe became."""
+    """What one recipe became.
+
+    ``outputs`` are those of a model that was made without the samples that are held out. ``data``
+    is this model, or the final one.
+    """
 
     data: bytes
     rewritten: tuple[tuple[str, str], ...]  # kind and first output of what we quantized
@@ -145,7 +151,9 @@ def calibrate(
     equalize: bool = False,
     progress: Progress = no_progress,
 ) -> Calibration:
-    """Run a float model on all samples, and keep the first ``compared`` with their outputs.
+    """Run a float model on all samples, and keep the first with their outputs.
+
+    These are ``compared`` samples, or a quarter of all if these are fewer.
 
     Raises ModelError for bad samples or weights.
     """
@@ -159,8 +167,11 @@ def calibrate(
         (folder / child_files.MODEL).write_bytes(data)
         watch = Watch(inputs, declared)
         _write_samples(folder, samples, inputs, watch)
+        used = min(count, PT2E_SAMPLES) if form == TORCH else count
+        apart = held_out(used, compared)
         job = {
-            "kept": compared,
+            "kept": apart or compared,
+            "held_out": apart,
             "equalize": equalize,
             "declared": None if declared is None else (declared.low, declared.high),
             # For messages: where each sample is in the user's data.
@@ -169,21 +180,23 @@ def calibrate(
         _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         _check_states([one.name for one in inputs], facts["outputs"])
-        ranges = {name: Range(*one) for name, one in facts["ranges"].items()}
+        ranges = child_files.load_ranges(folder, is_final=True)
         for name, one in ranges.items():
             if one.is_too_wide:
                 raise ModelError(too_wide(name, one))
         kept = child_files.load_arrays(folder, "input", mapped=True)
-        most = max(compared, PT2E_SAMPLES) if form == TORCH else compared
+        most = PT2E_SAMPLES if form == TORCH else max(KEPT_SAMPLES, compared)
         return Calibration(
             form,
             (folder / child_files.PREPARED).read_bytes(),
             ranges,
+            child_files.load_ranges(folder, is_final=False),
             tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:most]) for array in kept),
             child_files.load_arrays(folder, "output"),
             tuple(facts["outputs"]),
-            min(count, PT2E_SAMPLES) if form == TORCH else count,
+            used,
+            apart,
             tuple(watch.warnings()),
             facts.get("equalized", 0),
         )
@@ -204,26 +217,31 @@ def quantize_with_recipes(
     recipes: Sequence[Recipe],
     *,
     is_exact: bool = True,
+    is_final: bool = False,
     progress: Progress = no_progress,
 ) -> tuple[RecipeResult, ...]:
     """The file that each recipe describes, and its outputs.
 
     These are of the reference kernels, or else of LiteRT's fast ones, which may differ by a step.
+    Files are made without the samples that are held out, or of all samples if they are final.
     Raises ModelError if the quantizer refuses a recipe.
     """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / child_files.PREPARED).write_bytes(calibration.model)
-        told = {name: (one.low, one.high) for name, one in calibration.ranges.items()}
-        (folder / child_files.FACTS).write_text(json.dumps({"ranges": told}), encoding="utf-8")
+        known = {"ranges": calibration.ranges, "fitted": calibration.fitted}
+        plain = {name: child_files.plain_ranges(ranges) for name, ranges in known.items()}
+        child_files.save_facts(folder, plain)
         child_files.save_arrays(folder, "input", calibration.inputs)
         job = {
             "recipes": [_plain(recipe) for recipe in recipes],
             "exact": is_exact,
             "compared": len(calibration.outputs[0]),
+            "held_out": calibration.held_out,
+            "final": is_final,
             "states": states_to_tie(),
             "outputs": calibration.output_names,
         }
-        compared = len(calibration.inputs[0]) * _SAMPLE_TIMEOUT_S
+        compared = len(calibration.outputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
         _run(calibration.form, "quantize", folder, job, timeout_s, progress)
         rewritten = json.loads((folder / child_files.RESULTS).read_text("utf-8"))
@@ -238,7 +256,7 @@ def quantize_with_recipes(
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
-    ranges = {name: (one.low, one.high) for name, one in recipe.ranges.items()}
+    ranges = child_files.plain_ranges(recipe.ranges)
     return {**asdict(recipe), "operators": dict(recipe.operators), "ranges": ranges}
 
 

@@ -36,9 +36,19 @@ WANTED_CLIPPINGS = (*CLIPPINGS, AUTO)
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
 #: The first samples, on which outputs are compared. The reference kernels are slow.
-COMPARED_SAMPLES = 32
-#: PT2E observes the samples for each scheme, so they are kept; at most this many.
+COMPARED_SAMPLES = 64
+#: The samples that are kept for distributions of values, and for PT2E; at most this many.
+KEPT_SAMPLES = 256
 PT2E_SAMPLES = 512
+_LEAST_TO_HOLD_OUT = 64
+
+
+def held_out(samples: int, compared: int = COMPARED_SAMPLES) -> int:
+    """How many of the samples are kept back, so that models are compared on data new to them.
+
+    Few samples are all needed for the ranges.
+    """
+    return 0 if samples < _LEAST_TO_HOLD_OUT else min(compared, samples // 4)
 
 
 _LARGEST_FLOAT32 = 2.0**128 - 2.0**104
@@ -76,6 +86,8 @@ class Calibration:
     form: str  # of the model: "tflite", "onnx" or "pt2"
     model: bytes = field(repr=False)  # the file that was run; recipes and ranges name its tensors
     ranges: Mapping[str, Range]  # of each computed tensor; of .pt2, what the user declared
+    # The same without the samples that were held out.
+    fitted: Mapping[str, Range] = field(repr=False)
     operators: tuple[tuple[str, str], ...]  # kind and first output of each operator, in order
     # Samples, one array per input; the first have outputs.
     inputs: tuple[Array, ...] = field(repr=False)
@@ -83,6 +95,9 @@ class Calibration:
     outputs: tuple[Array, ...] = field(repr=False)
     output_names: tuple[str, ...]
     samples: int
+    # So many of the first samples are new to the models that are compared on them. The model that
+    # is chosen is then made again from all samples.
+    held_out: int
     warnings: tuple[str, ...] = ()
     equalized: int = 0  # pairs of layers whose weights were equalized
 
@@ -114,7 +129,10 @@ class FloatOperator:
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far an output of the quantized model is from the float model's."""
+    """How far an output of the quantized model is from the float model's.
+
+    It is that of a model which was made without the compared samples, if these were held out.
+    """
 
     name: str
     # None if the two are equal, or the float output is the same for all samples.
@@ -182,6 +200,7 @@ class QuantizedModel(QuantizedFile):
             "scheme": self.scheme,
             "samples": self.calibration.samples,
             "compared_samples": self.compared_samples,
+            "held_out": self.calibration.held_out > 0,
             "bytes": len(self.data),
             "float_bytes": self.float_bytes,
             "float_operators": [asdict(one) for one in self.float_operators],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.datasets import ModelInput
 from utvm_deploy.quality.quantizing import child_steps, facts
+from utvm_deploy.quality.quantizing.choosing import Score, best, score
 from utvm_deploy.quality.quantizing.samples import dataset_for
 from utvm_deploy.quality.quantizing.sqnr import output_errors
-
-#: A smaller gain on the compared samples may be a loss on others.
-CLEARLY_BETTER_DB = 0.5
 
 
 def quantize_model(
@@ -51,14 +48,16 @@ def quantize_model(
     equalizing = None
     if equalize:
         other = calibrated(source, data, input_range=input_range, equalize=True, progress=progress)
-        equalizing = worst_db(calibration, recipe), worst_db(other, recipe)
-        if _is_clearly_better(equalizing[1], equalizing[0]):
+        before, behind = (_score(one, recipe) for one in (calibration, other))
+        equalizing = before.db, behind.db
+        if behind.is_clearly_better(before):
             calibration = other
     tried: dict[str, float | None] = {}
     try:
         if clipping == facts.AUTO:
-            tried = compare_clippings(calibration, recipe, progress)
-            clipping = best_clipping(tried)
+            scores = compare_clippings(calibration, recipe, progress)
+            tried = {name: one.db for name, one in scores.items()}
+            clipping = best(scores, facts.MIN_MAX)
         made = quantize_with_recipe(
             calibration,
             replace(recipe, clipping=clipping),
@@ -71,40 +70,21 @@ def quantize_model(
     return replace(made, clippings=tried, equalizing=equalizing)
 
 
-def worst_db(calibration: facts.Calibration, recipe: facts.Recipe) -> float | None:
-    """The SQNR of the worst output, in dB; None if all are equal or constant."""
+def _score(calibration: facts.Calibration, recipe: facts.Recipe) -> Score:
     (result,) = child_steps.quantize_with_recipes(calibration, [recipe], is_exact=False)
-    return _worst(calibration, result)
-
-
-def _worst(calibration: facts.Calibration, result: child_steps.RecipeResult) -> float | None:
-    errors = output_errors(calibration.output_names, calibration.outputs, result.outputs)
-    known = [one.sqnr_db for one in errors if one.sqnr_db is not None]
-    return min(known) if known else None
-
-
-def _is_clearly_better(one: float | None, other: float | None) -> bool:
-    sizes = [math.inf if value is None else value for value in (one, other)]
-    return sizes[0] > sizes[1] + CLEARLY_BETTER_DB
+    return score(calibration, result)
 
 
 def compare_clippings(
     calibration: facts.Calibration, recipe: facts.Recipe, progress: Progress = no_progress
-) -> dict[str, float | None]:
-    """The SQNR of the worst output by each clipping, in dB; None if all are equal or constant."""
+) -> dict[str, Score]:
+    """The score of the model by each clipping."""
     recipes = [replace(recipe, clipping=one) for one in facts.CLIPPINGS]
     results = child_steps.quantize_with_recipes(
         calibration, recipes, is_exact=False, progress=progress
     )
-    worst = [_worst(calibration, result) for result in results]
-    return dict(zip(facts.CLIPPINGS, worst, strict=True))
-
-
-def best_clipping(tried: Mapping[str, float | None]) -> str:
-    """The method with the largest SQNR; the observed ranges unless another is clearly better."""
-    sizes = {name: math.inf if value is None else value for name, value in tried.items()}
-    best = max(sizes, key=lambda name: sizes[name])
-    return best if _is_clearly_better(tried[best], tried[facts.MIN_MAX]) else facts.MIN_MAX
+    scores = [score(calibration, result) for result in results]
+    return dict(zip(facts.CLIPPINGS, scores, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +230,9 @@ def quantize_with_recipe(
         raise UsageError(
             f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(facts.SCHEMES)}"
         )
-    (result,) = child_steps.quantize_with_recipes(calibration, [recipe], progress=progress)
+    (result,) = child_steps.quantize_with_recipes(
+        calibration, [recipe], is_final=True, progress=progress
+    )
     graph = _read_back(result, name)
     names = [short_name(one) for one in calibration.output_names]
     outputs = tuple(output_errors(names, calibration.outputs, result.outputs))

@@ -22,6 +22,7 @@ from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
 from utvm_deploy.quality.quantizing.onnx import runtime as onnx_runtime
+from utvm_deploy.quality.quantizing.onnx.shared_ranges import with_shared_ranges
 from utvm_deploy.quality.quantizing.tflite.calibrate import make_files
 from utvm_deploy.quality.quantizing.tflite.finishing import finished, has_integers
 from utvm_deploy.quality.quantizing.tflite.fold import folded
@@ -46,12 +47,17 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
     data = (folder / child_files.MODEL).read_bytes()
     (folder / child_files.PREPARED).write_bytes(data)
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    ranges, outputs, names = onnx_runtime.observe(data, inputs, job["kept"], tell, job["positions"])
+    seen, outputs, names = onnx_runtime.observe(data, inputs, job, tell)
+    declared = {}
     if job["declared"] is not None:
         ends = [value.name for value in onnx_file.inputs_of(onnx_file.checked_model(data))]
-        ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
+        declared = {name: Range(*job["declared"]) for name in ends if name in seen.all}
+    known = {
+        which: child_files.plain_ranges({**with_shared_ranges(data, ranges), **declared})
+        for which, ranges in (("ranges", seen.all), ("fitted", seen.fitted))
+    }
     facts = {
-        "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
+        **known,
         "operators": [(kind, output) for kind, output, _ in onnx_file.operators_of(data)],
         "outputs": names,
     }
@@ -63,11 +69,18 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     """Make a file for each recipe, and run it on the samples."""
     data = (folder / child_files.PREPARED).read_bytes()
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    ranges = child_files.load_ranges(folder)
-    clipper = Clipper(lambda: onnx_runtime.float_values(data, inputs), ranges)
+    fitted = tuple(array[job["held_out"] :] for array in inputs)
+    clippers = [
+        Clipper(
+            lambda used=used: onnx_runtime.float_values(data, used),  # type: ignore[misc]
+            child_files.load_ranges(folder, is_final=is_final),
+        )
+        for is_final, used in ((False, fitted), (True, inputs))
+    ]
 
-    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        clipped = with_tied_ranges(clipper.ranges(recipe.clipping), job["states"])
+    def make(recipe: Recipe, is_final: bool) -> tuple[bytes, list[tuple[str, str]]]:
+        ranges = clippers[is_final].ranges(recipe.clipping)
+        clipped = with_tied_ranges(ranges, job["states"])
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = finished(_converted(qdq), recipe, clipped)
         if not has_integers(made):

@@ -10,10 +10,9 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing.facts import FLOAT, INT16X8, Range, Recipe
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
-from utvm_deploy.quality.quantizing.onnx.shared_ranges import with_shared_ranges
+from utvm_deploy.quality.quantizing.tflite.calibrate import Observed
 
 #: The samples that the quantizer itself sees; the ranges are those of the calibration.
 _SEEN = 2
@@ -40,35 +39,26 @@ def prepared(data: bytes, folder: Path) -> bytes:
 def observe(
     data: bytes,
     inputs: Sequence[Array],
-    kept: int,
+    job: Mapping[str, Any],
     progress: Callable[[int, int], None],
-    positions: Sequence[int] | None = None,
-) -> tuple[dict[str, Range], tuple[Array, ...], list[str]]:
-    """The range of each float tensor, the outputs of the first samples, and the outputs' names.
-
-    ``positions`` are the numbers of the samples in the user's data, for messages.
-    """
+) -> tuple[Observed, tuple[Array, ...], list[str]]:
+    """The ranges of float tensors, the outputs of the first samples, and the outputs' names."""
     every, names = onnx_file.with_all_outputs(data)
     session, given = _session(every)
     ends = [value.name for value in _session(data)[0].get_outputs()]
-    ranges = {
-        name: Range(float(array.min()), float(array.max()))
-        for name, array in zip(given, inputs, strict=True)
-        if array.dtype == np.float32
-    }
+    seen = Observed(job)
     outputs: list[list[Array]] = []
     count = len(inputs[0])
     for sample in range(count):
-        made = session.run(names, {n: a[sample] for n, a in zip(given, inputs, strict=True)})
-        values = dict(zip(names, made, strict=True))
-        if sample < kept:
+        feed = {n: a[sample] for n, a in zip(given, inputs, strict=True)}
+        values = dict(zip(names, session.run(names, feed), strict=True))
+        if sample < job["kept"]:
             outputs.append([values[name] for name in ends])
-        for name, array in values.items():
+        for name, array in (*feed.items(), *values.items()):
             if array.size and array.dtype == np.float32:
-                _widen(ranges, name, array, positions[sample] if positions else sample)
+                seen.see(sample, name, array)
         progress(sample + 1, count)
-    ranges = with_shared_ranges(data, ranges)
-    return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
+    return seen, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
 
 
 def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Array]]:
@@ -79,18 +69,6 @@ def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Ar
         feed = {name: array[sample] for name, array in zip(given, inputs, strict=True)}
         made = zip(names, session.run(names, feed), strict=True)
         yield from ((n, a) for n, a in (*feed.items(), *made) if a.size and a.dtype == np.float32)
-
-
-def _widen(ranges: dict[str, Range], name: str, array: Array, sample: int) -> None:
-    low, high = float(array.min()), float(array.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
-        what = "NaN" if np.isnan(array).any() else "infinite"
-        raise ModelError(
-            f"tensor '{short_name(name)}' of the float model becomes {what} on sample {sample}; "
-            "remove the sample, or repair the model"
-        )
-    before = ranges.get(name, Range(low, high))
-    ranges[name] = Range(min(low, before.low), max(high, before.high))
 
 
 def _session(data: bytes) -> tuple[Any, list[str]]:

@@ -18,42 +18,55 @@ from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
 
 
+class Observed:
+    """The ranges of tensors: on all samples, and without the first, which are held out."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.all: dict[str, Range] = {}
+        self.fitted: dict[str, Range] = {}
+        self._held_out: int = job["held_out"]
+        # Of the samples in the user's data, for messages.
+        self._positions: Sequence[int] | None = job["positions"]
+
+    def see(self, sample: int, name: str, array: Array) -> None:
+        """Take a tensor into account; ModelError if it became infinite or NaN."""
+        low, high = float(array.min()), float(array.max())
+        if not (np.isfinite(low) and np.isfinite(high)):
+            place = self._positions[sample] if self._positions else sample
+            what = "NaN" if np.isnan(low) or np.isnan(high) else "infinite"
+            raise ModelError(
+                f"tensor '{short_name(name)}' of the float model becomes {what} on sample {place}; "
+                "remove the sample, or repair the model"
+            )
+        for ranges in (self.all, self.fitted)[: 1 if sample < self._held_out else 2]:
+            before = ranges.get(name, Range(low, high))
+            ranges[name] = Range(min(low, before.low), max(high, before.high))
+
+
 def observe(
     data: bytes,
     inputs: Sequence[Array],
-    kept: int,
+    job: Mapping[str, Any],
     progress: Callable[[int, int], None],
-    positions: Sequence[int] | None = None,
-) -> tuple[dict[str, Range], tuple[Array, ...]]:
-    """The range of each float tensor by its name, and the outputs of the first ``kept`` samples.
+) -> tuple[Observed, tuple[Array, ...]]:
+    """The ranges of the float tensors by their names, and the outputs of the first samples.
 
-    ``inputs`` has one array per input; its first axis counts the samples. ``positions`` are their
-    numbers in the user's data, for messages. Raises ModelError if a
+    ``inputs`` has one array per input; its first axis counts the samples. Raises ModelError if a
     tensor becomes infinite or NaN.
     """
     interpreter = _interpreter(data, preserves=True)
     details = _float_details(interpreter)
-    lows: dict[str, float] = {}
-    highs: dict[str, float] = {}
+    seen = Observed(job)
     outputs: list[list[Array]] = []
     count = len(inputs[0])
     for sample in range(count):
         made = _run(interpreter, [array[sample] for array in inputs])
-        if sample < kept:
+        if sample < job["kept"]:
             outputs.append(made)
         for name, array in _tensors(interpreter, details):
-            low, high = float(array.min()), float(array.max())
-            if not (np.isfinite(low) and np.isfinite(high)):
-                place = positions[sample] if positions else sample
-                raise ModelError(
-                    f"tensor '{short_name(name)}' of the float model becomes {_what(low, high)} "
-                    f"on sample {place}; remove the sample, or repair the model"
-                )
-            lows[name] = min(low, lows.get(name, low))
-            highs[name] = max(high, highs.get(name, high))
+            seen.see(sample, name, array)
         progress(sample + 1, count)
-    ranges = {name: Range(lows[name], highs[name]) for name in lows}
-    return ranges, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
+    return seen, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
 
 
 def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Array]]:
@@ -93,10 +106,6 @@ def outputs_of(data: bytes, inputs: Sequence[Array], *, is_exact: bool = True) -
         _run(interpreter, [array[sample] for array in inputs]) for sample in range(len(inputs[0]))
     ]
     return tuple(np.stack(arrays) for arrays in zip(*made, strict=True))
-
-
-def _what(low: float, high: float) -> str:
-    return "NaN" if np.isnan(low) or np.isnan(high) else "infinite"
 
 
 def _interpreter(data: bytes, *, preserves: bool, is_fast: bool = False) -> Any:
@@ -154,21 +163,25 @@ def make_files(
     job: Mapping[str, Any],
     tell: Callable[[int, int], None],
     inputs: Sequence[Array],
-    make: Callable[[Recipe], tuple[bytes, list[tuple[str, str]]]],
+    make: Callable[[Recipe, bool], tuple[bytes, list[tuple[str, str]]]],
 ) -> None:
-    """Make the file of each recipe of a job, and run it on the samples.
+    """Make the file of each recipe of a job, and run it on the compared samples.
 
-    ``make`` also returns the kind and the first output of each operator that we quantized.
+    ``make`` gets a recipe, and whether to use all samples: otherwise, without those that are held
+    out. It also returns the kind and the first output of each operator that we quantized.
     """
+    compared = tuple(array[: job["compared"]] for array in inputs)
     results = []
     for index, facts in enumerate(job["recipes"]):
-        made, rewritten = make(child_files.recipe_of(facts))
-        if job["states"]:
-            made = with_equal_steps(made, job["states"], job["outputs"])
+        recipe = child_files.recipe_of(facts)
+        for is_final in (False, True)[: 1 + (job["final"] and job["held_out"] > 0)]:
+            made, rewritten = make(recipe, is_final)
+            if job["states"]:
+                made = with_equal_steps(made, job["states"], job["outputs"])
+            if not is_final and compared and len(compared[0]):
+                outputs = outputs_of(made, compared, is_exact=job["exact"])
+                child_files.save_arrays(folder, f"{index}_output", outputs)
         (folder / f"{index}.tflite").write_bytes(made)
-        if inputs and len(inputs[0]):
-            outputs = outputs_of(made, inputs, is_exact=job["exact"])
-            child_files.save_arrays(folder, f"{index}_output", outputs)
         results.append(rewritten)
         tell(index + 1, len(job["recipes"]))
     (folder / child_files.RESULTS).write_text(json.dumps(results), encoding="utf-8")

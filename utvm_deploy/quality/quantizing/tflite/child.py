@@ -8,13 +8,14 @@ prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and res
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
@@ -29,6 +30,9 @@ from utvm_deploy.quality.quantizing.tflite.prepare import prepared, with_float_w
 from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
 from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
 from utvm_deploy.quality.quantizing.tflite.weights import mend_channel_scales
+
+#: Samples by which weights are rounded: products of inputs take long, and few say much.
+_STATISTICS_SAMPLES = 64
 
 
 def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -47,15 +51,22 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
         data, pairs = equalized(data)
     (folder / child_files.PREPARED).write_bytes(data)
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    seen, outputs = observe(data, inputs, job["kept"], tell, job["positions"])
+    seen, outputs = observe(data, inputs, job, tell)
     model = schema.read_model(data)
-    ranges = {name: one for name, one in seen.items() if name in computed_tensors(model)}
+    computed = computed_tensors(model)
+    declared = {}
     if job["declared"] is not None:
         ends = [schema.name_of(model, number) for number in model.subgraphs[0].inputs]
-        ranges |= {name: Range(*job["declared"]) for name in ends if name in ranges}
+        declared = {name: Range(*job["declared"]) for name in ends if name in seen.all}
+    known = {
+        which: child_files.plain_ranges(
+            {name: one for name, one in {**ranges, **declared}.items() if name in computed}
+        )
+        for which, ranges in (("ranges", seen.all), ("fitted", seen.fitted))
+    }
     facts = {
+        **known,
         "equalized": pairs,
-        "ranges": {name: (one.low, one.high) for name, one in ranges.items()},
         "operators": [
             (schema.kind_of(model, one), schema.name_of(model, one.outputs[0]))
             for one in model.subgraphs[0].operators
@@ -81,15 +92,31 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     """Make a file for each recipe, and run it on the samples."""
     data = (folder / child_files.PREPARED).read_bytes()
     inputs = child_files.load_arrays(folder, "input", mapped=True)
-    clipper = Clipper(lambda: float_values(data, inputs), child_files.load_ranges(folder))
-    layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, inputs))
-    rounding = Rounding(layer_inputs)
+    fits = [
+        _Fit(
+            data,
+            [array[0 if is_final else job["held_out"] :] for array in inputs],
+            child_files.load_ranges(folder, is_final=is_final),
+        )
+        for is_final in (False, True)
+    ]
 
-    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        ranges = with_tied_ranges(clipper.ranges(recipe.clipping), job["states"])
-        return quantized(data, ranges, recipe, layer_inputs, rounding)
+    def make(recipe: Recipe, is_final: bool) -> tuple[bytes, list[tuple[str, str]]]:
+        fit = fits[is_final]
+        ranges = with_tied_ranges(fit.clipper.ranges(recipe.clipping), job["states"])
+        return quantized(data, ranges, recipe, fit.layer_inputs, fit.rounding)
 
     make_files(folder, job, tell, inputs, make)
+
+
+class _Fit:
+    """What some samples say about a model; each is made when it is first needed."""
+
+    def __init__(self, data: bytes, inputs: Sequence[Array], ranges: Mapping[str, Range]) -> None:
+        few = [array[:_STATISTICS_SAMPLES] for array in inputs]
+        self.clipper = Clipper(lambda: float_values(data, inputs), ranges)
+        self.layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, few))
+        self.rounding = Rounding(self.layer_inputs)
 
 
 def quantized(

@@ -75,8 +75,10 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
             )
     declared = job["declared"]
     ends = [name for name, _, dtype in _inputs(program) if dtype == "float32"]
+    known = {} if declared is None else dict.fromkeys(ends, declared)
     facts = {
-        "ranges": {} if declared is None else dict.fromkeys(ends, declared),
+        "ranges": known,
+        "fitted": known,
         "operators": [],
         "outputs": names,
     }
@@ -88,17 +90,17 @@ def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], N
 def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Make a file for each recipe, and run it on the samples."""
     program = _program(folder, (folder / child_files.PREPARED).read_bytes())
-    declared = next(iter(child_files.load_ranges(folder).values()), None)
+    declared = next(iter(child_files.load_ranges(folder, is_final=True).values()), None)
     samples = _samples(folder)
     inputs = child_files.load_arrays(folder, "input")
     names = [name for name, _, _ in _inputs(program)]
     tied = [(names.index(one), job["outputs"].index(left)) for one, left in job["states"]]
-    compared = tuple(array[: job["compared"]] for array in inputs)
 
-    def make(recipe: Recipe) -> tuple[bytes, list[tuple[str, str]]]:
-        return finished(_converted(program, samples, recipe, declared, tied), recipe)
+    def make(recipe: Recipe, is_final: bool) -> tuple[bytes, list[tuple[str, str]]]:
+        used = samples[0 if is_final else job["held_out"] :]
+        return finished(_converted(program, used, recipe, declared, tied), recipe)
 
-    make_files(folder, job, tell, compared, make)
+    make_files(folder, job, tell, inputs, make)
 
 
 def _converted(
