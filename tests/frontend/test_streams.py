@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from signal_cases import options_of
+from tflite_serializer import OperatorSpec
 from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.graph.stream import METADATA, StreamFacts
+from utvm_deploy.oracle.with_custom import run_oracle
 
 pytestmark = pytest.mark.tools
 
@@ -286,3 +289,44 @@ def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "a hop and the whole window: " in capsys.readouterr().out
     header = utvm_deploy.compile(path, "host", stream=2).sources["net.h"]
     assert "// A stream: each run takes the next 2 columns" in header
+
+
+def framed_net(samples: int) -> bytes:
+    """Frames of samples, windowed, and layers over the frames."""
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(2))
+    x = m.tensor((1, samples), "int16", 0.001, 0)
+    m.inputs.append(x)
+    frames = samples // 8
+    made = m.tensor((1, frames, 20), "int16", 0.001, 0), m.tensor((), "bool")
+    options = options_of({"frame_size": 20, "frame_step": 8, "prefill": True})
+    m.operators.append(OperatorSpec("SignalFramer", [x], list(made), custom_options=options))
+    weights = m.constant(np.arange(20, dtype=np.int16) * 200)
+    windowed = m.tensor((1, frames, 20), "int16", 0.001, 0)
+    options = options_of({"shift": 12})
+    m.operators.append(
+        OperatorSpec("SignalWindow", [made[0], weights], [windowed], custom_options=options)
+    )
+    x = m.quantize(windowed, scale=0.2, zero_point=3)
+    x = net.conv(m.reshape(x, (1, frames, 5, 4)), 3, stride=(2, 1), wide=3)
+    m.output(net.conv(x, 3))
+    return m.to_bytes()
+
+
+def test_a_hop_in_samples_goes_through_a_front_end(tmp_path: Path) -> None:
+    """The board, and the reference, equal the network over all samples at once."""
+    path, window, columns, hop = tmp_path / "framed.tflite", 96, 480, 32
+    path.write_bytes(framed_net(window))
+    found = utvm_deploy.inspect(path, stream=hop).graph
+    assert found is not None and found.stream is not None
+    facts = found.stream
+    assert (facts.hop, facts.window, facts.axis) == (hop, window, 1)
+    samples = np.random.default_rng(3).integers(-9000, 9000, (1, columns)).astype(np.int16)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host", stream=hop))
+        answers = [model.run([part])[0][0] for part in np.split(samples, columns // hop, 1)]
+    recording = tmp_path / "recording.tflite"
+    recording.write_bytes(framed_net(columns))
+    ((whole_answer,),) = run_oracle(recording, [[samples]]).outputs
+    late, got = facts.shift // 16, np.concatenate(answers, axis=1)
+    assert late > 0 and np.array_equal(got[:, late:], whole_answer[:, :-late])

@@ -72,6 +72,12 @@ def kind_of(model: Any, operator: Any) -> str:
     return name_of_code(model.operatorCodes[operator.opcodeIndex])
 
 
+def custom_kind(model: Any, operator: Any) -> str:
+    """The name of a custom operator; empty for the schema's own ones."""
+    name: bytes = model.operatorCodes[operator.opcodeIndex].customCode or b""
+    return name.decode("utf-8", "replace")
+
+
 def name_of_code(code: Any) -> str:
     """The schema's name of an operator code."""
     return str(_KINDS.get(code.builtinCode, "?"))

@@ -57,12 +57,13 @@ def _along(data: bytes, hop: int, axis: int) -> bytes:
             break
         late = newest  # pools that are earlier wait for the others
     w.finish(hop)
-    if not w.states:
+    if not w.states and not w.has_states:
         raise ModelError(
             f"the model computes each column along axis {axis} of its input alone, so a "
             "stream would keep nothing; give --time-axis, or --shape for columns"
         )
-    keep(w.model, w.states)
+    if w.states:
+        keep(w.model, w.states)
     schema.add_metadata(w.model, METADATA, _facts(w, hop, axis).to_json())
     return schema.model_bytes(w.model)
 
@@ -97,7 +98,7 @@ def _walk(w: Writer, flow: Flow) -> None:
 def _places(w: Writer) -> Iterator[Place]:
     for position, operator in enumerate(w.source):
         inputs, outputs = (schema.numbers(one) for one in (operator.inputs, operator.outputs))
-        kind = schema.kind_of(w.model, operator)
+        kind = schema.custom_kind(w.model, operator) or schema.kind_of(w.model, operator)
         yield Place(position, operator, kind, tuple(inputs), tuple(outputs))
 
 

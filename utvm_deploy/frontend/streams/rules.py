@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.signals.options import read_options
 from utvm_deploy.frontend.streams.flow import Flow
 from utvm_deploy.frontend.streams.writer import Shape, Writer, same_block
 
@@ -95,13 +96,7 @@ def window(w: Writer, at: Place) -> None:
         w.padding.add(at.position)
         if "POOL" in at.kind and at.kind != "MAX_POOL_2D":
             raise w.refusal(at.position, "divides by fewer columns where it pads along time")
-    if flow.columns % it.stride:
-        least = flow.stride * it.stride
-        raise w.refusal(
-            at.position,
-            f"makes one column of {least} of the input, which does not "
-            f"divide a hop of {flow.columns * flow.stride}; give a multiple of {least}",
-        )
+    _check_hop(w, at, flow, it.stride)
     fill = _lowest(w, x) if at.kind == "MAX_POOL_2D" else w.zero(x)
     if flow.padded is not None and (not it.pads or flow.padded == fill):
         fill = flow.padded
@@ -119,6 +114,16 @@ def window(w: Writer, at: Place) -> None:
     rate = {"columns": flow.columns // it.stride, "stride": flow.stride * it.stride}
     made = Flow(flow.axis, 1, **rate, window=result, delay=delay)
     _write(w, at, [source, *at.inputs[1:]], made)
+
+
+def _check_hop(w: Writer, at: Place, flow: Flow, stride: int) -> None:
+    if flow.columns % stride:
+        least, hop = flow.stride * stride, flow.columns * flow.stride
+        raise w.refusal(
+            at.position,
+            f"makes one column of {least} of the input, and a hop of {hop} is not a multiple of "
+            f"that; give a multiple of {least}",
+        )
 
 
 def _window_of(w: Writer, at: Place, side: int) -> _Window:
@@ -208,6 +213,22 @@ def along_last(w: Writer, at: Place) -> None:
     if w.flows[x].axis == len(w.shapes[x]) - 1:
         raise w.refusal(at.position, "computes along time, which a stream has not as a whole")
     pointwise(w, at)
+
+
+def framer(w: Writer, at: Place) -> None:
+    """SignalFramer: it keeps its samples itself, so a run gives the frames of its samples."""
+    x = at.inputs[0]
+    flow = w.flows[x]
+    options = at.operator.customOptions
+    step = 1 if options is None else read_options(bytes(options)).get("frame_step", 1)
+    if flow.axis != len(w.shapes[x]) - 1 or flow.unit > 1 or flow.first or flow.padded is not None:
+        raise w.refusal(at.position, "takes samples over time, of which none came late")
+    _check_hop(w, at, flow, step)
+    w.has_states = True
+    w.operators.append(at.operator)
+    rate = {"columns": flow.columns // step, "stride": flow.stride * step}
+    window = w.shapes[at.outputs[0]][-2]
+    w.begin(at.outputs[0], Flow(len(w.shapes[x]) - 1, 1, **rate, window=window))
 
 
 def reduce(w: Writer, at: Place) -> None:
@@ -377,4 +398,6 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("ARG_MAX", "ARG_MIN", "CUMSUM", "REVERSE_V2"), along_axis),
     "FULLY_CONNECTED": fully_connected,
     "TRANSPOSE": transpose,
+    "SignalFramer": framer,
+    **dict.fromkeys(("SignalWindow", "SignalRfft", "SignalIrfft"), along_last),
 }

@@ -39,6 +39,7 @@ class Writer:
         self.padding: set[int] = set()  # positions of operators that pad along time
         #: Of each place where the last columns are taken at once: the tensor's flow, how many.
         self.windows: list[tuple[Flow, int]] = []
+        self.has_states = False  # operators of the file keep some
         self.most_late = 0  # what all of these wait for
         self._made: dict[tuple[object, ...], int] = {}
         self._latest = 0  # of the columns that the counter distinguishes
@@ -174,7 +175,8 @@ class Writer:
 
     def refusal(self, position: int, why: str) -> ModelError:
         """An operator that has no form in a stream."""
-        kind = schema.kind_of(self.model, self.source[position])
+        operator = self.source[position]
+        kind = schema.custom_kind(self.model, operator) or schema.kind_of(self.model, operator)
         return UnsupportedOperator(f"operator {position} ({kind}) {why}")
 
     def called(self, number: int) -> str:
