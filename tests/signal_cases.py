@@ -210,51 +210,50 @@ def _frames(rng: np.random.Generator) -> dict[str, SignalCase]:
     return cases
 
 
-def front_end(path: Path) -> tuple[Path, list[np.ndarray]]:
-    """Features of sound, from frames to a stack of three, and the sound of six runs.
+def signal(
+    m: ModelWriter,
+    kind: str,
+    inputs: list[int],
+    outputs: list[tuple[tuple[int, ...], str]],
+    **options: int | bool,
+) -> list[int]:
+    """A signal operator; its outputs."""
+    made = [m.tensor(shape, dtype) for shape, dtype in outputs]
+    data = options_of(options) if options else b""
+    m.operators.append(OperatorSpec(f"Signal{kind}", inputs, made, custom_options=data))
+    return made
 
-    Two outputs: the stack, and whether it counts.
-    """
-    rng = np.random.default_rng(3)
-    m = ModelWriter()
 
-    def signal(
-        kind: str,
-        inputs: list[int],
-        outputs: list[tuple[tuple[int, ...], str]],
-        **options: int | bool,
-    ) -> list[int]:
-        made = [m.tensor(shape, dtype) for shape, dtype in outputs]
-        data = options_of(options) if options else b""
-        m.operators.append(OperatorSpec(f"Signal{kind}", inputs, made, custom_options=data))
-        return made
-
-    def reshaped(x: int, shape: tuple[int, ...]) -> int:
-        return m.node("RESHAPE", [x, m.constant(np.array(shape, np.int32))], shape)
-
+def features(m: ModelWriter, rng: np.random.Generator) -> int:
+    """Logarithms of seven channels, of 80 samples a run and of 40 before them."""
     x = m.tensor((80,), "int16")
     m.inputs.append(x)
     x, _ = signal(
-        *("Framer", [x], [((1, 120), "int16"), ((), "bool")]),
+        *(m, "Framer", [x], [((1, 120), "int16"), ((), "bool")]),
         frame_size=120,
         frame_step=80,
         prefill=True,
     )
     hann = 4096 * np.sin(np.pi * (np.arange(120) + 0.5) / 120) ** 2
     window = m.constant(np.round(hann).astype(np.int16))
-    (x,) = signal("Window", [x, window], [((1, 120), "int16")], shift=12)
-    x, bits = signal("FftAutoScale", [reshaped(x, (120,))], [((120,), "int16"), ((), "int32")])
-    (x,) = signal("Rfft", [x], [((130,), "int16")], T=TYPES["int16"], fft_length=128)
-    (x,) = signal("Energy", [x], [((65,), "uint32")], start_index=1, end_index=61)
+    (x,) = signal(m, "Window", [x, window], [((1, 120), "int16")], shift=12)
+    x, bits = signal(
+        m,
+        "FftAutoScale",
+        [m.node("RESHAPE", [x, m.constant(np.array([120], np.int32))], (120,))],
+        [((120,), "int16"), ((), "int32")],
+    )
+    (x,) = signal(m, "Rfft", [x], [((130,), "int16")], T=TYPES["int16"], fft_length=128)
+    (x,) = signal(m, "Energy", [x], [((65,), "uint32")], start_index=1, end_index=61)
     widths = np.array([3, 4, 5, 6, 8, 10, 11, 13], np.int16)
     firsts = (np.cumsum(widths) - widths).astype(np.int16)
     weights = rng.integers(0, 4096, int(widths.sum())).astype(np.int16)
     tables = [weights, 4096 - weights, firsts + np.int16(1), firsts, widths]
     constants = [m.constant(one.astype(np.int16)) for one in tables]
-    (x,) = signal("FilterBank", [x, *constants], [((7,), "uint64")], num_channels=7)
-    (x,) = signal("FilterBankSquareRoot", [x, bits], [((7,), "uint32")])
+    (x,) = signal(m, "FilterBank", [x, *constants], [((7,), "uint64")], num_channels=7)
+    (x,) = signal(m, "FilterBankSquareRoot", [x, bits], [((7,), "uint32")])
     x, noise = signal(
-        *("FilterBankSpectralSubtraction", [x], [((7,), "uint32")] * 2),
+        *(m, "FilterBankSpectralSubtraction", [x], [((7,), "uint32")] * 2),
         alternate_one_minus_smoothing=14000,
         alternate_smoothing=2384,
         clamping=False,
@@ -266,16 +265,27 @@ def front_end(path: Path) -> tuple[Path, list[np.ndarray]]:
         spectral_subtraction_bits=14,
     )
     gains = m.constant(np.linspace(2**14, 100, 125).astype(np.int16))
-    (x,) = signal("PCAN", [x, noise, gains], [((7,), "uint32")], snr_shift=6)
+    (x,) = signal(m, "PCAN", [x, noise, gains], [((7,), "uint32")], snr_shift=6)
     (x,) = signal(
-        "FilterBankLog", [x], [((7,), "int16")], input_correction_bits=3, output_scale=1600
+        *(m, "FilterBankLog", [x], [((7,), "int16")]), input_correction_bits=3, output_scale=1600
     )
+    return x
+
+
+def front_end(path: Path) -> tuple[Path, list[np.ndarray]]:
+    """Features of sound, from frames to a stack of three, and the sound of six runs.
+
+    Two outputs: the stack, and whether it counts.
+    """
+    rng = np.random.default_rng(3)
+    m = ModelWriter()
+    x = features(m, rng)
     x = m.node("CAST", [x], (7,), ("CastOptions", {}), dtype="int32")
     x = m.node("DIV", [x, m.constant(np.array([-3], np.int32))], (7,), ("DivOptions", {}))
     x = m.node("CAST", [x], (7,), ("CastOptions", {}), dtype="int16")
     m.output(
         *signal(
-            *("Stacker", [x], [((21,), "int16"), ((), "bool")]),
+            *(m, "Stacker", [x], [((21,), "int16"), ((), "bool")]),
             num_channels=7,
             stacker_left_context=1,
             stacker_right_context=1,
