@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,18 @@ def _steps(real: np.ndarray, dtype: type = np.int8, zero_point: int = ZERO_POINT
 )
 def test_all_layers_are_the_references(words: str, device: Device, image_model: Path) -> None:
     assert utvm_deploy.verify(image_model, device, samples=2, image_input=words).ok
+
+
+@pytest.mark.spread(1, among=("mps2_an500", "qemu_rv32imc"))
+@pytest.mark.parametrize(
+    "words", ["rgb565 40x36 crop bilinear", f"uint8 21x19 crop=20x18 nearest {NORMALIZED}"]
+)
+def test_rows_of_a_camera(words: str, device: Device, image_model: Path) -> None:
+    """The first frame has 2,880 bytes, and the image that is resized 3,888."""
+    chosen: Any = {"image_input": words, "input_rows": True, "ram_budget": 1500}
+    compiled = utvm_deploy.compile(image_model, device.board, **chosen)
+    assert compiled.input_rows is not None
+    assert utvm_deploy.verify(image_model, device, samples=2, **chosen).ok
 
 
 @pytest.mark.tools

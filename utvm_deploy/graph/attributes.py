@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from utvm_deploy.graph.attribute_values import Clamp, Indices, Limits, Padding, Shape
 from utvm_deploy.graph.signals.attributes import Signal
 
+#: The shares of two neighbours, as RESIZE_BILINEAR weighs them, add up to this.
+SHARES = 1 << 10
 #: Comparisons whose order does not matter.
 EQUALITIES = ("EQUAL", "NOT_EQUAL")
 
@@ -265,6 +267,24 @@ class ResizeBilinear:
 
     align_corners: bool
     half_pixel_centers: bool
+    #: Of some rows only: for each of the output's, both neighbours and the share of the second.
+    rows: tuple[tuple[int, int, int], ...] = ()
+
+    def neighbours(self, size: int, count: int) -> list[tuple[int, int, int]]:
+        """For each of ``count`` positions: both neighbours of ``size``, the latter's share."""
+        scale = (SHARES * size + count // 2) // count
+        if self.align_corners and count > 1:
+            scale = (SHARES * (size - 1) + (count - 1) // 2) // (count - 1)
+        found = []
+        for position in range(count):
+            place = position * scale
+            if self.half_pixel_centers:
+                place += scale // 2 - SHARES // 2
+            # Divisions of the reference round towards zero.
+            lower = max(int(place / SHARES), 0)
+            upper = min(int((place + SHARES - 1) / SHARES), size - 1)
+            found.append((min(lower, size - 1), upper, place - SHARES * lower))
+        return found
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from utvm_deploy.graph.attributes import (
     PoolAverages,
     PoolSums,
     Rearrange,
+    ResizeBilinear,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
@@ -78,11 +79,19 @@ class _Writer:
         reads = [self._read(operator, number, window, first, end) for number in operator.inputs]
         made = self._new(output, first, end)
         attributes = operator.attributes
+        low = window.first_read(first)
+        if isinstance(attributes, ResizeBilinear):
+            rows = attributes.neighbours(self._height(operator), self._rows(output))[first:end]
+            rows = [(upper - low, lower - low, share) for upper, lower, share in rows]
+            attributes = replace(attributes, rows=tuple(rows))
+        elif isinstance(attributes, Rearrange):
+            attributes = self._moves(attributes, reads[0], made.tensor, first, end, low)
         if isinstance(attributes, Convolution | Pool):
             height = self._height(operator)
             top, _, left, right = attributes.padding
-            over = (end - 1) * window.stride + window.span - top - height
-            top = max(top - first * window.stride, 0)
+            stride, span = int(window.stride), int(window.span)
+            over = (end - 1) * stride + span - top - height
+            top = max(top - first * stride, 0)
             attributes = replace(attributes, padding=(top, max(over, 0), left, right))
         self._add(operator, tuple(reads), made.tensor, attributes)
         if output == self._strips.result and self._strips.pool is not None:
@@ -124,6 +133,19 @@ class _Writer:
         before = () if self._sums is None else (self._sums,)
         self._sums = len(self.tensors) - 1
         self._add(pool, (rows.tensor, *before), self._sums, PoolSums(), "POOL_SUMS")
+
+    def _moves(
+        self, a: Rearrange, source: int | None, made: int, first: int, end: int, low: int
+    ) -> Rearrange:
+        """What a crop or a resize moves for some of its rows, of a window from row ``low``."""
+        assert source is not None
+        rows = tuple(row - low for row in a.indices[1][first:end])
+        indices = (a.indices[0], rows, *a.indices[2:])
+        view, shape = (self.tensors[number].shape for number in (source, made))
+        return replace(a, view=view, indices=indices, shape=shape)
+
+    def _rows(self, tensor: int) -> int:
+        return self._graph.tensors[tensor].shape[1]
 
     def _height(self, operator: Operator) -> int:
         number = operator.inputs[0]

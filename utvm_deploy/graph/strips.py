@@ -8,10 +8,11 @@ no row is made twice. What a chain reads from outside is whole, and so is its re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import floor, lcm
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -33,7 +34,9 @@ from utvm_deploy.graph.attributes import (
     Pool,
     Prelu,
     Quantize,
+    Rearrange,
     Relu,
+    ResizeBilinear,
     SquaredDifference,
     Subtract,
 )
@@ -77,22 +80,35 @@ class Chain:
 
 @dataclass(frozen=True)
 class RowWindow:
-    """Which rows of its inputs an operator reads for a row of its output."""
+    """Which rows of its inputs an operator reads for a row of its output, at most."""
 
-    span: int
-    stride: int
-    top: int  # rows of padding
+    span: int | Fraction
+    stride: int | Fraction
+    top: int | Fraction  # rows of padding; negative where rows above are left out
+
+    @classmethod
+    def of(cls, first: Sequence[int], last: Sequence[int]) -> RowWindow | None:
+        """The window around the first and last rows that are read; None if it jumps back."""
+        count = max(len(first) - 1, 1)
+        stride = Fraction(first[-1] - first[0], count)
+        offsets = [one - row * stride for row, one in enumerate(first)]
+        ends = [one - row * stride for row, one in enumerate(last)]
+        span = max(ends) - min(offsets) + 1
+        return cls(span, stride, -min(offsets)) if stride > 0 else None
 
     def first_read(self, row: int) -> int:
         """The first row that exists of those read for output row ``row`` and later ones."""
-        return max(row * self.stride - self.top, 0)
+        return max(floor(row * self.stride - self.top), 0)
 
-    def end_read(self, end: int, unit: int = 1) -> int:
+    def end_read(self, end: int) -> int:
         """The end of the rows that are read for output rows up to ``end``, which is excluded.
 
-        It may be beyond the rows that there are, and so may ``end``. Both count parts of a row, of
-        which a row has ``unit``.
+        It may be beyond the rows that there are, and so may ``end``.
         """
+        return floor(self.reach(end))
+
+    def reach(self, end: int | Fraction, unit: int = 1) -> int | Fraction:
+        """The same in parts of a row, of which a row has ``unit``."""
         return end * self.stride + (self.span - self.top - self.stride) * unit
 
 
@@ -117,6 +133,8 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
         return RowWindow(a.window[0], a.strides[0], a.padding[0])
     if isinstance(a, UtvmRgb565):
         return RowWindow(1, 1, 0)
+    if isinstance(a, Rearrange | ResizeBilinear):
+        return _window_of_moves(graph.tensors[inputs[0]], output, a)
     is_by_row = isinstance(a, _BY_ROW) or (isinstance(a, Concatenation | Lookup) and a.axis == 3)
     whole = all(
         tensor.shape == output.shape or isinstance(a, Concatenation)
@@ -125,6 +143,20 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
     constants = (graph.tensors[number] for number in operator.inputs if number is not None)
     flat = all(_has_no_rows(tensor) for tensor in constants if tensor.data is not None)
     return RowWindow(1, 1, 0) if is_by_row and whole and flat else None
+
+
+def _window_of_moves(
+    image: Tensor, output: Tensor, a: Rearrange | ResizeBilinear
+) -> RowWindow | None:
+    """Of a crop or a resize, whose rows come in their order; None for anything else."""
+    if isinstance(a, ResizeBilinear):
+        if image.dtype == "float32" or a.rows:
+            return None
+        first, last, _ = zip(*a.neighbours(image.shape[1], output.shape[1]), strict=True)
+        return RowWindow.of(first, last)
+    in_order = a.order == (0, 1, 2, 3) and a.view == image.shape and a.shape == output.shape
+    rows = a.indices[1] if in_order else (1, 0)
+    return RowWindow.of(rows, rows) if rows == tuple(sorted(rows)) else None
 
 
 class _Facts:
@@ -232,31 +264,35 @@ class Strips:
         """[strip, operator]: how many rows of its output there are."""
         pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
         lines = self._lines(unit)
-        slopes, bases = np.array([line for some in lines for line in some.items()]).T
+        flat = [line for some in lines for line in some.items()]
+        # A resize has strides that are parts of a row: all count in smaller parts then.
+        fine = lcm(*(Fraction(one).denominator for line in flat for one in line))
+        slopes, bases = np.array([[int(one * fine) for one in line] for line in flat]).T
         starts = np.cumsum([0, *map(len, lines[:-1])])
         end = self.height(self.result) * unit
         # With these rows of the result, there is no row of any tensor yet.
-        nothing = int(((unit - 1 - bases) // slopes).min())
+        nothing = int(((unit * fine - 1 - bases) // slopes).min())
         ends = end - pace * np.arange(max(-(-(end - nothing) // pace), 0))
-        wanted = np.maximum.reduceat(ends[:, None] * slopes + bases, starts, axis=1) // unit
+        wanted = np.maximum.reduceat(ends[:, None] * slopes + bases, starts, axis=1)
+        wanted //= unit * fine
         found = np.clip(wanted, 0, [self.height(tensor) for tensor in self.made])
         is_new = np.ones(len(found), dtype=bool)
         is_new[1:] = (found[1:] != found[:-1]).any(axis=1)
         after: Table = found[is_new][::-1]
         return after
 
-    def _lines(self, unit: int) -> list[Mapping[int, int]]:
+    def _lines(self, unit: int) -> list[Mapping[int | Fraction, int | Fraction]]:
         """The rows wanted of each tensor: the highest of some lines in the rows of the result.
 
         They are here by their slopes, with what they begin at; both in parts of a row.
         """
-        lines: list[dict[int, int]] = [{} for _ in self.operators]
+        lines: list[dict[int | Fraction, int | Fraction]] = [{} for _ in self.operators]
         lines[-1][1] = 0
         for index in reversed(range(len(self.operators) - 1)):
             for reader in self.readers[self.operators[index].outputs[0]]:
                 stride = self.windows[reader].stride
                 for slope, base in lines[reader].items():
-                    base = self.windows[reader].end_read(base, unit)
+                    base = self.windows[reader].reach(base, unit)
                     known = lines[index].get(slope * stride, base)
                     lines[index][slope * stride] = max(known, base)
         return list(lines)
@@ -343,8 +379,10 @@ class Strips:
     def _first_reads(self, before: Table) -> Table:
         """[strip, operator]: the first row that it still reads."""
         windows = [self.windows[index] for index in range(len(self.operators))]
-        strides, tops = [one.stride for one in windows], [one.top for one in windows]
-        reads: Table = np.maximum(before * np.array(strides) - np.array(tops), 0)
+        flat = [(Fraction(one.stride), Fraction(one.top)) for one in windows]
+        fine = lcm(*(one.denominator for pair in flat for one in pair))
+        strides, tops = np.array([[int(one * fine) for one in pair] for pair in flat]).T
+        reads: Table = np.maximum((before * strides - tops) // fine, 0)
         return reads
 
     def _first_needed(self, reads: Table) -> Table:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from utvm_deploy.graph.attributes import ResizeBilinear
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.attributes import SHARES, ResizeBilinear
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import label
@@ -18,8 +17,7 @@ from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.portable.schedules.skeletons import DefaultLoops
 
 _WORD = 4
-# The shares of two neighbours add up to this.
-_ONE = 1 << 10
+_ONE = SHARES
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,11 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
     source, result = op.source, op.result
     batch, height, width, channels = source.shape
     rows, columns = result.shape[1:3]
-    tables = {"rows": neighbours(height, rows, a), "columns": neighbours(width, columns, a)}
+    entries = {
+        "rows": a.rows or a.neighbours(height, rows),
+        "columns": a.neighbours(width, columns),
+    }
+    tables = {name: np.array(table, np.int32) for name, table in entries.items()}
     if source.dtype == "int16":
         image = (batch, height, width, channels)
         return op.call(Int16Bilinear(image, rows, columns), tables)
@@ -95,23 +97,6 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
         c_texts=(*map(shared_text, texts), routine),
     )
     return op.call(kernel, tables)
-
-
-def neighbours(size: int, count: int, a: ResizeBilinear) -> Array:
-    """For each output position: the neighbour below, the one above, and the latter's share."""
-    scale = (_ONE * size + count // 2) // count
-    if a.align_corners and count > 1:
-        scale = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
-    table = np.zeros((count, 3), np.int32)
-    for position in range(count):
-        place = position * scale
-        if a.half_pixel_centers:
-            place += scale // 2 - _ONE // 2
-        # Divisions of the reference round towards zero.
-        lower = max(int(place / _ONE), 0)
-        upper = min(int((place + _ONE - 1) / _ONE), size - 1)
-        table[position] = (min(lower, size - 1), upper, place - _ONE * lower)
-    return table
 
 
 LOWERINGS = {"RESIZE_BILINEAR": lower_resize_bilinear}
