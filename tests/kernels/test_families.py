@@ -36,6 +36,7 @@ FAMILIES = {
         (*MATRICES, write_additions, write_differences, write_products, write_pools),
     ),
     "thumb": ("Thumb-2 assembly", MATRICES),
+    "scalar": ("C, ", MATRICES),
 }
 SMALL_CORE = "cortex-m0plus"
 
@@ -72,7 +73,7 @@ def test_tables_and_sums_on_cores(device: Device, tmp_path: Path) -> None:
     ("core", "write"),
     [
         (core, write)
-        for core in ("cortex-m7", "cortex-m55", "cortex-m3", SMALL_CORE)
+        for core in ("cortex-m7", "cortex-m55", "cortex-m3", SMALL_CORE, "rv32imc")
         for write in FAMILIES[families_for(core)[0]][1]
     ],
 )
@@ -85,7 +86,7 @@ def test_odd_shapes_in_plain_c(core: str, write: Write, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "core", "least"),
     # Each tile of thumb pointwise, dense, and gathered in three sizes.
-    [("mve", "cortex-m55", 6), ("thumb", "cortex-m3", 5 * len(TILES))],
+    [("mve", "cortex-m55", 6), ("thumb", "cortex-m3", 5 * len(TILES)), ("scalar", "rv32imc", 15)],
 )
 def test_all_candidates_on_cores(
     device: Device, family: str, core: str, least: int, tmp_path: Path

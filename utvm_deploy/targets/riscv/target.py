@@ -16,6 +16,7 @@ RISCV = Target(
     toolchain=TOOLCHAIN,
     templates=TEMPLATES,
     emulators=("qemu-system-riscv32",),
+    families_of=lambda core: ("scalar",),
     debugger=Debugger(
         architecture="riscv:rv32",
         registers=frozenset({"ra", "sp", "pc"}),

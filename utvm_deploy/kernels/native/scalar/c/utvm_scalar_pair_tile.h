@@ -1,0 +1,32 @@
+// All channels of the pixels of a tile. GCC moves the loads of several steps together, for which
+// there are too few registers, unless it is told to leave them.
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((noinline, optimize("no-schedule-insns", "no-tree-reassoc", "no-ivopts")))
+#endif
+static void TILE(const int8_t *pixels, const int32_t *weights, const int32_t *scaling,
+                 const int32_t *limits, int8_t *output, int32_t channels, int32_t depth,
+                 int32_t pitch) {
+    const int32_t low = limits[0], high = limits[1];
+    const int32_t *words = weights;
+    const uint32_t raised = RAISED;
+    uint32_t x, w0, w1;
+    BEGIN
+    for (int32_t left = channels; left > 0; left -= 4) {
+        const uint8_t *lengths = (const uint8_t *)words;
+        words += LENGTH_WORDS;
+        int32_t units = *lengths;
+        CLEAR
+        do {
+            FIRST
+            while (--units != 0) {
+                MULTIPLY
+            }
+            units = *++lengths;
+            SPLIT
+        } while (units != 0);
+        BACK
+        FINISH
+        scaling += SCALING_WORDS;
+        output += 4;
+    }
+}

@@ -1,0 +1,201 @@
+"""The matrix product of convolutions and dense layers: tiles of P pixels by C channels.
+
+A step of the depth takes P C products and P + C loads. If a word has the weights of two channels
+(``pairs.py``), it takes half of the products and P + C / 2 loads. Then the P C sums of 32 bits are
+only needed between chunks.
+
+Layouts, for channel o = C group + slot:
+    pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
+    weights  int8  [group][depth][slot], or int32 as in ``pairs.py``
+    scaling  int32 [group][bias, multiplier, offset, shift][slot]
+    limits   int32 [low, high]
+
+Sums become outputs by one rounding (``single_rounding.py``) or two (``scaling.py``). Dense layers
+are rounded once in 64 bits. Then an offset has two words:
+    scaling  int32 [group][bias (, multiplier, low and high word of the offset, shift - 32)][slot]
+    limits   int32 [low, high (, multiplier, low and high word of the offset, shift - 32)]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.scalar import pairs
+
+#: How sums become outputs.
+ONCE, TWICE, WIDE, WIDE_EACH = "_once", "", "_wide", "_wide_each"
+#: Rows of the scaling table, words of the limits, and the scaled sum ``t`` of slot ``c`` in C.
+_ROUNDINGS = {
+    ONCE: (4, 2, "utvm_scalar_once({t}, m{c}, o{c}, s{c})"),
+    TWICE: (4, 2, "utvm_scale({t}, m{c}, o{c}, s{c})"),
+    WIDE: (1, 6, "utvm_scale_wide({t}, limits[2], limits[3], limits[4], limits[5])"),
+    WIDE_EACH: (5, 2, "utvm_scale_wide({t}, m{c}, o{c}, h{c}, s{c})"),
+}
+_NUMBERS = {4: "bmos", 5: "bmohs", 1: "b"}
+#: Steps of the depth in a turn of the inner loop.
+UNITS = (4, 2, 1)
+CHANNELS = 4
+_SLOTS, _HALVES = range(CHANNELS), range(CHANNELS // 2)
+
+
+@dataclass(frozen=True)
+class ScalarProduct:
+    """The micro-kernel: the pixels of a tile, the steps of a turn, how it rounds."""
+
+    pixels: int
+    unit: int
+    rounding: str = TWICE
+    is_paired: bool = True
+
+    @property
+    def depth_step(self) -> int:
+        return self.unit
+
+    @property
+    def label(self) -> str:
+        pairs = "_pairs" if self.is_paired else ""
+        return f"scalar{pairs}{self.rounding}_{self.pixels}x{CHANNELS}_{self.unit}"
+
+    @property
+    def function(self) -> str:
+        return f"utvm_gemm_{self.label}"
+
+    @property
+    def why(self) -> str:
+        two = ", two products by one multiplication" if self.is_paired else ""
+        return f"C{two}, {self.pixels} pixels x {CHANNELS} channels in registers"
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        scale = {ONCE: family_text("scalar", "utvm_scalar_once"), TWICE: shared_text("utvm_scale")}
+        wide = shared_text("utvm_scale_wide")
+        return (
+            family_text("scalar", "utvm_scalar_keep"),
+            scale.get(self.rounding, wide),
+            gemm_text(self),
+        )
+
+    def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
+        groups = -(-channels // CHANNELS)
+        rows, limits, _ = _ROUNDINGS[self.rounding]
+        weights = Operand("weights", (groups * CHANNELS * depth,), "int8")
+        if self.is_paired:
+            words = pairs.group_words(depth, self.unit, CHANNELS)
+            weights = Operand("weights", (groups * words,), "int32")
+        return (
+            weights,
+            Operand("scaling", (groups * CHANNELS * rows,), "int32"),
+            Operand("limits", (limits,), "int32"),
+        )
+
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """[channels, depth] and [rows, channels] -> both tables."""
+        scaling = by_groups(rows, CHANNELS).astype(np.int64)  # [group, row, slot]
+        if self.is_paired:
+            table, chunks = pairs.packed(weights, self.unit, CHANNELS)
+            scaling[:, 0, ::2] -= pairs.RAISED * chunks[:, None]
+        else:
+            table = by_groups(weights.T, CHANNELS).reshape(-1)
+        return table, scaling.astype(np.uint32).view(np.int32).reshape(-1)
+
+
+@lru_cache(maxsize=32)
+def gemm_text(product: ScalarProduct) -> str:
+    """The C of the function, and of the tiles that it consists of."""
+    weights = ("WEIGHT", "int32_t" if product.is_paired else "int8_t", 1)
+    names = ("GEMM", product.function, 3), ("PIXELS", str(product.pixels), 5), weights
+    function = replaced(family_text("scalar", "utvm_scalar_gemm"), *names)
+    return "\n".join([*(_tile(product, n) for n in sorted({1, product.pixels})), function])
+
+
+def _tile(product: ScalarProduct, pixels: int) -> str:
+    """The C function of a tile: all channels of ``pixels`` pixels."""
+    tile, rows = range(pixels), _ROUNDINGS[product.rounding][0]
+    places: list[tuple[str, str | list[str], int]] = [
+        ("TILE", f"{product.function}_{pixels}", 1),
+        ("BEGIN", [f"const int8_t *p{p} = pixels + {p} * pitch;" for p in tile], 1),
+        ("BACK", [f"p{p} -= depth;" for p in tile], 1),
+        ("FINISH", _finish(product, pixels), 1),
+        ("SCALING_WORDS", str(rows * CHANNELS), 1),
+    ]
+    if product.is_paired:
+        sums = [f"{p}{h}" for p in tile for h in _HALVES]
+        begin = "uint32_t a{0}, t{0} = 0, u{0} = 0;"
+        split = "t{0} += a{0}; u{0} += (uint32_t)((int32_t)a{0} >> 16);"
+        places += [
+            ("RAISED", str(pairs.RAISED), 1),
+            ("CLEAR", [begin.format(one) for one in sums], 1),
+            ("FIRST", _paired_turn(product.unit, pixels, "= raised +"), 1),
+            ("MULTIPLY", _paired_turn(product.unit, pixels, "+="), 1),
+            ("SPLIT", [split.format(one) for one in sums], 1),
+            ("LENGTH_WORDS", f"((depth / {product.unit} + 4) / 4)", 1),
+        ]
+    else:
+        begin = "uint32_t t{0}{1} = (uint32_t)scaling[{1}];"
+        places += [
+            ("CLEAR", [begin.format(p, c) for c in _SLOTS for p in tile], 1),
+            ("MULTIPLY", _turn(product.unit, pixels), 1),
+            ("UNIT", str(product.unit), 1),
+        ]
+    text = family_text("scalar", f"utvm_scalar{'_pair' if product.is_paired else ''}_tile")
+    joined = (
+        (old, new if isinstance(new, str) else "\n".join(new), count) for old, new, count in places
+    )
+    return replaced(text, *joined)
+
+
+def _turn(unit: int, pixels: int) -> list[str]:
+    """The C of a turn of the inner loop."""
+    lines = []
+    for k in range(unit):
+        lines += [f"w{c} = (uint32_t)(int32_t)taps[{k * CHANNELS + c}];" for c in _SLOTS]
+        for p in range(pixels):
+            lines += [f"x = (uint32_t)(int32_t)p{p}[{k}];"]
+            lines += [f"t{p}{c} += x * w{c};" for c in _SLOTS]
+    return [*lines, *_steps(unit, pixels, "taps", CHANNELS)]
+
+
+def _paired_turn(unit: int, pixels: int, begins: str) -> list[str]:
+    """The same of pairs; ``begins``: how the first products go to their sums."""
+    lines = []
+    for k in range(unit):
+        lines += [f"w{h} = (uint32_t)words[{k * len(_HALVES) + h}];" for h in _HALVES]
+        for p in range(pixels):
+            lines += [f"x = (uint32_t)(int32_t)p{p}[{k}];"]
+            lines += [f"a{p}{h} {'+=' if k else begins} x * w{h};" for h in _HALVES]
+    return [*lines, *_steps(unit, pixels, "words", len(_HALVES))]
+
+
+def _steps(unit: int, pixels: int, weights: str, each: int) -> list[str]:
+    """The C that moves the pointers of a turn."""
+    steps = {f"p{p}": unit for p in range(pixels)} | {weights: unit * each}
+    return [f"{pointer} += {step}; UTVM_SCALAR_KEEP({pointer});" for pointer, step in steps.items()]
+
+
+def _finish(product: ScalarProduct, pixels: int) -> list[str]:
+    """The C that requantizes and stores the sums of a group of channels."""
+    rows, _, scaled = _ROUNDINGS[product.rounding]
+    lines = []
+    for c in _SLOTS:
+        lines += [f"if (left > {c}) {{"] if c else ["{"]
+        first = 0 if product.is_paired else 1  # the bias is in the sums
+        lines += [
+            f"const int32_t {name}{c} = scaling[{row * CHANNELS + c}];"
+            for row, name in list(enumerate(_NUMBERS[rows]))[first:]
+        ]
+        for p in range(pixels):
+            total = f"t{p}{c}"
+            if product.is_paired:
+                half = f"{p}{c // 2}"
+                total = f"u{half}" if c % 2 else f"t{half} - (u{half} << 16)"
+                total = f"({total} + (uint32_t)b{c})"
+            value = scaled.format(t=f"(int32_t){total}", c=c)
+            lines += [f"output[{p} * channels + {c}] = (int8_t)utvm_clamp({value}, low, high);"]
+        lines += ["}"]
+    return lines
