@@ -8,12 +8,12 @@ copies to scratch.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand
+from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand, buffers
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.micro_kernel import MicroKernel
@@ -44,6 +44,16 @@ class RowProduct(MicroKernel, Protocol):
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
         """The last arguments of the function; ``count`` is the number of windows in a row."""
+
+
+class ChannelRows:
+    """The tables and numbers of row products that compute one channel after the other."""
+
+    group: ClassVar[int] = 1
+    tables: ClassVar[tuple[Buffer, ...]] = buffers(weights="int8", scaling="int32", limits="int32")
+
+    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
+        return steps.row, steps.column, steps.window, count, channels
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_t
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, row_depthwise_call
+from utvm_deploy.kernels.native.row_depthwise import ChannelRows, RowDepthwise, row_depthwise_call
 from utvm_deploy.kernels.native.scalar.gemm import ONCE
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.native.thumb.depthwise import ChannelRows
 
 #: Taps of a window that are unrolled at most, columns of a window at most, and pixels of a tile,
 #: the best first.

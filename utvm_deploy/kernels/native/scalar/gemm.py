@@ -120,8 +120,7 @@ def _tile(product: ScalarProduct, pixels: int) -> str:
     places: list[tuple[str, str | list[str], int]] = [
         ("TILE", f"{product.function}_{pixels}", 1),
         ("BEGIN", [f"const int8_t *p{p} = pixels + {p} * pitch;" for p in tile], 1),
-        ("BACK", [f"p{p} -= depth;" for p in tile], 1),
-        ("FINISH", _finish(product, pixels), 1),
+        ("FINISH", [*(f"p{p} -= depth;" for p in tile), *_finish(product, pixels)], 1),
         ("SCALING_WORDS", str(rows * CHANNELS), 1),
     ]
     if product.is_paired:

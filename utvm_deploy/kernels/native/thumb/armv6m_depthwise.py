@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.thumb.depthwise import ChannelRows
+from utvm_deploy.kernels.native.row_depthwise import ChannelRows
 from utvm_deploy.kernels.native.thumb.depthwise_code import (
     MOST_UNROLLED_TAPS,
     PARAMETERS,

@@ -9,27 +9,16 @@ import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.row_depthwise import (
+    ChannelRows,
     RowDepthwise,
     RowProduct,
-    Steps,
     row_depthwise_call,
 )
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import depthwise_code as code
-
-
-class ChannelRows:
-    """What the row products of this family share: their tables and the numbers that they take."""
-
-    group: ClassVar[int] = 1
-    tables: ClassVar[tuple[Buffer, ...]] = buffers(weights="int8", scaling="int32", limits="int32")
-
-    def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
-        return steps.row, steps.column, steps.window, count, channels
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ static void TILE(const int8_t *pixels, const int32_t *weights, const int32_t *sc
             units = *++lengths;
             SPLIT
         } while (units != 0);
-        BACK
         FINISH
         scaling += SCALING_WORDS;
         output += 4;

@@ -16,7 +16,6 @@ static void TILE(const int8_t *pixels, const int8_t *weights, const int32_t *sca
             MULTIPLY
             units -= UNIT;
         } while (units != 0);
-        BACK
         FINISH
         scaling += SCALING_WORDS;
         output += 4;
