@@ -39,6 +39,7 @@ ELSEWHERE = {
     "docs/tutorials/from-data.md": "tutorials/test_tutorials.py",
     "docs/tutorials/own-operator.md": "tutorials/test_tutorials.py",
     "docs/tutorials/team-server.md": "tutorials/test_tutorials.py",
+    "docs/tutorials/vibration.md": "tutorials/test_tutorials.py",
     "docs/tutorials/zephyr-application.md": "zephyr/test_zephyr_tutorial.py",
 }
 #: Blocks that only have to compile, and to name what is there, with the reason.

@@ -55,13 +55,13 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
     "page",
     [
         *("first-model.md", "from-data.md", "small-ram.md", "tune-in-ci.md"),
-        *("own-board.md", "own-operator.md"),
+        *("own-board.md", "own-operator.md", "vibration.md"),
     ],
 )
 def test_a_tutorial(
     page: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], image_cache: Path
 ) -> None:
-    if page == "from-data.md":
+    if page in ("from-data.md", "vibration.md"):
         pytest.importorskip("torch")
     assert Path.cwd() == tmp_path
     run_page(page, capfd, UTVM_CACHE=str(image_cache))

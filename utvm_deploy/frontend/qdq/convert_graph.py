@@ -18,6 +18,7 @@ from utvm_deploy.frontend.qdq import elementwise as qdq_elementwise
 from utvm_deploy.frontend.qdq import float_functions as qdq_float_functions
 from utvm_deploy.frontend.qdq import functions as qdq_functions
 from utvm_deploy.frontend.qdq import norms as qdq_norms
+from utvm_deploy.frontend.qdq import spectra as qdq_spectra
 from utvm_deploy.frontend.qdq import transposed as qdq_transposed
 from utvm_deploy.frontend.qdq import weighted as qdq_weighted
 from utvm_deploy.frontend.qdq.constants import FOLDS
@@ -55,6 +56,7 @@ EMITTERS = {
     **qdq_float_functions.EMITTERS,
     **qdq_functions.EMITTERS,
     **qdq_norms.EMITTERS,
+    **qdq_spectra.EMITTERS,
 }
 #: Kinds that are written in float32, and those of which TFLite has int8 but not int16.
 FLOAT_ONLY = (
@@ -62,6 +64,7 @@ FLOAT_ONLY = (
     | qdq_float_functions.FLOAT_ONLY
     | qdq_functions.FLOAT_ONLY
     | qdq_norms.FLOAT_ONLY
+    | qdq_spectra.FLOAT_ONLY
 )
 INT8_ONLY = qdq_elementwise.INT8_ONLY | qdq_functions.INT8_ONLY
 #: What else an operator needs to be written in integers.
@@ -89,7 +92,7 @@ def _takes_bias(product: Value, bias: Value) -> bool:
 
 def convert(model: QdqModel, description: str) -> bytes:
     """The .tflite file; raises ModelError, and UnsupportedOperator naming every operator."""
-    return _Converter(model, description).run()
+    return _Converter(qdq_spectra.with_power(model), description).run()
 
 
 def types_of(kind: str) -> tuple[str, ...]:

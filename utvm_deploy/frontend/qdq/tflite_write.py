@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import flatbuffers
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
 from utvm_deploy.frontend.qdq.operators import Array
 
@@ -45,9 +46,16 @@ Options: TypeAlias = tuple[str, Mapping[str, Any]]
 
 def options_of(kind: str, fields: Mapping[str, Any]) -> Options | None:
     """The options of an operator; a field that is left out has the schema's default."""
+    if is_custom(kind):
+        return (kind, fields)
     own_name = "".join(part.title() for part in kind.split("_")) + "Options"
     name = _TABLES.get(kind, own_name)
     return (name, fields) if name is not None and hasattr(tflite.BuiltinOptions, name) else None
+
+
+def is_custom(kind: str) -> bool:
+    """Whether an operator is not of the schema, but one of signals."""
+    return kind.startswith("Signal")
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,7 @@ class Serializer:
 
     def numbers(self, values: Sequence[float], dtype: type) -> int:
         """Offset of a vector of numbers; it comes before the table that refers to it."""
-        array: Array = np.array(values, dtype)
+        array: Array = np.array(list(values), dtype)
         self.builder.StartVector(array.itemsize, array.size, array.itemsize)
         return self._filled(array.tobytes())
 
@@ -231,6 +239,12 @@ class Serializer:
     def options_fields(self, options: Options) -> dict[str, Any]:
         """An operator's options."""
         name, fields = options
+        if is_custom(name):
+            builder = flexbuffers.Builder()
+            with builder.Map():
+                for key, value in fields.items():
+                    builder.Int(key, value)
+            return {"CustomOptions": self.numbers(bytes(builder.Finish()), np.uint8)}
         return {
             "BuiltinOptionsType": getattr(tflite.BuiltinOptions, name),
             "BuiltinOptions": self._table(name, fields),
@@ -238,8 +252,9 @@ class Serializer:
 
     def code_fields(self, kind: str) -> dict[str, Any]:
         """An operator's name, as the schema's number for it."""
-        number = getattr(tflite.BuiltinOperator, kind)
+        number = getattr(tflite.BuiltinOperator, "CUSTOM" if is_custom(kind) else kind)
         return {
+            **({"CustomCode": kind} if is_custom(kind) else {}),
             "Version": _VERSIONS.get(kind, 1),
             "BuiltinCode": number,
             "DeprecatedBuiltinCode": min(number, 127),
