@@ -103,6 +103,14 @@ class _Front:
                     f"{self._channels}; give one number, or one for each channel"
                 )
         scale, _ = self._schema.steps_of(self._target)
+        if kind == "uint8" and not scale:
+            if image.is_normalized:
+                raise ModelError(
+                    f"{self._label} takes pixels as they are, and the model does the rest; leave "
+                    "mean and std out"
+                )
+            scale = 1 / _WHITE
+            self._target.quantization = self._schema.quantization([scale], [0])
         if image.pixels and not image.is_normalized and kind not in _QUANTIZED:
             raise ModelError(
                 f"{self._label} is {kind}, so nothing says what a pixel of 255 means; give mean "
@@ -156,6 +164,8 @@ class _Front:
             new = target
         name = self._source.name or b"input"
         self._source.name, graph.tensors[new].name = name + b"_model", name
+        if self._image.pixels in RGB565:  # which nothing else says of bytes
+            graph.tensors[new].name += f" ({self._image.pixels})".encode()
         others = [one for one in graph.operators if one is not self._quantizes]
         graph.operators = [*self._operators, *others]
         graph.inputs = [new if one == self._given else int(one) for one in graph.inputs]

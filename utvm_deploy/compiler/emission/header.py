@@ -18,6 +18,9 @@ from utvm_deploy.compiler.emission.pools import (
 from utvm_deploy.compiler.emission.rows import push_header
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 
+#: What --input ends the name of an input with -> the byte of a pixel that has the red.
+_PLACES_OF_RED = {"(rgb565)": "first", "(rgb565le)": "second"}
+
 
 def emit_header(model: CompiledModel) -> str:
     """The text of the public header."""
@@ -147,7 +150,12 @@ def _manual(model: CompiledModel) -> Iterator[str]:
             if buffer.scale is not None:
                 yield f",\n//     real = {float_literal(buffer.scale)[:-1]} * "
                 yield f"(q - {_parenthesized(buffer.zero_point)})"
-            yield "\n"
+            place = _PLACES_OF_RED.get(buffer.name.rpartition(" ")[2])
+            yield (
+                f",\n//     two for each pixel, of which the {place} has the red\n"
+                if place
+                else "\n"
+            )
     if model.stream is not None:
         yield from ("//\n", *(f"// {line}\n" for line in model.stream.manual))
     result = model.outputs[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,12 @@ from utvm_deploy.device import DeviceModel
 from utvm_deploy.frontend.files.given_shapes import (
     ONLY,
     given_shapes,
+    image_given,
     shapes_given,
     signature_given,
     states_given,
 )
+from utvm_deploy.frontend.files.image_input import ImageInput
 from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.element_type import element_type
@@ -96,7 +98,12 @@ def stream_run(plan: Plan, progress: Progress) -> facts.Run:
 def float_run(plan: Plan, progress: Progress) -> facts.Run:
     """The model of ``plan.reference``, in the runtime of its format; its engine says what it is."""
     assert plan.reference is not None
-    shapes, signature = shapes_given(), None
+    shapes, signature, image = shapes_given(), None, image_given()
+    if image is not None and image != replace(ImageInput(pixels="uint8"), words=image.words):
+        raise DataError(
+            f"{plan.reference} takes no images as --input describes them; leave --input or "
+            "--reference out"
+        )
     if plan.reference.suffix.lower() not in CONVERTERS:
         # Converters name inputs differently in each .tflite file.
         only = plan.inputs[0].shape if shapes and len(plan.inputs) == 1 else None
