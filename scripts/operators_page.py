@@ -9,6 +9,7 @@ from utvm_deploy.frontend.files.limits import LIMITS
 from utvm_deploy.frontend.files.suggestions import SUGGESTIONS
 from utvm_deploy.frontend.operators.importers import IMPORTED
 from utvm_deploy.frontend.shape_arithmetic import FOLDED
+from utvm_deploy.frontend.signals.importers import SIGNAL_OPERATORS
 from utvm_deploy.oracle.allowances import ALLOWANCES, NO_SHADOW, STEPS
 from utvm_deploy.oracle.truths import NAMES, TRUTHS
 from utvm_deploy.results.inspecting.supported import supported_operators
@@ -66,6 +67,8 @@ their result. Every report names them.
 | operator | element types | right are | why |
 |---|---|---|---|
 """
+#: What the formula of a signal operator is compared with, if not with TFLite Micro.
+_SECOND = {"SignalSpectrogram": "NumPy's transforms of float64, within the bound of float32"}
 _SHADOW = f"""\
 
 # Float shadow
@@ -146,6 +149,12 @@ def operators_page() -> str:
     truths = "".join(
         f"| {one.kind} | {', '.join(one.dtypes)} | {NAMES[one.resolver]} | {one.reason} |\n"
         for one in TRUTHS
+    )
+    truths += "".join(
+        f"| {kind} | {', '.join(row.types)} | our formula in NumPy | LiteRT lacks it; tests compare"
+        f" with {_SECOND.get(kind, 'TFLite Micro')} |\n"
+        for kind, row in sorted(SIGNAL_OPERATORS.items())
+        if kind.startswith("Signal")
     )
     allowed = "".join(
         f"| {one.kind} | {', '.join(one.dtypes)} | {one.reason} |\n" for one in ALLOWANCES

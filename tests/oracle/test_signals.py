@@ -12,8 +12,10 @@ import pytest
 from signal_cases import SignalCase, front_end, signal_cases
 from signal_vectors import MICRO, VECTORS, micro_outputs
 
+from utvm_deploy.frontend.signals.importers import SIGNAL_OPERATORS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.signals.attributes import SignalSpectrogram
 from utvm_deploy.oracle.signals.formulas import computed
 from utvm_deploy.oracle.with_custom import run_oracle
 
@@ -24,6 +26,26 @@ CASES = signal_cases()
 def vectors() -> Mapping[str, Array]:
     with np.load(VECTORS) as file:
         return dict(file)
+
+
+def test_micro_has_made_vectors_of_each_of_its_operators() -> None:
+    signals = {kind for kind in SIGNAL_OPERATORS if kind.startswith("Signal")}
+    assert {case.kind for case in CASES.values()} == signals - {"SignalSpectrogram"}
+
+
+@pytest.mark.parametrize("is_power", [False, True])
+def test_spectrogram_and_numpy(is_power: bool) -> None:
+    rng = np.random.default_rng(4)
+    x, window = (rng.standard_normal(size).astype(np.float32) for size in ((2, 100), (30,)))
+    (made,) = computed("SignalSpectrogram", SignalSpectrogram(36, 30, 11, is_power), [x, window])
+    frames = np.stack([x[:, at : at + 30] for at in range(0, 71, 11)], axis=1).astype(np.float64)
+    exact = np.fft.rfft(frames * window, 36)
+    if is_power:
+        assert made.shape == (2, 7, 19)
+        np.testing.assert_allclose(made, np.abs(exact) ** 2, rtol=1e-5, atol=1e-4)
+    else:
+        pairs = np.stack([exact.real, exact.imag], axis=-1).reshape(2, 7, 38)
+        np.testing.assert_allclose(made, pairs, atol=8 * np.log2(36) * 2.0**-24 * 40)
 
 
 @pytest.mark.parametrize("name", CASES)
