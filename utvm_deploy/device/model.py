@@ -406,8 +406,8 @@ def _checked(array: Array, buffer: Buffer, what: str) -> Array:
     shaped = in_shape(array, buffer.shape)
     if shaped is None:
         hint = other_order(array.shape, buffer.shape)
-        hint = hint or f"give an array of shape {shapes_text(buffer.shape)}"
         raise ModelError(
-            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; {hint}"
+            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
+            f"an array of shape {shapes_text(buffer.shape)}{hint and '; '}{hint}"
         )
     return np.ascontiguousarray(shaped)

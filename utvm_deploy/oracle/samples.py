@@ -88,8 +88,10 @@ def load_input(path: Path, tensor: Tensor) -> Array:
     shaped = in_shape(array, tensor.shape)
     if shaped is None:
         hint = other_order(array.shape, tensor.shape)
-        hint = hint or f"give one sample of shape {shapes_text(tensor.shape)}"
-        raise ModelError(f"{path} has shape {array.shape}; {wanted}: {hint}")
+        raise ModelError(
+            f"{path} has shape {array.shape}; {wanted}: give one sample of shape "
+            f"{shapes_text(tensor.shape)}{hint and '; '}{hint}"
+        )
     return shaped
 
 
