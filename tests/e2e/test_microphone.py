@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from signal_cases import features
+from stream_nets import random_net
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -160,3 +161,13 @@ def test_what_a_board_hears(files: tuple[int, ...], story: Story, device: Device
         stream.reset_state()
         answers = [stream.run([part])[0][0] for part in np.split(one, COLUMNS // HOP, 1)]
         assert np.concatenate(answers).tobytes() == story.answers[number].tobytes()
+
+
+@pytest.mark.spread(1, among=("mps2_an500", "qemu_rv32imc"))
+@pytest.mark.parametrize("seed", [5, 17])
+def test_delays_and_padding_before_a_recording(seed: int, device: Device, tmp_path: Path) -> None:
+    """All layers of nets with delays, run after run, the first of which find padding."""
+    path = tmp_path / "net.tflite"
+    path.write_bytes(random_net(seed, 48))
+    found = utvm_deploy.verify(path, device, samples=3, stream=16)
+    assert found.ok

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.files.tflite_states import keep
 from utvm_deploy.frontend.streams.flow import Flow
 from utvm_deploy.frontend.streams.rules import RULES, Place, as_it_is
-from utvm_deploy.frontend.streams.writer import Writer
+from utvm_deploy.frontend.streams.writer import Refusal, Writer
 from utvm_deploy.graph.stream import METADATA, StreamFacts
 
 
@@ -34,28 +34,30 @@ def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
     axes = [one for one in range(1, len(shape)) if shape[one] > 1] if axis is None else [axis]
     if axis is not None and not 0 < axis < len(shape):
         raise ModelError(f"the time axis {axis} is not one of an input of shape {tuple(shape)}")
-    refusals = []
+    refusals: list[Refusal] = []
     for one in axes:
         try:
             return _along(data, hop, one)
-        except ModelError as error:
+        except Refusal as error:
             refusals.append(error)
     if not refusals:
         raise ModelError(f"an input of shape {tuple(shape)} has no axis of time")
-    raise refusals[0]
+    # The axis that is meant is probably the one along which most operators were understood.
+    raise UnsupportedOperator(str(max(refusals, key=lambda one: one.position)))
 
 
 def _along(data: bytes, hop: int, axis: int) -> bytes:
-    late = 0
+    late, longest = 0, dict[tuple[str, float], int]()
     while True:
         w = Writer(schema.read_model(data))
-        w.most_late = late
+        w.most_late, w.known_longest = late, longest
         flow = _input_flow(w, hop, axis)
         _walk(w, flow)
         newest = max((one.delay * one.stride for one, _ in w.windows), default=0)
-        if newest <= late:
+        if newest <= late and w.longest == longest:
             break
-        late = newest  # pools that are earlier wait for the others
+        # Pools that are earlier wait for the others.
+        late, longest = max(newest, late), w.longest
     w.finish(hop)
     if not w.states and not w.has_states:
         raise ModelError(

@@ -293,17 +293,34 @@ def slices(w: Writer, at: Place) -> None:
     if flow.unit > 1 or step != 1:
         raise w.refusal(at.position, "takes single columns over time")
     if shrinks or (count == 1 and flow.window > 1):
-        # A window that begins with the column.
-        taken = w.last_window(x, flow.window - start)
-        begin[axis] = 0
-        last[axis] = 1
-        w.late[at.outputs[0]] = w.late[taken]
-        at.operator.inputs = [taken, w.constant(begin), w.constant(last), *at.inputs[3:]]
-        w.operators.append(at.operator)
+        begin[axis], last[axis] = 0, 1
+        _one_column(w, at, x, start, [w.constant(begin), w.constant(last), *at.inputs[3:]])
         return
     begin[axis], last[axis] = 0, flow.columns
     moved = replace(flow, axis=axis - gone, delay=flow.delay + start, window=count)
     _write(w, at, [x, w.constant(begin), w.constant(last), *at.inputs[3:]], moved)
+
+
+def _one_column(w: Writer, at: Place, x: int, position: int, others: list[int]) -> None:
+    """Let an operator take a column of the window: of one that begins with it, the first."""
+    taken = w.last_window(x, w.flows[x].window - position)
+    at.operator.inputs = [taken, *others]
+    w.operators.append(at.operator)
+    w.late[at.outputs[0]] = w.late[taken]
+
+
+def gather(w: Writer, at: Place) -> None:
+    """GATHER: one column, several of a window, or places of another axis."""
+    x, positions = w.settled(at.inputs[0]), _constant(w, at, 1)
+    flow, axis = w.flows[x], _axis_of(w, at)
+    if axis != flow.axis:
+        moves = positions.ndim - 1 if axis < flow.axis else 0
+        _write(w, at, [x, at.inputs[1]], replace(flow, axis=flow.axis + moves))
+    elif positions.size == 1 and flow.unit == 1:
+        zero = w.constant(np.zeros(positions.shape))
+        _one_column(w, at, x, int(positions.reshape(-1)[0]) % flow.window, [zero])
+    else:
+        behind_window(w, at)
 
 
 def _axis_of(w: Writer, at: Place) -> int:
@@ -397,6 +414,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("CONCATENATION", "PACK", "SPLIT", "SPLIT_V", "UNPACK"), along_axis),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN", "CUMSUM", "REVERSE_V2"), along_axis),
     "FULLY_CONNECTED": fully_connected,
+    "GATHER": gather,
     "TRANSPOSE": transpose,
     "SignalFramer": framer,
     **dict.fromkeys(("SignalWindow", "SignalRfft", "SignalIrfft"), along_last),

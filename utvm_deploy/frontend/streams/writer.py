@@ -8,19 +8,27 @@ after:   state, x ──▶ CONCATENATION ──▶ CONV_2D (VALID)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.streams.flow import Flow
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 
 Shape = tuple[int, ...]
+
+
+class Refusal(UnsupportedOperator):
+    """An operator that has no form in a stream, and its position."""
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(f"operator {position} {text}")
+        self.position = position
 
 
 class Writer:
@@ -41,6 +49,9 @@ class Writer:
         self.windows: list[tuple[Flow, int]] = []
         self.has_states = False  # operators of the file keep some
         self.most_late = 0  # what all of these wait for
+        #: Of earlier columns, the most that anything reads: by the tensor's name, and their fill.
+        self.longest: dict[tuple[str, float], int] = {}
+        self.known_longest: Mapping[tuple[str, float], int] = {}  # of the walk before
         self._made: dict[tuple[object, ...], int] = {}
         self._latest = 0  # of the columns that the counter distinguishes
         self._counter: int | None = None
@@ -108,9 +119,15 @@ class Writer:
             return number
         key = (number, before, length, fill)
         if key not in self._made:
-            kept = self._kept(number, before, fill) if before > 0 else number
-            begin = max(-before, 0)
-            is_all = not begin and length == max(before, 0) + flow.columns
+            kept, begin, extent = number, -before, flow.columns
+            if before > 0:
+                # One state for all that read earlier columns of the tensor.
+                name = schema.name_of(self.model, number), fill
+                self.longest[name] = max(self.longest.get(name, 0), before)
+                most = max(before, self.known_longest.get(name, 0))
+                kept, begin = self._kept(number, most, fill), most - before
+                extent += most
+            is_all = not begin and length == extent
             self._made[key] = kept if is_all else self._part(kept, flow, begin, length)
         return self._made[key]
 
@@ -173,11 +190,11 @@ class Writer:
             self.states.append((self._counter, left, np.zeros(1, np.int32)))
         self.graph.operators = self.operators
 
-    def refusal(self, position: int, why: str) -> ModelError:
+    def refusal(self, position: int, why: str) -> Refusal:
         """An operator that has no form in a stream."""
         operator = self.source[position]
         kind = schema.custom_kind(self.model, operator) or schema.kind_of(self.model, operator)
-        return UnsupportedOperator(f"operator {position} ({kind}) {why}")
+        return Refusal(position, f"({kind}) {why}")
 
     def called(self, number: int) -> str:
         """A tensor, for messages."""
