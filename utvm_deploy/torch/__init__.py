@@ -4,7 +4,8 @@
     with torch.no_grad():
         y = compiled(x)
 
-``explain`` shows which operators would run on the board. PyTorch is imported on first use.
+``explain`` shows which operators would run on the board. ``quantizer`` is for PT2E of torchao, by
+hand or with training. PyTorch is imported on first use.
 """
 
 from __future__ import annotations
@@ -12,11 +13,27 @@ from __future__ import annotations
 from typing import Any
 
 from utvm_deploy.frontend.torch.export import load_torch
+from utvm_deploy.quality.quantizing.torch.quantizer import pt2e_quantizer
 from utvm_deploy.torch.in_memory import check_module_and_example, exported
 from utvm_deploy.torch.options import check_scheme
 from utvm_deploy.torch.partitions import Explanation, explanation
 
-__all__ = ["explain"]
+__all__ = ["explain", "quantizer"]
+
+
+def quantizer(example: Any, *, scheme: str = "int8", is_qat: bool = False) -> Any:
+    """Our quantizer for torchao's ``prepare_pt2e``, or with ``is_qat`` for ``prepare_qat_pt2e``.
+
+    It quantizes what our kernels compute in integers: activations to int8 (or int16, with
+    ``scheme="int16x8"``), and weights to int8 with a scale for each channel. ``example`` has inputs
+    of the module. What ``convert_pt2e`` makes is exported by ``torch.export.export`` and then a
+    model for ``compile``, or saved as a ``.pt2`` file.
+
+    Raises UsageError for another scheme, and ModelError if torchao is missing.
+    """
+    load_torch()
+    inputs = example if isinstance(example, tuple | list) else (example,)
+    return pt2e_quantizer(scheme, tuple(inputs), is_qat=is_qat)
 
 
 def explain(model: Any, example: Any = None, *, scheme: str = "float") -> Explanation:

@@ -21,11 +21,13 @@ WEIGHTED: Mapping[str, int] = {
     **dict.fromkeys(("linear", "conv1d", "conv2d"), 0),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), 1),
 }
-#: Operators whose kernels clamp their results, so that a clamp behind them costs nothing.
 #: Products of two matrices, the second of which may be constant.
 _PRODUCTS = frozenset(("matmul", "mm", "bmm"))
+#: Operators whose kernels clamp their results, so that a clamp behind them costs nothing.
 _CLAMPING = frozenset((*WEIGHTED, "add", "sub", "mul"))
 _CLAMPS = frozenset(("relu", "relu6", "hardtanh", "clamp"))
+#: Part of the convolution before it; only graphs of modules in training have it.
+_NORM = "batch_norm"
 #: Operators that only move elements, or choose among them: the result has the scale of the input.
 MOVING = frozenset(
     (
@@ -43,7 +45,7 @@ SPLITTING = frozenset(("split", "split_with_sizes", "chunk", "unbind"))
 _COMPUTING = frozenset(
     (
         *WEIGHTED,
-        *_CLAMPS,
+        *(*_CLAMPS, _NORM),
         *("add", "sub", "mul", "neg", "abs", "matmul", "mm", "bmm"),
         *("sigmoid", "tanh", "softmax", "_softmax", "log_softmax", "_log_softmax"),
         *("hardswish", "leaky_relu", "prelu", "gelu", "exp", "log", "sqrt", "rsqrt"),
@@ -77,10 +79,11 @@ class Specs:
     fixed: Mapping[str, Any]
 
 
-def pt2e_quantizer(scheme: str, example: tuple[Any, ...]) -> Any:
+def pt2e_quantizer(scheme: str, example: tuple[Any, ...], *, is_qat: bool = False) -> Any:
     """A ``Quantizer`` for ``prepare_pt2e``; ``scheme`` is "int8" or "int16x8".
 
-    ``example`` holds inputs of the module.
+    ``example`` holds inputs of the module. With ``is_qat`` it is for ``prepare_qat_pt2e``: batch
+    norms become part of convolutions there, and composite operators stay as they are, in float.
     Raises UsageError for another scheme, and ModelError if torchao is missing.
     """
     if scheme not in SCHEMES:
@@ -91,14 +94,17 @@ def pt2e_quantizer(scheme: str, example: tuple[Any, ...]) -> Any:
         raise ModelError(
             "quantizing PyTorch modules needs torchao: pip install 'utvm-deploy[torch]'"
         ) from exc
-    specs = _specs(scheme)
+    specs = _specs(scheme, is_qat)
 
     class IntegerQuantizer(Quantizer):  # type: ignore[misc]
         """Annotates what the kernels compute in integers."""
 
         def transform_for_annotation(self, model: Any) -> Any:
-            """Take composite operators apart; by now batch norms are part of convolutions."""
-            return decomposed(model, example, scheme)
+            """Take composite operators apart; by now batch norms are part of convolutions.
+
+            A model in training is left as it is: only then PT2E finds its batch norms.
+            """
+            return model if is_qat else decomposed(model, example, scheme)
 
         def annotate(self, model: Any) -> Any:
             """Annotate every operator that is known here."""
@@ -111,13 +117,23 @@ def pt2e_quantizer(scheme: str, example: tuple[Any, ...]) -> Any:
     return IntegerQuantizer()
 
 
-def _specs(scheme: str) -> Specs:
+def _specs(scheme: str, is_qat: bool) -> Specs:
     import torch
-    from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+    from torchao.quantization.pt2e import (
+        FakeQuantize,
+        MinMaxObserver,
+        MovingAverageMinMaxObserver,
+        MovingAveragePerChannelMinMaxObserver,
+        PerChannelMinMaxObserver,
+    )
     from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
+    # Weights and activations move in training, and their ranges with them.
+    by_tensor = MovingAverageMinMaxObserver if is_qat else MinMaxObserver
+    of_channels = MovingAveragePerChannelMinMaxObserver if is_qat else PerChannelMinMaxObserver
+
     # PT2E looks for "PerChannel" in the class's name.
-    class PerChannelObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
+    class PerChannelObserver(of_channels):  # type: ignore[misc, valid-type]
         """Gives channels of zeros a scale like that of the others."""
 
         def calculate_qparams(self) -> Any:
@@ -130,7 +146,9 @@ def _specs(scheme: str) -> Specs:
     ) -> QuantizationSpec:
         return QuantizationSpec(
             dtype=dtype,
-            observer_or_fake_quant_ctr=observer,
+            observer_or_fake_quant_ctr=FakeQuantize.with_args(observer=observer)
+            if is_qat
+            else observer,
             quant_min=least,
             quant_max=most,
             qscheme=qscheme,
@@ -139,14 +157,14 @@ def _specs(scheme: str) -> Specs:
 
     symmetric, by_channel = torch.per_tensor_symmetric, torch.per_channel_symmetric
     return Specs(
-        spec(MinMaxObserver, torch.int8, -128, 127, torch.per_tensor_affine)
+        spec(by_tensor, torch.int8, -128, 127, torch.per_tensor_affine)
         if scheme == INT8
-        else spec(MinMaxObserver, torch.int16, -32767, 32767, symmetric),
+        else spec(by_tensor, torch.int16, -32767, 32767, symmetric),
         {
             axis: spec(PerChannelObserver, torch.int8, -127, 127, by_channel, ch_axis=axis)
             for axis in (0, 1)
         },
-        spec(MinMaxObserver, torch.int8, -127, 127, symmetric),
+        spec(by_tensor, torch.int8, -127, 127, symmetric),
         _fixed(scheme),
     )
 
@@ -217,11 +235,15 @@ def _is_recurrent(node: Any, weights: Any) -> bool:
 
 
 def _clamped(node: Any, kind: str) -> Any:
-    """The operator that this clamp becomes a part of; None where it stays a clamp."""
+    """The operator that this clamp or norm becomes a part of; None where it stays by itself."""
     before: Any = node.args[0]
-    if kind not in _CLAMPS or before.op != "call_function" or len(before.users) != 1:
+    if before.op != "call_function" or len(before.users) != 1:
         return None
-    return before if aten_name(before.target) in _CLAMPING else None
+    name = aten_name(before.target)
+    if kind == _NORM:
+        return before if name in WEIGHTED else None
+    is_normed = name == _NORM and _clamped(before, name) is not None
+    return before if kind in _CLAMPS and (name in _CLAMPING or is_normed) else None
 
 
 def _annotate_equal(node: Any, specs: Specs) -> None:
