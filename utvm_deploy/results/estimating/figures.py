@@ -59,12 +59,12 @@ class Estimated:
 
     @property
     def milliseconds(self) -> float | None:
-        """At the board's clock; None where ticks are no time."""
+        """At the board's clock; None where ticks are not a time."""
         return 1e3 * self.ticks / self.clock_hz if self.unit == "cycles" else None
 
     @property
     def unlike(self) -> tuple[int, ...]:
-        """The layers that have no formula of their own."""
+        """The layers that the formulas do not know."""
         return tuple(one.index for one in self.layers if not one.is_known)
 
     @property

@@ -113,7 +113,7 @@ def code_features(layers: Sequence[ShapedLayer]) -> dict[str, tuple[float, ...]]
 
 
 def _routines(kernel: Any) -> tuple[object, ...]:
-    """What of its assembly a kernel has in common with others; itself, if nothing is known."""
+    """The routines of assembly that a kernel shares with others; the kernel, if it has none."""
     forms = getattr(kernel, "forms", None)
     one = getattr(kernel, "product", None) or getattr(kernel, "routine", None) or kernel
     return (one,) if forms is None else tuple(forms)

@@ -69,7 +69,7 @@ class ShapePlan:
 def shaped(graph: Graph, *, has_weights: bool = True) -> Graph:
     """The graph that would be compiled, with constants that stand for any.
 
-    Without weights of its own, equal layers of a graph do not count once.
+    If the graph has no weights, equal layers count as different ones.
     """
     passes = CHANNEL_KEEPING
     if not has_weights:
@@ -138,8 +138,10 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
     for item in fitting:
         if isinstance(item, Step):
             scratch = _scratch_of(item)
-            layer = replace(_call_of(graph, item.operator, core), call=item.call)
-            layers.append(replace(layer, operator=item.operator, scratch_bytes=sum(scratch)))
+            layer = replace(_call_of(graph, item.operator, core), scratch_bytes=sum(scratch))
+            if item.call.kernel != layer.call.kernel:  # memory has no room for the first one
+                layer = replace(layer, call=item.call, constants_bytes=_constants_bytes(item.call))
+            layers.append(layer)
             if sum(scratch) <= limit:
                 elsewhere = max(elsewhere, sum(map(aligned_in_pool, scratch)))
                 scratch = ()
@@ -167,10 +169,9 @@ def _call_of(graph: Graph, operator: Operator, core: str) -> ShapedLayer:
     known = _KEPT.get(key)
     if known is None:
         call = _rounded_once(_chosen(graph, operator, core))
-        tables = [one.data.nbytes for one in call.arguments if isinstance(one, ConstantArgument)]
         activations = tuple(one for one in call.arguments if isinstance(one, TensorArgument))
         bare = replace(call, arguments=activations, rounded_once=None, exact=None)
-        known = ShapedLayer(operator, bare, sum(tables), 0)
+        known = ShapedLayer(operator, bare, _constants_bytes(call), 0)
         if len(_KEPT) >= MOST_KEPT:
             del _KEPT[next(iter(_KEPT))]
         _KEPT[key] = known
@@ -179,6 +180,13 @@ def _call_of(graph: Graph, operator: Operator, core: str) -> ShapedLayer:
 
 #: Records of level `time` decide.
 _NEAR = Setting("", "", OPTIMIZATION_FLAGS[Objective.TIME], "", "", "")
+
+
+def _constants_bytes(call: KernelCall) -> int:
+    tables = (one for one in call.arguments if isinstance(one, ConstantArgument))
+    return sum(one.data.nbytes for one in tables)
+
+
 _KEPT: dict[Hashable, ShapedLayer] = {}
 
 
