@@ -14,7 +14,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, Device
-from utvm_deploy.frontend.files.given_shapes import whole_windows
+from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
@@ -53,7 +53,7 @@ class ProfileResult(Result):
     def beside(self) -> tuple[str, ...]:
         """Lines on a stream: what it is, and what a hop takes and the whole window."""
         if self.stream is None or self.window is None:
-            return ()
+            return () if self.stream is None else (self.stream.text,)
         hop, window = self.found, self.window
         figures = {
             hop.unit_label: (hop.ticks, window.ticks),
@@ -159,7 +159,7 @@ def profile(
                 raise _without_model(target)
             hotspots = hotspots_of(report, image, hot)
         window = None
-        if graph.stream is not None:
+        if stream_given() is not None:  # not of a file that is a stream
             with whole_windows():
                 window = measured(load_model(path, custom, is_quiet=True))[1]
         # A bound is in cycles, so it says nothing about other figures.

@@ -13,7 +13,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.device import DeviceModel
-from utvm_deploy.frontend.files.given_shapes import whole_windows
+from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.evaluating import facts
@@ -68,7 +68,7 @@ def make_plan(
 ) -> Plan:
     """Read the model and the data, and check that they fit; nothing runs yet."""
     graph = load_model(path, custom)
-    stream = graph.stream
+    stream = None if stream_given() is None else graph.stream
     if stream is not None:
         outputs = [graph.tensors[number].shape for number in graph.outputs]
         with whole_windows():
