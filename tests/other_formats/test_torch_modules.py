@@ -20,6 +20,7 @@ from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.device import Device, DeviceModel
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.quality.quantizing.torch.module import quantized_program
 from utvm_deploy.torch import explain
 
 if sys.version_info >= (3, 11):
@@ -161,7 +162,7 @@ def test_a_mask_hides_what_it_hides_in_eager(is_additive: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_module_without_an_operator_to_quantize_is_refused() -> None:
-    with pytest.raises(ModelError, match="PT2E quantizes none of the module's operators"):
+    with pytest.raises(ModelError, match="PT2E quantizes none of its operators"):
         utvm_deploy.quantize(torch.nn.Identity(), torch.randn(40, 4))
 
 
@@ -210,13 +211,15 @@ def test_what_data_may_be() -> None:
             whole.numpy(),
             whole.numpy().astype(float),
             iter(whole.split(8)),
+            torch.utils.data.TensorDataset(whole, torch.zeros(40)),
+            [{"input": row, "label": 1} for row in whole.split(1)],
         )
     ]
-    assert [one.samples for one in made] == [40] * 5
+    assert [one.samples for one in made] == [40] * 7
     assert len({one.data for one in made}) == 1
     assert not made[0].warnings and not made[0].float_operators
     assert layer.training, "it was in training before"
-    assert "calibrated on 3 samples" in utvm_deploy.quantize(layer, whole[:3]).warnings[0]
+    assert "3 samples are few" in utvm_deploy.quantize(layer, whole[:3]).warnings[0]
 
 
 def nan_weights() -> Any:
@@ -438,8 +441,9 @@ def test_the_backend_takes_what_pt2e_quantized(
     backend_name: str, host: Device, runs: list[Any]
 ) -> None:
     data = torch.randn(32, 4)
-    quantized = utvm_deploy.quantize(torch.nn.Linear(4, 2).eval(), data)
-    module = quantized.program.module()
+    samples = [(row,) for row in data.split(1)]
+    layer = torch.nn.Linear(4, 2).eval()
+    module = quantized_program(torch, layer, samples, samples[0], "int8").module()
     compiled = torch.compile(module, backend=backend_name, options={"device": host})
     with torch.no_grad():
         for _ in range(2):

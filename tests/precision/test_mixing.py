@@ -291,7 +291,7 @@ def test_the_function_has_the_arguments_of_the_verb(tmp_path: Path) -> None:
     made = utvm_deploy.quantize(
         DIGITS,
         SAMPLES,
-        equalize=True,
+        equalize="yes",
         sensitivity=True,
         progress=lambda what, _done, _total: heard.append(what),
     )
@@ -306,7 +306,7 @@ def test_the_function_has_the_arguments_of_the_verb(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"scheme": "mixed", "equalize": True}, "leave clipping= and equalize= out"),
+        ({"scheme": "mixed", "equalize": "yes"}, "leave clipping= and equalize= out"),
         ({"scheme": "mixed", "clipping": "mse"}, "leave clipping= and equalize= out"),
         ({"board": "mps2_an500"}, "leave out board=, or give sensitivity=True"),
         ({"cycle_budget": 5}, "cycle_budget goes with scheme='mixed'"),

@@ -60,8 +60,8 @@ def _pt2(path: Path) -> Path:
 def _check(made: MixedModel, folder: Path, board: str) -> None:
     """The bytes are those of the reference, and the outputs no worse than those of int8."""
     assert made.mixed.loss <= made.mixed.losses["int8"]
-    assert not made.quantized.float_operators
-    assert all((one.sqnr_db or 100.0) > 40 for one in made.quantized.outputs)
+    assert not made.float_operators
+    assert all((one.sqnr_db or 100.0) > 40 for one in made.outputs)
     path = folder / "mixed.tflite"
     made.save(path)
     graph = load_model(path)
@@ -94,7 +94,7 @@ def test_with_labels_the_loss_is_in_points(tmp_path: Path) -> None:
 
 
 def test_the_weights_of_an_onnx_model_are_equalized(tmp_path: Path) -> None:
-    made = quantize_model(_onnx(tmp_path / "net.onnx"), SAMPLES, equalize=True)
+    made = quantize_model(_onnx(tmp_path / "net.onnx"), SAMPLES, equalize="yes")
     assert made.equalizing is not None and not made.float_operators
 
 
@@ -115,7 +115,7 @@ def test_a_module_is_mixed_by_the_labels_of_a_loader(tmp_path: Path) -> None:
     )
     made = utvm_deploy.quantize(module, loader, scheme="mixed", max_loss=5.0)
     assert isinstance(made, MixedModel) and made.mixed.loss_unit == "percentage points"
-    assert made.mixed.loss <= 5.0 and (made.quantized.outputs[0].sqnr_db or 100.0) > 40
+    assert made.mixed.loss <= 5.0 and (made.outputs[0].sqnr_db or 100.0) > 40
     path = tmp_path / "mixed.tflite"
     made.save(path)
     rows = [x[i : i + 1] for i in range(3)]

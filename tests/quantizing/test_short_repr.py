@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.quality.quantizing.facts import Calibration, QuantizedModel
-from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
 
 BYTES = b"\x07" * 4096
 
@@ -18,9 +17,3 @@ def test_a_quantized_model_shows_neither_bytes_nor_samples() -> None:
         assert "x07" not in shown and "array" not in shown and len(shown) < 300
     assert repr(model).startswith("<QuantizedModel int8: 4,096 bytes") and len(repr(model)) < 120
     assert "samples=4" in repr(calibration)
-
-
-def test_a_quantized_module_shows_neither_bytes_nor_its_program() -> None:
-    module = QuantizedModule(BYTES, "a long program", "int8", 40, (), (), ())
-    assert "x07" not in repr(module) and "program" not in repr(module)
-    assert "40 samples" in repr(module)

@@ -31,7 +31,6 @@ from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
 from utvm_deploy.project.model_code import model_code
-from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records import read_records
 from utvm_deploy.torch import in_memory
 
@@ -131,8 +130,6 @@ def compile(
     CompileError if the model cannot be compiled, or not within a budget.
     """
     is_file = isinstance(model, str | Path)
-    if isinstance(model, MixedModel):
-        model = model.quantized
     if not is_file:
         in_memory.check_object(model)
         if states:

@@ -9,14 +9,13 @@ from typing import Any
 
 from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
-from utvm_deploy.base.progress import Progress, no_progress
+from utvm_deploy.base.progress import Progress, shown_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given
+from utvm_deploy.frontend.files.given_shapes import only_tied_states
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
 from utvm_deploy.quality.quantizing.torch.files import file_of_module
-from utvm_deploy.quality.quantizing.torch.module import QuantizedModule, quantize_module
 from utvm_deploy.torch.in_memory import is_module, is_program
 
 
@@ -28,7 +27,7 @@ def quantize(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     clipping: str = "min-max",
-    equalize: bool = False,
+    equalize: str | bool = "auto",
     sensitivity: bool = False,
     max_loss: float | None = None,
     board: Board | str | None = None,
@@ -41,13 +40,14 @@ def quantize(
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
     progress: Progress | None = None,
-) -> QuantizedModel | steps.MixedModel | QuantizedModule:
+) -> QuantizedModel | steps.MixedModel:
     """Quantize a float model; ``save`` of the result writes the .tflite file.
 
     - ``model`` is the path of a float model (.tflite, .onnx, .pt2), or a PyTorch module.
     - ``data`` are typical inputs: the path of a dataset, a dataset, an array whose first axis
       counts the samples, or a mapping of the names of inputs to such arrays. For a PyTorch module,
-      it may also be a tensor, a list of inputs or a ``DataLoader``.
+      it may also be a tensor, a list of inputs or of mappings of the names of inputs to them, a
+      ``TensorDataset`` or a ``DataLoader``.
     - ``scheme`` is "int8", "int16x8" (int16 activations and int8 weights), or "mixed": one of both
       for each layer.
     - ``float_ends`` leaves the model's inputs and outputs float. Those of a PyTorch module are
@@ -55,9 +55,11 @@ def quantize(
     - ``input_range`` is the smallest and the largest value that float inputs can have; by default
       the samples say it.
     - ``clipping`` says how ranges follow from the samples: "min-max", "percentile", "mse" or
-      "auto".
-    - ``equalize`` also tries weights that are equalized across layers, and keeps the model whose
-      worst output has the larger SQNR. ``equalizing`` of the result has both, in dB.
+      "auto". This takes "min-max" unless another is clearly better on samples that are held out.
+      Of 64 or more samples, some are.
+    - ``equalize`` says whether weights are equalized across layers: "yes" tries it, and keeps the
+      better model; "auto" does so for .tflite files and PyTorch, by samples that are held out; "no"
+      leaves them. ``equalizing`` of the result has the SQNR of the worst output of both, in dB.
     - ``sensitivity`` also quantizes each layer alone: ``layers`` of the result has the SQNR of the
       outputs in dB, and the percentage points of accuracy that are lost, with labels. With
       ``board``, it has each layer's ticks and bytes of weights there. "mixed" has this in ``rows``.
@@ -70,7 +72,8 @@ def quantize(
     - ``inputs`` and ``signature`` are as for ``compile``, for a file.
     - ``states`` gives each of these inputs and its output one range, so that ``compile`` with
       ``states`` takes the file. In the file, they stay inputs and outputs.
-    - ``progress(what, done, total)`` is called on the way.
+    - ``progress(what, done, total)`` is called on the way; by default, a line on stderr shows it in
+      terminals and notebooks.
 
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
     it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
@@ -82,7 +85,9 @@ def quantize(
         "flash_budget": flash_budget,
         "cycle_budget": cycle_budget,
     }
-    as_observed = clipping == "min-max" and not equalize
+    if isinstance(equalize, bool):
+        equalize = "yes" if equalize else "no"
+    as_observed = clipping == "min-max" and equalize != "yes"
     _check_options(scheme, chosen_by, board, as_observed=as_observed, sensitivity=sensitivity)
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
@@ -91,7 +96,7 @@ def quantize(
             "states is for files: inputs and outputs of a quantized module stay float, so they "
             "need no common range"
         )
-    if is_module(model) and (scheme == "mixed" or not as_observed or sensitivity):
+    if is_module(model):
         with file_of_module(model, data, example_inputs) as (file, samples):
             return quantize(
                 file,
@@ -107,12 +112,6 @@ def quantize(
                 progress=progress,
                 **chosen_by,
             )
-    if stream_given() is not None:
-        raise UsageError("quantize takes whole windows; give --stream with the file that it writes")
-    if is_module(model):
-        return quantize_module(
-            model, data, scheme=scheme, input_range=input_range, example_inputs=example_inputs
-        )
     if not isinstance(model, str | Path):
         raise UsageError(
             f"an object of type {type(model).__name__} cannot be quantized; give the path of a "
@@ -123,9 +122,10 @@ def quantize(
         "timing": timing,
         "float_ends": float_ends,
         "input_range": input_range,
-        "progress": progress or no_progress,
     }
-    with with_shapes(inputs, signature, states), only_tied_states():
+    shown, chosen = shown_progress(progress), with_shapes(inputs, signature, states)
+    with shown as told, chosen, only_tied_states():
+        same["progress"] = told
         if scheme == "mixed":
             return steps.quantize_mixed(
                 Path(model),

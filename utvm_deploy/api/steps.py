@@ -25,7 +25,6 @@ from utvm_deploy.frontend.files.given_shapes import (
 )
 from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.project import check_fits, load_backend
-from utvm_deploy.quality.precision.steps import MixedModel
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
 
@@ -54,7 +53,7 @@ def with_shapes(
 
 def is_quantized(model: Any) -> bool:
     """Whether it is what ``quantize`` gave."""
-    return isinstance(model, MixedModel) or is_quantized_model(model)
+    return is_quantized_model(model)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch.export import is_quantized, load_torch
 from utvm_deploy.quality.quantizing.facts import FLOAT
-from utvm_deploy.quality.quantizing.torch.module import quantize_module
+from utvm_deploy.quality.quantizing.model_steps import quantize_model
+from utvm_deploy.quality.quantizing.torch.files import file_of_module
 from utvm_deploy.torch.binding import Bound, bound
 from utvm_deploy.torch.in_memory import graph_of_torch
 from utvm_deploy.torch.options import Options, Place, checked_options, place_of
@@ -178,9 +179,8 @@ class _Graph:
         program = torch.export.export(built.inner, example)
         name = "partition"
         if scheme != FLOAT and not is_quantized(program):
-            made = quantize_module(
-                built.inner, built.samples, scheme=scheme, example_inputs=example, name=name
-            )
+            with file_of_module(built.inner, built.samples, example) as (file, data):
+                made = quantize_model(file, data, scheme=scheme, float_ends=True)
             graph = load_bytes(made.data, name)
         else:
             graph = graph_of_torch(program, None, name)

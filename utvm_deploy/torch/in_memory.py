@@ -17,7 +17,6 @@ from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_
 from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
-from utvm_deploy.quality.quantizing.torch.module import QuantizedModule
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ def is_program(value: Any) -> bool:
 
 def is_quantized_model(value: Any) -> bool:
     """Whether a value is what ``utvm_deploy.quantize`` made."""
-    return isinstance(value, QuantizedModel | QuantizedModule)
+    return isinstance(value, QuantizedModel)
 
 
 def check_object(value: Any) -> None:
@@ -69,7 +68,7 @@ def check_module_and_example(module: Any, example: Any) -> None:
         )
 
 
-def graph_of_quantized(model: QuantizedModel | QuantizedModule, name: str) -> Graph:
+def graph_of_quantized(model: QuantizedModel, name: str) -> Graph:
     """The graph of what ``utvm_deploy.quantize`` made."""
     return load_bytes(model.data, name)
 

@@ -55,7 +55,7 @@ def _quantized(
     with out.progress() as progress:
         found = quantize(args.model, args.data, board=board, progress=progress, **options)
     if isinstance(found, MixedModel):
-        return found.quantized, found.rows, found.mixed
+        return found, found.rows, found.mixed
     assert isinstance(found, QuantizedModel)  # the model is a file
     return found, found.layers if isinstance(found, QuantizedWithLayers) else (), None
 
@@ -66,11 +66,16 @@ def _report(made: QuantizedModel, out: Output) -> None:
     if made.equalizing is not None:
         before, behind = (_decibels(value) for value in made.equalizing)
         pairs = made.calibration.equalized
-        kept = f"equalized across {pairs} pairs of layers" if pairs else "as they are"
+        kept = f"equalized behind {pairs} layers" if pairs else "as they are"
         out.line(f"weights: {kept} (SQNR of the worst output: {before}, equalized {behind})")
     if made.clippings:
         told = ", ".join(f"{name} {_decibels(value)}" for name, value in made.clippings.items())
         out.line(f"ranges: {made.clipping} (SQNR of the worst output: {told})")
+    if made.converting is not None:
+        own, other = (_decibels(value) for value in made.converting)
+        form = made.calibration.form
+        kept = "by PT2E" if form == "pt2" else "as a .tflite file"
+        out.line(f"quantized {kept} (SQNR of the worst output: PT2E {own}, .tflite {other})")
     if made.rewritten:
         out.line(f"quantized by our own rewriting: {_counted(made.rewritten)}")
     if made.float_operators:

@@ -466,12 +466,17 @@ QUANTIZED: Rows = (
     Option(
         "--clipping",
         "ranges of tensors: as observed (min-max), without the outermost elements (percentile), "
-        "with the least mean square error (mse), or the best of them (auto)",
+        "with the least mean square error (mse), or the best of them on samples that are held out "
+        "(auto)",
         "min-max",
         choices="quality.quantizing.facts:WANTED_CLIPPINGS",
     ),
     Option(
-        "--equalize", "also try weights that are equalized across layers, and keep the better model"
+        "--equalize",
+        "also try weights that are equalized across layers, and keep the better model: yes; auto: "
+        "not for .onnx, which becomes a .tflite file first; or no",
+        "auto",
+        choices="quality.quantizing.facts:WANTED_EQUALIZING",
     ),
     Option(
         "--input-range LOW,HIGH",

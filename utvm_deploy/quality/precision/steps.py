@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.results import plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.frontend.tflite import load_bytes
@@ -33,21 +33,36 @@ MOST_TRIED_LAYERS = 64
 DEFAULT_MAX_LOSS = 0.5
 
 
-@dataclass(frozen=True, repr=False)
-class MixedModel(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedWithLayers(facts.QuantizedModel):
+    """A quantized file with the table of layers that ``sensitivity`` asks for."""
+
+    layers: tuple[LayerSensitivity, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of ``utvm quantize --sensitivity --json``, without an output."""
+        more = {"layers": layers_json(self.layers)}
+        return plain_object("utvm.quantize/1", {**super().to_dict(), **more})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedModel(QuantizedWithLayers):
     """A file with a scheme for each layer, the table that it was chosen by, and the choice."""
 
-    quantized: facts.QuantizedModel
-    rows: tuple[LayerSensitivity, ...]
-    mixed: Mixed
+    mixed: Mixed = field(kw_only=True)
     max_loss: float = DEFAULT_MAX_LOSS  # that was allowed, in ``mixed.loss_unit``
+
+    @property
+    def rows(self) -> tuple[LayerSensitivity, ...]:
+        """The table of layers."""
+        return self.layers
 
     @property
     def headline(self) -> str:
         """How many layers are int16x8, and what the choice loses."""
         mixed = self.mixed
         return (
-            f"{self.quantized.headline}; {len(mixed.wide)} of {len(self.rows)} layers int16x8, "
+            f"{super().headline}; {len(mixed.wide)} of {len(self.layers)} layers int16x8, "
             f"loss {mixed.loss:.3g} {mixed.loss_unit}"
         )
 
@@ -67,23 +82,7 @@ class MixedModel(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm quantize --scheme mixed --json``, without an output."""
-        more = {"layers": layers_json(self.rows), "mixed": mixed_json(self.mixed, self.max_loss)}
-        return plain_object("utvm.quantize/1", {**self.quantized.to_dict(), **more})
-
-    def save(self, path: str | Path) -> None:
-        """Write the .tflite file. Raises UtvmError if it cannot be written."""
-        self.quantized.save(path)
-
-
-@dataclass(frozen=True, repr=False)
-class QuantizedWithLayers(facts.QuantizedModel):
-    """A quantized file with the table of layers that ``sensitivity`` asks for."""
-
-    layers: tuple[LayerSensitivity, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The object of ``utvm quantize --sensitivity --json``, without an output."""
-        more = {"layers": layers_json(self.layers)}
+        more = {"mixed": mixed_json(self.mixed, self.max_loss)}
         return plain_object("utvm.quantize/1", {**super().to_dict(), **more})
 
 
@@ -190,7 +189,7 @@ def quantize_uniform(
     *,
     scheme: str = facts.INT8,
     clipping: str = facts.MIN_MAX,
-    equalize: bool = False,
+    equalize: str = facts.AUTO,
     sensitivity: bool = False,
     board: Board | None = None,
     timing: str = CYCLES,
@@ -269,4 +268,4 @@ def quantize_mixed(
     named = name_costly_layers(
         replace(made, scheme="mixed"), path, data, rows=found.rows, wide=mixed.wide
     )
-    return MixedModel(named, found.rows, mixed, max_loss)
+    return MixedModel(**vars(named), layers=found.rows, mixed=mixed, max_loss=max_loss)

@@ -18,16 +18,19 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import DataError, ModelError
+from utvm_deploy.base.errors import DataError, ModelError, UtvmError, last_words
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import shapes_given, states_to_tie
+from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput
 from utvm_deploy.quality.quantizing import child_files
@@ -238,12 +241,16 @@ def quantize_with_recipes(
             "compared": len(calibration.outputs[0]),
             "held_out": calibration.held_out,
             "final": is_final,
+            # This process of the user's never runs a model that was just made.
+            "runs": not _is_here(calibration.form),
             "states": states_to_tie(),
             "outputs": calibration.output_names,
         }
         compared = len(calibration.outputs[0]) * _SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
         _run(calibration.form, "quantize", folder, job, timeout_s, progress)
+        if not job["runs"]:
+            _run(TFLITE, "run", folder, job, timeout_s, progress)
         rewritten = json.loads((folder / child_files.RESULTS).read_text("utf-8"))
         return tuple(
             RecipeResult(
@@ -291,6 +298,9 @@ def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch)
 def _run(
     form: str, step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
 ) -> None:
+    if _is_here(form):
+        _run_here(step, folder, job, progress)
+        return
     (folder / child_files.JOB).write_text(json.dumps(job), encoding="utf-8")
     argv = [sys.executable, "-m", _CHILDREN[form], step, str(folder)]
     deadline = time.monotonic() + _START_TIMEOUT_S + timeout_s
@@ -317,6 +327,23 @@ def _run(
         )
     said = words[-1].strip() if words else "no reason given"
     raise ModelError(f"the quantizer ended with status {code} in the {step} step ({said})")
+
+
+def _is_here(form: str) -> bool:
+    """Whether this process does the steps of a format: it has loaded PyTorch, which takes long."""
+    return form == TORCH and "torch" in sys.modules
+
+
+def _run_here(step: str, folder: Path, job: dict[str, Any], progress: Progress) -> None:
+    try:
+        with quiet_torch():
+            steps = import_module(_CHILDREN[TORCH]).STEPS
+            # As a child reads it.
+            steps[step](folder, json.loads(json.dumps(job)), partial(progress, step))
+    except UtvmError:
+        raise
+    except Exception as error:  # PyTorch raises all kinds
+        raise ModelError(f"its quantization failed with {last_words(error)}") from error
 
 
 def _follow(stdout: IO[bytes], what: str, deadline: float, progress: Progress) -> bool:

@@ -80,17 +80,16 @@ def _by_error(counts: Array, observed: Range) -> Range:
     """The two ends that give the least mean square error of int8."""
     width = (observed.high - observed.low) / _BINS
     centres = observed.low + (np.arange(_BINS) + 0.5) * width
-    best, least = observed, np.inf
-    for low_part in _PARTS if observed.low < 0 else (1.0,):
-        for high_part in _PARTS if observed.high > 0 else (1.0,):
-            one = _around_zero(observed.low * low_part, observed.high * high_part, observed)
-            step = (one.high - one.low) / _STEPS
-            beyond = np.square(centres - np.clip(centres, one.low, one.high))
-            # Rounding errors are spread evenly over a step: their mean square is a twelfth of it.
-            error = float(np.dot(counts, beyond + step * step / 12.0))
-            if error < least:
-                best, least = one, error
-    return best
+    lows = np.array([min(observed.low * part, 0.0) for part in _PARTS])
+    highs = np.array([max(observed.high * part, 0.0) for part in _PARTS])
+    below = np.maximum(lows[:, np.newaxis] - centres, 0.0)
+    above = np.maximum(centres - highs[:, np.newaxis], 0.0)
+    steps = (highs - lows[:, np.newaxis]) / _STEPS
+    # Rounding errors are spread evenly over a step: their mean square is a twelfth of it.
+    rounding = counts.sum() * np.square(steps) / 12.0
+    errors = (np.square(below) @ counts)[:, np.newaxis] + np.square(above) @ counts + rounding
+    low, high = np.unravel_index(errors.argmin(), errors.shape)
+    return _around_zero(float(lows[low]), float(highs[high]), observed)
 
 
 def _around_zero(low: float, high: float, observed: Range) -> Range:

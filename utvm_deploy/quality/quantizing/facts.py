@@ -29,9 +29,11 @@ SENSITIVITY_HINT = "--sensitivity shows which layers cause it"
 #: How ranges of tensors follow from what was observed.
 MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
 CLIPPINGS = (MIN_MAX, PERCENTILE, MSE)
-#: All of them are tried.
-AUTO = "auto"
+#: What there is, is tried, and judged by samples that are held out.
+AUTO, YES, NO = "auto", "yes", "no"
 WANTED_CLIPPINGS = (*CLIPPINGS, AUTO)
+#: Whether weights are equalized across layers.
+WANTED_EQUALIZING = (AUTO, YES, NO)
 
 #: Fewer samples than this are used, with a warning.
 FEW_SAMPLES = 32
@@ -99,7 +101,9 @@ class Calibration:
     # is chosen is then made again from all samples.
     held_out: int
     warnings: tuple[str, ...] = ()
-    equalized: int = 0  # pairs of layers whose weights were equalized
+    equalized: int = 0  # layers whose outputs have equalized channels
+    # That of the file itself, if this one is of a .tflite file that was made from it.
+    source: Calibration | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,13 @@ class QuantizedModel(QuantizedFile):
     clippings: Mapping[str, float | None] = field(default_factory=dict)
     # The same without and with equalized weights, if that was tried.
     equalizing: tuple[float | None, float | None] | None = None
+    # The same as the file's own quantizer makes it, and as a .tflite file, if both were tried.
+    converting: tuple[float | None, float | None] | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples the model was calibrated with."""
+        return self.calibration.samples
 
     @property
     def headline(self) -> str:
@@ -208,6 +219,7 @@ class QuantizedModel(QuantizedFile):
             "outputs": [asdict(one) for one in self.outputs],
             "warnings": list(self.warnings),
             "equalizing": self.equalizing,
+            "converting": self.converting,
             "clipping": self.clipping,
             "clippings": dict(self.clippings),
             "ok": True,

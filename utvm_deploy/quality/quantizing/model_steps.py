@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,60 +32,141 @@ def quantize_model(
     float_ends: bool = False,
     input_range: tuple[float, float] | None = None,
     clipping: str = facts.MIN_MAX,
-    equalize: bool = False,
+    equalize: str = facts.AUTO,
     progress: Progress = no_progress,
 ) -> facts.QuantizedModel:
     """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
-    if clipping not in (*facts.CLIPPINGS, facts.AUTO):
-        known = ", ".join((*facts.CLIPPINGS, facts.AUTO))
-        raise UsageError(f"{clipping!r} is not a clipping; there are {known}")
-    # PT2E knows one way to ranges, and weights are equalized in .tflite files.
-    is_converted = equalize or (
-        clipping != facts.MIN_MAX and path.suffix.lower() == f".{child_steps.TORCH}"
-    )
-    source = opened(path, is_converted=is_converted, progress=progress)
+    for given, known, what in (
+        (scheme, facts.SCHEMES, "scheme"),
+        (clipping, facts.WANTED_CLIPPINGS, "clipping"),
+        (equalize, facts.WANTED_EQUALIZING, "value of equalize"),
+    ):
+        if given not in known:
+            raise UsageError(f"{given!r} is not a {what}; there are {', '.join(known)}")
+    source = _source(path, clipping, equalize, progress)
     calibration = calibrated(source, data, input_range=input_range, progress=progress)
-    recipe = facts.Recipe(scheme, float_ends=float_ends)
-    equalizing = None
-    if equalize:
-        other = calibrated(source, data, input_range=input_range, equalize=True, progress=progress)
-        before, behind = (_score(one, recipe) for one in (calibration, other))
-        equalizing = before.db, behind.db
-        if behind.is_clearly_better(before):
-            calibration = other
-    tried: dict[str, float | None] = {}
+    usual = facts.Recipe(
+        scheme,
+        float_ends=float_ends,
+        clipping=facts.MIN_MAX if clipping == facts.AUTO else clipping,
+    )
+    is_free = clipping in (facts.AUTO, facts.MIN_MAX) and equalize != facts.YES
+    is_compared = calibration.source is not None and is_free
+    trial = _Trial(calibration, usual, is_compared, progress)
     try:
+        is_tried = equalize == facts.YES or (equalize == facts.AUTO and calibration.held_out > 0)
+        if is_tried and calibration.form == child_steps.TFLITE:
+            trial.equalize(source, data, input_range)
         if clipping == facts.AUTO:
-            scores = compare_clippings(calibration, recipe, progress)
-            tried = {name: one.db for name, one in scores.items()}
-            clipping = best(scores, facts.MIN_MAX)
+            trial.clip()
+        # The file's own quantizer knows the observed ranges only.
+        if is_compared and calibration.source is not None:
+            trial.compare_with_source(calibration.source)
         made = quantize_with_recipe(
-            calibration,
-            replace(recipe, clipping=clipping),
+            trial.calibration,
+            trial.recipe,
             name=path.stem,
             float_bytes=source.size,
             progress=progress,
         )
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
-    return replace(made, clippings=tried, equalizing=equalizing)
-
-
-def _score(calibration: facts.Calibration, recipe: facts.Recipe) -> Score:
-    (result,) = child_steps.quantize_with_recipes(calibration, [recipe], is_exact=False)
-    return score(calibration, result)
-
-
-def compare_clippings(
-    calibration: facts.Calibration, recipe: facts.Recipe, progress: Progress = no_progress
-) -> dict[str, Score]:
-    """The score of the model by each clipping."""
-    recipes = [replace(recipe, clipping=one) for one in facts.CLIPPINGS]
-    results = child_steps.quantize_with_recipes(
-        calibration, recipes, is_exact=False, progress=progress
+    return replace(
+        made,
+        clippings=trial.clippings,
+        equalizing=trial.equalizing,
+        converting=trial.converting,
     )
-    scores = [score(calibration, result) for result in results]
-    return dict(zip(facts.CLIPPINGS, scores, strict=True))
+
+
+def _source(path: Path, clipping: str, equalize: str, progress: Progress) -> Source:
+    """The file, as a float .tflite file if it is to be quantized as one."""
+    is_torch = path.suffix.lower() == f".{child_steps.TORCH}"
+    # PT2E knows one way to ranges, and weights are equalized in .tflite files.
+    is_needed = equalize == facts.YES or (is_torch and clipping in (facts.PERCENTILE, facts.MSE))
+    if is_needed or not is_torch or facts.AUTO not in (clipping, equalize):
+        return opened(path, is_converted=is_needed, progress=progress)
+    try:
+        return opened(path, is_converted=True, progress=progress)
+    except ModelError as error:
+        source = opened(path, progress=progress)
+        told = str(error).removeprefix(f"{path}: ")
+        note = f"quantized by PT2E only, because it did not become a .tflite file: {told}"
+        return replace(source, notes=(*source.notes, note))
+
+
+class _Trial:
+    """The way to quantize a model that is best so far, and what the others gave, in dB."""
+
+    def __init__(
+        self,
+        calibration: facts.Calibration,
+        recipe: facts.Recipe,
+        is_compared_with_source: bool,
+        progress: Progress,
+    ) -> None:
+        self.calibration, self.recipe, self._progress = calibration, recipe, progress
+        self.clippings: dict[str, float | None] = {}
+        self.equalizing: tuple[float | None, float | None] | None = None
+        self.converting: tuple[float | None, float | None] | None = None
+        self._score: Score | None = None
+        self._is_compared_with_source = is_compared_with_source
+
+    @property
+    def score(self) -> Score:
+        """The score of the best way so far."""
+        if self._score is None:
+            (self._score,) = self._scores(self.calibration, [self.recipe])
+        return self._score
+
+    def equalize(self, source: Source, data: Any, input_range: tuple[float, float] | None) -> None:
+        """Try weights that are equalized across layers."""
+        other = equalized(
+            source, data, self.calibration, input_range=input_range, progress=self._progress
+        )
+        if not other.equalized:
+            return
+        if self._is_compared_with_source:
+            self.calibration = other  # one comparison is enough
+            return
+        before = self.score
+        (behind,) = self._scores(other, [self.recipe])
+        self.equalizing = before.db, behind.db
+        if behind.is_clearly_better(before):
+            self.calibration, self._score = other, behind
+
+    def clip(self) -> None:
+        """Try the other ways to ranges."""
+        others = [replace(self.recipe, clipping=one) for one in facts.CLIPPINGS[1:]]
+        scores = dict(
+            zip(
+                facts.CLIPPINGS,
+                (self.score, *self._scores(self.calibration, others)),
+                strict=True,
+            )
+        )
+        self.clippings = {name: one.db for name, one in scores.items()}
+        chosen = best(scores, facts.MIN_MAX)
+        self.recipe, self._score = replace(self.recipe, clipping=chosen), scores[chosen]
+
+    def compare_with_source(self, source: facts.Calibration) -> None:
+        """Let the file's own quantizer make the model, unless this way is clearly better."""
+        recipe = replace(self.recipe, clipping=facts.MIN_MAX)
+        if not source.held_out and not self.clippings:
+            self.calibration, self.recipe, self._score = source, recipe, None
+            return
+        (own,) = self._scores(source, [recipe])
+        self.converting = own.db, self.score.db
+        if not self.score.is_clearly_better(own):
+            self.calibration, self.recipe, self._score = source, recipe, own
+
+    def _scores(
+        self, calibration: facts.Calibration, recipes: Sequence[facts.Recipe]
+    ) -> list[Score]:
+        results = child_steps.quantize_with_recipes(
+            calibration, recipes, is_exact=False, progress=self._progress
+        )
+        return [score(calibration, result) for result in results]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +254,6 @@ def calibrated(
     *,
     input_range: tuple[float, float] | None = None,
     compared: int = facts.COMPARED_SAMPLES,
-    equalize: bool = False,
     progress: Progress = no_progress,
 ) -> facts.Calibration:
     """The calibration of a float model.
@@ -180,30 +261,59 @@ def calibrated(
     Quantized models are compared on the first ``compared`` samples, with what the float model of
     the file makes of them.
     """
-    samples = dataset_for(data, source.inputs)
-    declared = facts.declared_range(input_range)
+    run = partial(_run, source, data, input_range, compared, progress)
+    made = run(source.form, source.data)
+    made = replace(made, warnings=(*source.notes, *made.warnings))
+    if source.original is None:
+        return made
+    real = replace(run(*source.original), warnings=made.warnings)
+    return replace(made, outputs=real.outputs, output_names=real.output_names, source=real)
 
-    def run(form: str, model: bytes, *, equalize: bool) -> facts.Calibration:
+
+def equalized(
+    source: Source,
+    data: Any,
+    calibration: facts.Calibration,
+    *,
+    input_range: tuple[float, float] | None = None,
+    progress: Progress = no_progress,
+) -> facts.Calibration:
+    """The calibration of the same model with equalized weights."""
+    run = partial(_run, source, data, input_range, facts.COMPARED_SAMPLES, progress)
+    made = run(source.form, source.data, equalize=True)
+    return replace(
+        made,
+        outputs=calibration.outputs,
+        output_names=calibration.output_names,
+        warnings=calibration.warnings,
+        source=calibration.source,
+    )
+
+
+def _run(
+    source: Source,
+    data: Any,
+    input_range: tuple[float, float] | None,
+    compared: int,
+    progress: Progress,
+    form: str,
+    model: bytes,
+    *,
+    equalize: bool = False,
+) -> facts.Calibration:
+    try:
         return child_steps.calibrate(
             form,
             model,
-            samples,
+            dataset_for(data, source.inputs),
             source.inputs,
-            declared=declared,
+            declared=facts.declared_range(input_range),
             compared=compared,
             equalize=equalize,
             progress=progress,
         )
-
-    try:
-        made = run(source.form, source.data, equalize=equalize)
-        made = replace(made, warnings=(*source.notes, *made.warnings))
-        if source.original is None:
-            return made
-        real = run(*source.original, equalize=False)
     except ModelError as error:
         raise ModelError(f"{source.path}: {error}") from error
-    return replace(made, outputs=real.outputs, output_names=real.output_names)
 
 
 def float_inputs(path: Path, graph: Graph) -> tuple[ModelInput, ...]:

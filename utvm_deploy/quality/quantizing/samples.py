@@ -20,7 +20,8 @@ BATCH = 64
 def dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
     """What the user gave as data: a path, a dataset, or arrays whose first axis counts samples.
 
-    Several inputs need a mapping of their names to arrays, or a tuple in their order. The first
+    Several inputs need a mapping of their names to arrays, a list of such samples, a tuple in their
+    order, or a ``TensorDataset``. The first
     samples, on which models are compared, are of all classes. Raises DataError if the data do not
     fit the inputs.
     """
@@ -34,6 +35,10 @@ def _dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
         return load_dataset(data, inputs)
     if isinstance(data, Mapping):
         return dataset_of_arrays(data, inputs)
+    if isinstance(data, list | tuple) and data and all(isinstance(one, Mapping) for one in data):
+        return dataset_of_arrays(_together(data), inputs)
+    if hasattr(data, "tensors"):  # a TensorDataset of PyTorch
+        data = tuple(np.asarray(one) for one in data.tensors[: len(inputs)])
     arrays = tuple(data) if isinstance(data, tuple) or len(inputs) > 1 else (data,)
     if len(arrays) != len(inputs):
         raise DataError(
@@ -42,6 +47,14 @@ def _dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
         )
     names = ["inputs"] if len(inputs) == 1 else [f"inputs_{i}" for i in range(len(inputs))]
     return dataset_of_arrays(dict(zip(names, arrays, strict=True)), inputs)
+
+
+def _together(samples: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+    """An array for each name, of samples that map the same names to their values."""
+    names = samples[0].keys()
+    if any(one.keys() != names for one in samples):
+        raise DataError("the samples do not have the same names; give each a value for each input")
+    return {name: np.stack([np.asarray(one[name]) for one in samples]) for name in names}
 
 
 class Watch:

@@ -3,6 +3,7 @@
 model                  ──widen─────▶ converted: float32 weights in place of int8 ones
 model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
 prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
+0_compared.tflite ...  ──run────────▶ 0_output_0.npy ...
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
 from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
 from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
-from utvm_deploy.quality.quantizing.tflite.calibrate import float_values, make_files, observe
+from utvm_deploy.quality.quantizing.tflite.calibrate import (
+    float_values,
+    make_files,
+    observe,
+    outputs_of,
+)
 from utvm_deploy.quality.quantizing.tflite.clean import clean
 from utvm_deploy.quality.quantizing.tflite.equalize import equalized
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs
@@ -46,11 +52,14 @@ def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Prepare the file, and observe it on the samples."""
     data = prepared((folder / child_files.MODEL).read_bytes())
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
     pairs = 0
     if job["equalize"]:
-        data, pairs = equalized(data)
+        start = job["held_out"]
+        few = [array[start : start + _STATISTICS_SAMPLES] for array in inputs]
+        before = data
+        data, pairs = equalized(before, lambda: float_values(before, few))
     (folder / child_files.PREPARED).write_bytes(data)
-    inputs = child_files.load_arrays(folder, "input", mapped=True)
     seen, outputs = observe(data, inputs, job, tell)
     model = schema.read_model(data)
     computed = computed_tensors(model)
@@ -156,8 +165,18 @@ def _take_any_scales(model: Any) -> None:
             operator.builtinOptions.potScaleInt16 = False
 
 
+def run(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
+    """Run quantized files on the compared samples."""
+    inputs = child_files.load_arrays(folder, "input", mapped=True)
+    compared = tuple(array[: job["compared"]] for array in inputs)
+    for index, _ in enumerate(job["recipes"]):
+        made = (folder / f"{index}_compared.tflite").read_bytes()
+        outputs = outputs_of(made, compared, is_exact=job["exact"])
+        child_files.save_arrays(folder, f"{index}_output", outputs)
+
+
 #: Does one step in a folder; gives the exit status.
-main = partial(run_step, {"widen": widen, "calibrate": calibrate, "quantize": quantize})
+main = partial(run_step, {"widen": widen, "calibrate": calibrate, "quantize": quantize, "run": run})
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

@@ -2,7 +2,8 @@
 
 layer, MUL c, ADD d -> layer      for a convolution or dense layer, and constants of each channel,
                                   as a batch normalization leaves them; float32 rounds otherwise
-MAXIMUM x, 0        -> RELU x     of the same values; part of the operator before if that can clamp
+MUL c, ADD d, layers -> layers    for dense layers that alone read it, as behind a LayerNorm
+MAXIMUM x, 0        -> RELU x     of the same values; or part of the operator before
 
 Each operator that goes is one rounding less in an integer model.
 """
@@ -21,7 +22,7 @@ from utvm_deploy.graph.model import Array
 #: Kind -> dimension of the weights that counts output channels.
 _CHANNELS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 #: Kinds whose kernels can clamp their result.
-_CLAMPING = (*_CHANNELS, "ADD", "SUB", "MUL")
+_CLAMPING = (*_CHANNELS, "ADD", "SUB", "MUL", "TRANSPOSE_CONV")
 # The schema's numbers of fused activations.
 _NONE, _RELU = 0, 1
 
@@ -52,7 +53,72 @@ def folded(data: bytes) -> bytes:
         if len(outputs) == 1 and outputs[0] in once:
             makers[outputs[0]] = operator
     graph.operators = kept
+    for operator in kept[::-1]:
+        if _give_to_readers(model, operator):
+            graph.operators = [one for one in graph.operators if one is not operator]
     return schema.model_bytes(model)
+
+
+def _give_to_readers(model: Any, operator: Any) -> bool:
+    """Let the dense layers that read a MUL or an ADD compute it; whether they can."""
+    graph = model.subgraphs[0]
+    source, known = _operands(model, operator)
+    kind = schema.kind_of(model, operator)
+    if (
+        known is None
+        or kind not in ("MUL", "ADD")
+        or operator.builtinOptions.fusedActivationFunction
+    ):
+        return False
+    made = int(operator.outputs[0])
+    shapes = [schema.numbers(graph.tensors[number].shape) for number in (source, made)]
+    readers = [one for one in graph.operators if made in schema.numbers(one.inputs)]
+    channels = shapes[0][-1] if shapes[0] else 0
+    is_by_channel = known.size in (1, channels) and known.shape[-1] == known.size
+    if shapes[0] != shapes[1] or made in schema.numbers(graph.outputs) or not is_by_channel:
+        return False
+    if not readers or not all(_is_dense(model, one, made, channels) for one in readers):
+        return False
+    constants = [_constants_with(model, one, kind, known) for one in readers]
+    if not all(np.isfinite(one).all() for pair in constants for one in pair):
+        return False
+    for reader, (weights, bias) in zip(readers, constants, strict=True):
+        reader.inputs[0] = source
+        _give(model, reader, weights, bias)
+    return True
+
+
+def _is_dense(model: Any, operator: Any, source: int, channels: int) -> bool:
+    numbers = schema.numbers(operator.inputs)
+    if schema.kind_of(model, operator) != "FULLY_CONNECTED" or numbers[0] != source:
+        return False
+    tensors = model.subgraphs[0].tensors
+    weights = schema.constant(model, tensors[numbers[1]])
+    bias = (
+        len(numbers) < 3
+        or numbers[2] < 0
+        or schema.constant(model, tensors[numbers[2]]) is not None
+    )
+    return (
+        bias
+        and weights is not None
+        and weights.dtype == np.float32
+        and weights.shape[1] == channels
+    )
+
+
+def _constants_with(model: Any, layer: Any, kind: str, known: Array) -> tuple[Array, Array]:
+    """The weights and the bias of a dense layer that also multiplies its input, or adds to it."""
+    tensors = model.subgraphs[0].tensors
+    _, number, *rest = schema.numbers(layer.inputs)
+    weights: Any = schema.constant(model, tensors[number])
+    bias: Any = np.zeros(len(weights), np.float32)
+    if rest and rest[0] >= 0:
+        bias = schema.constant(model, tensors[rest[0]])
+    by_channel = np.broadcast_to(known.reshape(-1), (weights.shape[1],))
+    if kind == "ADD":
+        return weights, bias + weights @ by_channel
+    return weights * by_channel, bias
 
 
 def _read_once(graph: Any) -> set[int]:
@@ -63,8 +129,13 @@ def _read_once(graph: Any) -> set[int]:
 
 
 def _operands(model: Any, operator: Any) -> tuple[int, Array | None]:
-    """The computed operand of an operator with two, and the constant one; else -1 and None."""
+    """The computed operand of an operator with two, and the constant one; else -1 and None.
+
+    That of a RELU is the 0 with which it compares.
+    """
     numbers = schema.numbers(operator.inputs)
+    if schema.kind_of(model, operator) == "RELU":
+        return numbers[0], np.zeros(1, np.float32)
     if schema.kind_of(model, operator) not in ("MUL", "ADD", "MAXIMUM") or len(numbers) != 2:
         return -1, None
     tensors = model.subgraphs[0].tensors
@@ -91,7 +162,7 @@ def _join(model: Any, before: Any, operator: Any, known: Array) -> bool:
     if not _keeps_channels(model, before, operator):
         return False
     kind = schema.kind_of(model, operator)
-    if kind == "MAXIMUM":
+    if kind in ("MAXIMUM", "RELU"):
         if schema.kind_of(model, before) not in _CLAMPING or np.any(known):
             return False
         options.fusedActivationFunction = _RELU

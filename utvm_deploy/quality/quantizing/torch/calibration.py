@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
 
         several = given if isinstance(given, tuple | list) else (given,)
         return tuple(torch.as_tensor(one) for one in several)
-    first = next(_groups(data, inputs_of(module)), None)
+    names = inputs_of(module)
+    first = next(_groups(data, len(names), names), None)
     if first is None or 0 in first[0].shape[:1]:
         raise ModelError(_EMPTY)
     parts = first[:-1]
@@ -35,23 +36,16 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
     return tuple(part.float() if part.is_floating_point() else part for part in parts)
 
 
-def samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def labelled_samples(
+    module: Any, data: Any, example: tuple[Any, ...]
+) -> tuple[list[tuple[Any, ...]], Array | None]:
     """The calibration data in groups of the example's size, at most ``PT2E_SAMPLES``.
 
-    Raises ModelError for shapes that do not fit, and for numbers that are not finite.
+    Also an integer label for each if all of them have one. A label is what follows the inputs, as a
+    ``DataLoader`` gives it. Samples of more than one row have none. Raises ModelError for shapes
+    that do not fit, and for numbers that are not finite.
     """
-    return (sample for sample, _ in _samples(data, example))
-
-
-def labelled_samples(
-    data: Any, example: tuple[Any, ...]
-) -> tuple[list[tuple[Any, ...]], Array | None]:
-    """The same samples as a list, and an integer label for each if all of them have one.
-
-    A label is what follows the inputs, as a ``DataLoader`` gives it. Samples of more than one row
-    have none.
-    """
-    found = list(_samples(data, example))
+    found = list(_samples(data, example, inputs_of(module)))
     rows = [rest for _, rest in found if rest is not None and rest.numel() == 1]
     is_labelled = len(rows) == len(found) and not any(
         one.is_floating_point() or one.is_complex() for one in rows
@@ -60,10 +54,12 @@ def labelled_samples(
     return [sample for sample, _ in found], labels
 
 
-def _samples(data: Any, example: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _samples(
+    data: Any, example: tuple[Any, ...], names: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Each sample, with the part of what follows the inputs that belongs to it, or None."""
     count = 0
-    for *group, rest in _groups(data, len(example)):
+    for *group, rest in _groups(data, len(example), names):
         size = example[0].shape[0] if example[0].ndim else 1
         is_whole = all(a.shape == b.shape for a, b in zip(group, example, strict=True))
         rows = group[0].shape[0]
@@ -106,18 +102,24 @@ def _check(parts: tuple[Any, ...], example: tuple[Any, ...], number: int) -> Non
             )
 
 
-def inputs_of(module: Any) -> int:
-    """How many inputs the module must be given."""
+def inputs_of(module: Any) -> list[str]:
+    """The names of the inputs that the module must be given; of one at least."""
     parameters = inspect.signature(module.forward).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in kinds]
     needed = [p for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
-    return max(len(needed), 1)
+    return names[: max(len(needed), 1)] or ["x"]
 
 
-def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
-    """Groups of samples: a tensor for each input, and then what follows the inputs, or None."""
+def _groups(data: Any, inputs: int, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Groups of samples: a tensor for each input, and then what follows the inputs, or None.
+
+    A group may map the names of inputs to them.
+    """
     import torch
 
+    if isinstance(data, torch.utils.data.Dataset):
+        data = torch.utils.data.DataLoader(data, batch_size=1)  # which adds the axis of samples
     if hasattr(data, "shape"):
         yield torch.as_tensor(data), None
         return
@@ -131,6 +133,8 @@ def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
         )
     for item in data:
         several = item if isinstance(item, tuple | list) else (item,)
+        if isinstance(item, Mapping):
+            several = _by_name(item, names)
         if len(several) < inputs:
             raise ModelError(
                 f"the calibration data have {len(several)} tensors for {inputs} inputs; give a "
@@ -138,3 +142,15 @@ def _groups(data: Any, inputs: int) -> Iterator[tuple[Any, ...]]:
             )
         rest = torch.as_tensor(several[inputs]) if len(several) == inputs + 1 else None
         yield *(torch.as_tensor(part) for part in several[:inputs]), rest
+
+
+def _by_name(sample: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """The inputs of a sample that maps names to values, and its label if it has one."""
+    missing = [name for name in names if name not in sample]
+    if missing:
+        raise ModelError(
+            f"a calibration sample has {', '.join(map(str, sample))}, but not '{missing[0]}'; "
+            "name the values as the arguments of forward"
+        )
+    labels = [sample[name] for name in ("label", "labels") if name in sample]
+    return *(sample[name] for name in names), *labels[:1]

@@ -22,7 +22,7 @@ from utvm_deploy.frontend.torch import export
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.child_main import run_step
+from utvm_deploy.quality.quantizing.child_main import Step, run_step
 from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.calibrate import make_files
 from utvm_deploy.quality.quantizing.tflite.finishing import finished
@@ -177,8 +177,9 @@ def _samples(folder: Path, most: int | None = None) -> list[Any]:
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 
 
+STEPS: Mapping[str, Step] = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
 #: Does one step in a folder; gives the exit status.
-main = partial(run_step, {"prepare": prepare, "calibrate": calibrate, "quantize": quantize})
+main = partial(run_step, STEPS)
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

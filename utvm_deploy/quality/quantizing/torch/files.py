@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.torch.export import load_torch
 from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
 from utvm_deploy.quality.datasets import Dataset
+from utvm_deploy.quality.quantizing.facts import PT2E_SAMPLES
 from utvm_deploy.quality.quantizing.torch.calibration import example_of, labelled_samples
 
 
@@ -25,6 +27,8 @@ def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tupl
     for data that do not fit, and for what PyTorch cannot export; messages say "the module".
     """
     torch = load_torch()
+    if isinstance(data, Iterator):
+        data = list(islice(data, PT2E_SAMPLES))
     is_ready = isinstance(data, str | Path | Dataset | Mapping)
     with TemporaryFolder("utvm-module") as folder:
         path = folder / "module.pt2"
@@ -33,7 +37,7 @@ def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tupl
             if was_training:
                 module.eval()
             example = example_of(module, _first(data) if is_ready else data, example_inputs)
-            arrays = data if is_ready else _arrays(data, example)
+            arrays = data if is_ready else _arrays(module, data, example)
             check_module(torch, module, example)
             with torch.no_grad(), quiet_torch():
                 torch.export.save(torch.export.export(module, example), path)
@@ -59,9 +63,9 @@ def _first(data: Any) -> Any:
     )
 
 
-def _arrays(data: Any, example: tuple[Any, ...]) -> dict[str, Any]:
+def _arrays(module: Any, data: Any, example: tuple[Any, ...]) -> dict[str, Any]:
     """An array for each input, and the labels if there are any, named as in an .npz file."""
-    samples, labels = labelled_samples(data, example)
+    samples, labels = labelled_samples(module, data, example)
     parts = [np.stack([one.numpy() for one in column]) for column in zip(*samples, strict=True)]
     names = ["inputs"] if len(parts) == 1 else [f"inputs_{i}" for i in range(len(parts))]
     arrays = dict(zip(names, parts, strict=True))

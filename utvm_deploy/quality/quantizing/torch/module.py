@@ -5,135 +5,17 @@ nn.Module ──export──▶ ATen graph ──PT2E──▶ ExportedProgram w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UtvmError
-from utvm_deploy.base.results import plain_object
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
-from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
-from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
-from utvm_deploy.quality.datasets import ModelInput
-from utvm_deploy.quality.quantizing.facts import (
-    FEW_SAMPLES,
-    INT8,
-    PT2E_SAMPLES,
-    FloatOperator,
-    OutputError,
-    QuantizedFile,
-    Range,
-    declared_range,
-    quality,
-    too_wide,
-)
-from utvm_deploy.quality.quantizing.model_steps import float_operators
-from utvm_deploy.quality.quantizing.samples import Watch
-from utvm_deploy.quality.quantizing.sqnr import output_errors
-from utvm_deploy.quality.quantizing.torch.calibration import example_of, samples
+from utvm_deploy.quality.quantizing.facts import INT8, Range, too_wide
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 from utvm_deploy.quality.quantizing.torch.quantizer import pt2e_quantizer
 from utvm_deploy.quality.quantizing.torch.shared_ranges import share_ranges, tie_ends
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class QuantizedModule(QuantizedFile):
-    """A PyTorch module after quantization: the .tflite file, and the program that PT2E made."""
-
-    data: bytes = field(repr=False)
-    program: Any = field(repr=False)  # torch.export.ExportedProgram
-    scheme: str
-    samples: int
-    float_operators: tuple[FloatOperator, ...]
-    # Of PT2E's program against the module, on the samples that it was calibrated on.
-    outputs: tuple[OutputError, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def headline(self) -> str:
-        """Scheme, size, what stayed float, and the error."""
-        how = quality(self.float_operators, self.outputs)
-        return f"{self.scheme}: {len(self.data):,} bytes, {how}, {self.samples} samples"
-
-    def to_dict(self) -> dict[str, Any]:
-        """What ``utvm quantize --json`` prints, as far as it is known of a module."""
-        facts = {
-            "scheme": self.scheme,
-            "samples": self.samples,
-            "bytes": len(self.data),
-            "float_operators": [asdict(one) for one in self.float_operators],
-            "outputs": self.table,
-            "warnings": list(self.warnings),
-            "ok": True,
-            "output": None,
-        }
-        return plain_object("utvm.quantize/1", facts)
-
-
-def quantize_module(
-    module: Any,
-    data: Any,
-    *,
-    scheme: str = INT8,
-    input_range: tuple[float, float] | None = None,
-    example_inputs: Any = None,
-    name: str = "module",
-) -> QuantizedModule:
-    """Quantize an ``nn.Module``; its inputs and outputs stay float.
-
-    ``data`` is a tensor or an array with samples along its first axis, or a tuple of them for
-    several inputs. It may also be an iterable, such as a ``DataLoader``; labels are ignored.
-    ``input_range`` is the smallest and the largest value of inputs; by default, samples say it.
-    ``example_inputs`` has the shapes that the model gets; by default, that is one sample.
-
-    Raises ModelError for data that do not fit, and for what PyTorch cannot export.
-    """
-    torch = load_torch()
-    declared = declared_range(input_range)
-    if isinstance(data, Iterator):
-        data = list(islice(data, PT2E_SAMPLES))
-    # An exported graph has no modes, and refuses to be asked for one.
-    was_training = module.training
-    try:
-        if was_training:
-            module.eval()
-        example = example_of(module, data, example_inputs)
-        calibration = list(samples(data, example))
-        check_module(torch, module, example)
-        with torch.no_grad(), quiet_torch():
-            program = quantized_program(torch, module, calibration, example, scheme, declared)
-            if not is_quantized(program):
-                raise ModelError(
-                    "PT2E quantizes none of the module's operators; compile the module as float32"
-                )
-            compared = calibration[:FEW_SAMPLES]
-            real, quantized = (
-                eager_outputs(torch, of, compared) for of in (module, program.module())
-            )
-    except UtvmError:
-        raise
-    except Exception as exc:  # of many classes
-        told = export_error(exc)
-        raise ModelError(f"PyTorch cannot export and quantize the module: {told}") from exc
-    finally:
-        if was_training:
-            module.train()
-    with quiet_torch():
-        made = program_to_tflite(program, name, "made from a PyTorch module")
-    names = [str(one) for one in program.graph_signature.user_outputs]
-    return QuantizedModule(
-        made,
-        program,
-        scheme,
-        len(calibration),
-        tuple(float_operators(load_bytes(made, name))),
-        tuple(output_errors(names, real, quantized)),
-        tuple(_warnings(calibration, program, declared)),
-    )
 
 
 def quantized_program(
@@ -212,27 +94,6 @@ def eager_outputs(torch: Any, module: Any, calibration: Any) -> list[Any]:
         flat, _ = torch.utils._pytree.tree_flatten(made)
         rows.append([one.detach().cpu().numpy() for one in flat])
     return [np.stack(column) for column in zip(*rows, strict=True)]
-
-
-def _warnings(calibration: Any, program: Any, declared: Range | None) -> Iterator[str]:
-    """What is suspicious about the samples."""
-    count = len(calibration)
-    if count < FEW_SAMPLES:
-        samples_ = "1 sample" if count == 1 else f"{count} samples"
-        yield (
-            f"calibrated on {samples_}; values that none of them reaches are cut off, so give "
-            f"{FEW_SAMPLES} or more"
-        )
-    names = [str(name) for name in program.graph_signature.user_inputs]
-    arrays = [part.numpy()[np.newaxis] for part in calibration[0]]
-    inputs = [
-        ModelInput(name, array.shape, str(array.dtype))
-        for name, array in zip(names, arrays, strict=False)
-    ]
-    watch = Watch(inputs, declared)
-    for sample in calibration:
-        watch.see([part.numpy()[np.newaxis] for part in sample[: len(inputs)]])
-    yield from watch.about_values()
 
 
 def check_weights(torch: Any, module: Any) -> None:
