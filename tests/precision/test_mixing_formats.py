@@ -129,13 +129,16 @@ def test_a_module_is_mixed_by_the_labels_of_a_loader(tmp_path: Path) -> None:
 
 def test_labels_are_integers_behind_the_inputs() -> None:
     torch = pytest.importorskip("torch")
-    x, example = torch.zeros(5, 3), (torch.zeros(1, 3),)
-    _, labels = labelled_samples([(x, torch.arange(5))], example)
+    x, example, layer = torch.zeros(5, 3), (torch.zeros(1, 3),), torch.nn.Linear(3, 2)
+    _, labels = labelled_samples(layer, [(x, torch.arange(5))], example)
     assert labels is not None and labels.tolist() == [0, 1, 2, 3, 4]
-    samples, labels = labelled_samples([(x[:1], 4), (x[:1], 2)], example)
+    samples, labels = labelled_samples(layer, [(x[:1], 4), (x[:1], 2)], example)
     assert labels is not None and labels.tolist() == [4, 2] and len(samples) == 2
+    named = [{"input": x[:1], "label": 3}]
+    _, labels = labelled_samples(layer, named, example)
+    assert labels is not None and labels.tolist() == [3]
     for data in ([(x, torch.ones(5))], [(x, torch.ones(5, 2, dtype=torch.int64))], x, [x]):
-        assert labelled_samples(data, example)[1] is None
+        assert labelled_samples(layer, data, example)[1] is None
 
 
 def test_data_that_say_no_shape_need_examples() -> None:
