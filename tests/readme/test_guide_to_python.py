@@ -21,7 +21,7 @@ PATIENCE_S = 120.0
 @pytest.mark.emulator
 def test_the_lines_run(tmp_path: Path) -> None:
     snippets = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-    deploy, results, session = snippets
+    deploy, results, estimate, session = snippets
     models.get("digits", tmp_path)
     lines = output_of(deploy, tmp_path)
     assert len(lines) > 1
@@ -29,6 +29,8 @@ def test_the_lines_run(tmp_path: Path) -> None:
     cost, *layers, change = output_of(results, tmp_path)
     assert cost.startswith("<ProfileResult ") and change.endswith("cycles (+0.0 %)>")
     assert len(layers) == 8 and all(line.split()[1].isdigit() for line in layers)
+    priced, error, _ = output_of(estimate, tmp_path)
+    assert priced.split()[0].isdigit() and error.startswith("Errors(median=")
     (line,) = output_of(session, tmp_path)
     assert line.startswith("[0 0 1 1 2 2 3 3] ")
 
