@@ -38,6 +38,7 @@ ELSEWHERE = {
     "docs/guides/tvm.md": "tuning/test_meta_schedule.py",
     "docs/tutorials/from-data.md": "tutorials/test_tutorials.py",
     "docs/tutorials/own-operator.md": "tutorials/test_tutorials.py",
+    "docs/tutorials/quantization-aware-training.md": "tutorials/test_tutorials.py",
     "docs/tutorials/team-server.md": "tutorials/test_tutorials.py",
     "docs/tutorials/vibration.md": "tutorials/test_tutorials.py",
     "docs/tutorials/zephyr-application.md": "zephyr/test_zephyr_tutorial.py",
