@@ -16,6 +16,7 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.files.given_shapes import Stream, stream_of
 from utvm_deploy.frontend.files.tflite_chosen import chosen_file
 from utvm_deploy.graph.stream import METADATA, StreamFacts
 from utvm_deploy.oracle.with_custom import run_oracle
@@ -65,6 +66,22 @@ def test_random_nets_equal_the_whole_recording(seed: int) -> None:
     late = facts.shift * wanted.shape[1] // columns
     assert wanted.shape[1] - late > 0
     assert np.array_equal(got[:, late:], wanted[:, : wanted.shape[1] - late])
+
+
+def pooled_net(columns: int) -> bytes:
+    """A pool that leaves out what is padded, behind columns of zeros."""
+    m = ModelWriter()
+    padded = m.pad(m.input((1, columns, FEATURES, CHANNELS)), [(0, 0), (3, 0), (0, 0), (0, 0)])
+    m.output(m.max_pool(padded, (2, 2), stride=(1, 1), padding="SAME"))
+    return m.to_bytes()
+
+
+def test_padding_along_another_axis_has_no_value_of_time() -> None:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    recording = np.random.default_rng(1).integers(-128, 0, (1, 40, FEATURES, CHANNELS), np.int8)
+    got = np.concatenate(streamed(with_stream(pooled_net(24), 4, 1), recording, 4), axis=1)
+    assert np.array_equal(got, whole(pooled_net(40), recording)[:, :40])
 
 
 def headed_net(head: str, columns: int, *, is_trunk: bool = True, is_head: bool = True) -> bytes:
@@ -182,9 +199,28 @@ def _position_wise() -> bytes:
     return m.to_bytes()
 
 
+def _only_pool() -> bytes:
+    m = ModelWriter()
+    m.output(m.mean(m.input((1, 12, FEATURES, CHANNELS)), [1, 2]))
+    return m.to_bytes()
+
+
+def _table() -> bytes:
+    m = ModelWriter()
+    x = m.tensor((1, 12), "int32")
+    m.inputs.append(x)
+    table = m.constant(np.ones((9, CHANNELS), np.int8), 0.1)
+    m.output(m.node("GATHER", [table, x], (1, 12, CHANNELS), ("GatherOptions", {})))
+    return m.to_bytes()
+
+
 @pytest.mark.parametrize(
     ("write", "hop", "said"),
     [
+        (_only_pool, 12, "a hop of 12 columns has the whole window of 12"),
+        (_only_pool, 2**31, "a hop of 2,147,483,648 columns is too large"),
+        (_table, 1, r"GATHER\) has no form in a stream"),
+        (_alone("REVERSE_V2", ("ReverseV2Options", {}), [2, 1]), 1, "works along time"),
         (lambda: headed_net("mean", 24), 3, r"operator 0 \(CONV_2D\) .* give a multiple of 2"),
         (lambda: headed_net("mean", 24), 0, "a hop of 0 columns"),
         (_alone("REVERSE_V2", ("ReverseV2Options", {}), [1]), 1, "REVERSE_V2.*works along time"),
@@ -199,6 +235,13 @@ def test_what_is_no_stream(write: Callable[[], bytes], hop: int, said: str) -> N
 
     with pytest.raises(ModelError, match=said):
         with_stream(write(), hop, 1)
+
+
+@pytest.mark.parametrize("given", [{"hop": None}, {"axis": 1}, {"hop": 2, "axes": 1}, True, "2"])
+def test_a_stream_is_a_hop_or_a_dict(given: Any) -> None:
+    with pytest.raises(ModelError, match="neither a hop, such as 2, nor a dict"):
+        stream_of(given)
+    assert stream_of(np.int64(2)) == stream_of({"hop": 2, "axis": None}) == Stream(2)
 
 
 def test_accuracy_of_windows_and_of_the_stream(tmp_path: Path) -> None:
@@ -228,7 +271,7 @@ def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "// A stream: each run takes the next 2 columns" in header
 
 
-def framed_net(samples: int) -> bytes:
+def framed_net(samples: int, *, is_pooled: bool = False) -> bytes:
     """Frames of samples, windowed, and layers over the frames."""
     m = ModelWriter()
     net = Net(m, np.random.default_rng(2))
@@ -246,8 +289,20 @@ def framed_net(samples: int) -> bytes:
     )
     x = m.quantize(windowed, scale=0.2, zero_point=3)
     x = net.conv(m.reshape(x, (1, frames, 5, 4)), 3, stride=(2, 1), wide=3)
-    m.output(net.conv(x, 3))
+    x = net.conv(x, 3)
+    m.output(m.mean(x, [1, 2]) if is_pooled else x)
     return m.to_bytes()
+
+
+def test_each_sample_of_a_front_end_begins_a_recording(tmp_path: Path) -> None:
+    """The states of SignalFramer, and those of the stream behind it."""
+    path, rng = tmp_path / "framed.tflite", np.random.default_rng(5)
+    path.write_bytes(framed_net(96, is_pooled=True))
+    inputs = rng.integers(-20000, 20000, (4, 96)).astype(np.int16)
+    data = {"inputs": inputs, "labels": rng.integers(0, CHANNELS, 4)}
+    found = utvm_deploy.evaluate(path, data, "host", stream=32)
+    assert [(one.before, one.after) for one in found.changes][1] == ("stream", "device")
+    assert found.changes[0].largest_difference > 0 == found.changes[1].largest_difference
 
 
 def test_a_hop_in_samples_goes_through_a_front_end(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
@@ -105,17 +106,18 @@ def whole_windows() -> Iterator[None]:
 
 def stream_of(given: Any) -> Stream | None:
     """A hop, or a dict of a hop and an axis; ModelError for anything else."""
-    found = {"hop": given} if isinstance(given, int) else given
-    if found is None or isinstance(found, Stream):
-        return found
-    is_known = isinstance(found, Mapping) and {"hop"} <= set(found) <= {"hop", "axis"}
-    numbers = [one for one in found.values() if one is not None] if is_known else [None]
-    if not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
+    if given is None or isinstance(given, Stream):
+        return given
+    found = given if isinstance(given, Mapping) else {"hop": given}
+    hop, axis = found.get("hop"), found.get("axis")
+    numbers = [one for one in (hop, axis) if one is not None]
+    are_numbers = all(isinstance(one, Integral) and not isinstance(one, bool) for one in numbers)
+    if hop is None or not are_numbers or not set(found) <= {"hop", "axis"}:
         raise ModelError(
             f"stream={given!r} is neither a hop, such as 2, nor a dict such as "
             '{"hop": 2, "axis": 1}'
         )
-    return Stream(**found)
+    return Stream(int(hop), None if axis is None else int(axis))
 
 
 def image_given() -> ImageInput | None:

@@ -11,11 +11,15 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.given_shapes import MOST_EXTENT
 from utvm_deploy.frontend.files.tflite_states import keep
 from utvm_deploy.frontend.streams.flow import Flow
-from utvm_deploy.frontend.streams.rules import RULES, Place, as_it_is
+from utvm_deploy.frontend.streams.rules import OF_ANY_INPUT, RULES, Place, as_it_is
 from utvm_deploy.frontend.streams.writer import Refusal, Writer
 from utvm_deploy.graph.stream import METADATA, StreamFacts
+
+#: Formats hold twice of it, which leaves room for what a state keeps.
+_MOST_EXTENT = MOST_EXTENT // 2
 
 
 def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
@@ -60,6 +64,11 @@ def _along(data: bytes, hop: int, axis: int) -> bytes:
         late, longest = max(newest, late), w.longest
     w.finish(hop)
     if not w.states and not w.has_states:
+        if hop >= flow.window > 1:
+            raise ModelError(
+                f"a hop of {hop} columns has the whole window of {flow.window}, so a stream would "
+                "keep nothing; give a smaller hop, or leave --stream out"
+            )
         raise ModelError(
             f"the model computes each column along axis {axis} of its input alone, so a "
             "stream would keep nothing; give --time-axis, or --shape for columns"
@@ -82,6 +91,10 @@ def _input_flow(w: Writer, hop: int, axis: int) -> Flow:
             unit = extent // long[0]
     if hop < 1:
         raise ModelError(f"a hop of {hop} columns is none; give 1 or more")
+    if hop * unit > _MOST_EXTENT:
+        raise ModelError(
+            f"a hop of {hop:,} columns is too large; give {_MOST_EXTENT // unit:,} or less"
+        )
     return Flow(axis, unit, hop, 1, extent // unit)
 
 
@@ -91,7 +104,7 @@ def _walk(w: Writer, flow: Flow) -> None:
         flows = [w.flows[one] for one in place.inputs if one in w.flows]
         if not flows:
             as_it_is(w, place)
-        elif place.kind in RULES:
+        elif place.kind in RULES and (place.kind in OF_ANY_INPUT or place.inputs[0] in w.flows):
             RULES[place.kind](w, place)
         else:
             raise w.refusal(place.position, "has no form in a stream")

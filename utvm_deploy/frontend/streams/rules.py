@@ -97,7 +97,7 @@ def window(w: Writer, at: Place) -> None:
         if "POOL" in at.kind and at.kind != "MAX_POOL_2D":
             raise w.refusal(at.position, "divides by fewer columns where it pads along time")
     _check_hop(w, at, flow, it.stride)
-    fill = _lowest(w, x) if at.kind == "MAX_POOL_2D" else w.zero(x)
+    fill = aside = _lowest(w, x) if at.kind == "MAX_POOL_2D" else w.zero(x)
     if flow.padded is not None and (not it.pads or flow.padded == fill):
         fill = flow.padded
     elif flow.padded is not None:
@@ -109,7 +109,7 @@ def window(w: Writer, at: Place) -> None:
     length = flow.columns - it.stride + it.reach
     source = w.span(source, before, length, fill)
     if options.padding == _SAME and it.reach > it.stride:
-        source = _padded_aside(w, at, source, side, fill)
+        source = _padded_aside(w, at, source, side, aside)
         options.padding = _VALID
     rate = {"columns": flow.columns // it.stride, "stride": flow.stride * it.stride}
     made = Flow(flow.axis, 1, **rate, window=result, delay=delay)
@@ -312,9 +312,11 @@ def _one_column(w: Writer, at: Place, x: int, position: int, others: list[int]) 
 def gather(w: Writer, at: Place) -> None:
     """GATHER: one column, several of a window, or places of another axis."""
     x, positions = w.settled(at.inputs[0]), _constant(w, at, 1)
-    flow, axis = w.flows[x], _axis_of(w, at)
+    flow, (axis,) = w.flows[x], _axes_of(w, at)
     if axis != flow.axis:
-        moves = positions.ndim - 1 if axis < flow.axis else 0
+        if flow.axis < at.options.batchDims:
+            raise w.refusal(at.position, "takes other places for each column over time")
+        moves = positions.ndim - 1 - at.options.batchDims if axis < flow.axis else 0
         _write(w, at, [x, at.inputs[1]], replace(flow, axis=flow.axis + moves))
     elif positions.size == 1 and flow.unit == 1:
         zero = w.constant(np.zeros(positions.shape))
@@ -323,8 +325,8 @@ def gather(w: Writer, at: Place) -> None:
         behind_window(w, at)
 
 
-def _axis_of(w: Writer, at: Place) -> int:
-    """The axis along which an operator works, from 0."""
+def _axes_of(w: Writer, at: Place) -> list[int]:
+    """The axes along which an operator works, from 0; only REVERSE_V2 may have several."""
     where: Mapping[str, int] = {
         "SPLIT": 0,
         "SPLIT_V": 2,
@@ -334,21 +336,21 @@ def _axis_of(w: Writer, at: Place) -> int:
         "ARG_MIN": 1,
     }
     if at.kind in where:
-        axis = int(_constant(w, at, where[at.kind]).reshape(-1)[0])
+        axes = _constant(w, at, where[at.kind]).reshape(-1).tolist()
     else:
-        axis = at.options.axis
+        axes = [at.options.axis]
     rank = len(w.shapes[at.outputs[0]]) if at.kind == "PACK" else len(w.shapes[_data_of(w, at)])
-    return axis % rank
+    return [axis % rank for axis in axes]
 
 
 def along_axis(w: Writer, at: Place) -> None:
     """Operators along an axis that is not time, such as CONCATENATION of channels."""
     flowing = [one for one in at.inputs if one in w.flows]
-    axis = _axis_of(w, at)
+    axes = _axes_of(w, at)
     delay = max(w.flows[one].delay for one in flowing)
     sources = {one: w.settled(one, delay) for one in flowing}
     flow = w.flows[sources[flowing[0]]]
-    if axis == flow.axis and at.kind != "PACK":
+    if flow.axis in axes and at.kind != "PACK":
         raise w.refusal(at.position, "works along time, which a stream has not as a whole")
     alike = {(f.axis, f.columns, f.unit, f.stride) for f in map(w.flows.get, sources.values()) if f}
     # Constants and results of pools would be columns, too.
@@ -356,8 +358,8 @@ def along_axis(w: Writer, at: Place) -> None:
     if len(alike) > 1 or (others and at.kind in ("CONCATENATION", "PACK")):
         raise w.refusal(at.position, "joins tensors whose columns are not the same")
     moves = {"PACK": 1, "UNPACK": -1, "ARG_MAX": -1, "ARG_MIN": -1}.get(at.kind, 0)
-    below = axis <= flow.axis if at.kind == "PACK" else axis < flow.axis
-    made = replace(flow, axis=flow.axis + (moves if below else 0))
+    below = flow.axis + (at.kind == "PACK")
+    made = replace(flow, axis=flow.axis + (moves if moves and axes[0] < below else 0))
     _write(w, at, [sources.get(one, one) for one in at.inputs], made)
 
 
@@ -419,3 +421,5 @@ RULES: Mapping[str, Rule] = {
     "SignalFramer": framer,
     **dict.fromkeys(("SignalWindow", "SignalRfft", "SignalIrfft"), along_last),
 }
+#: Those of which any input may be columns over time; of others, it is the first one.
+OF_ANY_INPUT = frozenset(kind for kind, rule in RULES.items() if rule in (pointwise, along_axis))
