@@ -122,7 +122,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         for i in range(FILES)
     ]
     front = front_end(folder / "front.tflite")
-    made = run_oracle(front, [[part] for one in sounds for part in one], outputs_only=COLUMNS)
+    made = run_oracle(
+        front, [[part] for one in sounds for part in one], outputs_only=True, apart=COLUMNS
+    )
     columns = np.concatenate([one[0] for one in made.outputs], 1).reshape(-1, 1, COLUMNS, 7, 1)
     trunk = classifier(folder / "trunk.tflite", COLUMNS, None)
     deep = np.stack([one[0][0] for one in run_oracle(trunk, list(columns)).outputs])
@@ -135,7 +137,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     whole = classifier(folder / "classifier.tflite", WINDOW, head)
     runs = [[part] for one in columns for part in np.split(one, COLUMNS // HOP, 1)]
     with given_shapes({}, stream=Stream(HOP)):
-        found = run_oracle(whole, runs, outputs_only=COLUMNS // HOP).outputs
+        found = run_oracle(whole, runs, outputs_only=True, apart=COLUMNS // HOP).outputs
     answers = np.stack([one[0] for one in found]).reshape(len(sounds), -1, len(KINDS))
     return Story(front, whole, sounds, columns, answers)
 

@@ -80,7 +80,7 @@ def test_front_end(vectors: Mapping[str, Array], tmp_path: Path) -> None:
     for (stack, _), expected, counts in zip(run.outputs, stacks, valid, strict=True):
         assert stack.tolist() == (expected * counts).tolist()
     # Each sample for itself: the frames of the first one are there, and no stack is complete.
-    apart = run_oracle(path, sound[:2], outputs_only=True)
+    apart = run_oracle(path, sound[:2], outputs_only=True, apart=1)
     assert [bool(outputs[1]) for outputs in apart.outputs] == [False] * 2
 
 

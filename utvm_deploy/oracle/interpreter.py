@@ -80,10 +80,11 @@ def interpret(
     model: Path,
     samples: Sequence[Sequence[Array]],
     *,
-    outputs_only: int = False,
+    outputs_only: bool = False,
+    apart: int = 0,
     with_shadow: bool = False,
 ) -> Interpreted:
-    """Run all samples; with ``outputs_only``, each finds the state before a model's first run.
+    """Run all samples; ``apart`` is as for ``is_first``.
 
     ``with_shadow`` compares what each operator made with its float computation.
 
@@ -101,7 +102,7 @@ def interpret(
                 raise RuntimeError(f"Node number {node.position} ({node.kind}) is unknown")
         split = _Split(data, known, program, others, outputs_only) if others else None
     run = program.run if split is None else split.run
-    tensors = run(samples, apart=outputs_only)
+    tensors = run(samples, apart=apart)
     shadow = None
     if with_shadow:
         from utvm_deploy.oracle.shadowing import shadow_of
@@ -139,7 +140,7 @@ class _Split:
         known: bytes,
         program: Program,
         others: Mapping[Node, Truth],
-        outputs_only: int,
+        outputs_only: bool,
     ) -> None:
         self._program = program
         self._made = [number for node in others for number in node.outputs]

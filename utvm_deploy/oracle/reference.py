@@ -63,6 +63,8 @@ _FILE_REFUSED = "file_refused.txt"
 _WHOLE = "whole.tflite"
 #: A file of this name in the folder asks for the outputs alone.
 _OUTPUTS_ONLY = "outputs_only"
+#: This one says how many samples follow each other.
+_APART = "apart"
 #: This one asks for the shadow, which is left in the other one.
 _WITH_SHADOW, _SHADOW = "with_shadow", "shadow.json"
 #: Of the results: the numbers of the outputs, and the name of what computed them.
@@ -87,16 +89,16 @@ def run_reference(
     inputs: Sequence[Array | Sequence[Array]],
     *,
     timeout_s: float | None = None,
-    outputs_only: int = False,
+    outputs_only: bool = False,
+    apart: int = 0,
     with_shadow: bool = False,
 ) -> ReferenceRun:
     """Run every sample through the reference kernels in one child process.
 
     ``inputs`` has one entry per sample: the model's inputs in order, or the array alone if there is
-    a single input. With ``outputs_only``, no other tensors are kept, and each sample finds the
-    state that a model has before its first run. If it is more than 1, each sequence of that many
-    samples does. ``with_shadow`` compares each quantized operator
-    with its float computation.
+    a single input. With ``outputs_only``, no other tensors are kept. Each sequence of ``apart``
+    samples finds the state that a model has before its first run; 0: all are one sequence.
+    ``with_shadow`` compares each quantized operator with its float computation.
 
     Raises FileRefused if LiteRT refuses the model. Raises VerifyError if LiteRT is missing, crashes
     or takes longer than ``timeout_s`` (default: by the number of samples and the model's size).
@@ -112,7 +114,9 @@ def run_reference(
             timeout_s = _START_TIMEOUT_S + _sample_timeout_s(file) * len(samples)
         save_samples(directory, samples)
         if outputs_only:
-            (directory / _OUTPUTS_ONLY).write_text(str(int(outputs_only)), "ascii")
+            (directory / _OUTPUTS_ONLY).touch()
+        if apart:
+            (directory / _APART).write_text(str(apart), "ascii")
         if with_shadow:
             (directory / _WITH_SHADOW).touch()
         completed = process.run(
@@ -241,13 +245,14 @@ def interpret_or_explain(model: str, directory: Path) -> int:
     try:
         with np.load(directory / _INPUTS, allow_pickle=False) as arrays:
             samples = _samples(arrays)
-        marker = directory / _OUTPUTS_ONLY
-        outputs_only = int(marker.read_text("ascii")) if marker.exists() else 0
+        outputs_only = (directory / _OUTPUTS_ONLY).exists()
+        several = directory / _APART
+        apart = int(several.read_text("ascii")) if several.exists() else 0
         with_shadow = (directory / _WITH_SHADOW).exists()
-        found, reference = _interpret(file, samples, outputs_only, with_shadow)
+        found, reference = _interpret(file, samples, outputs_only, apart, with_shadow)
         if (directory / _WHOLE).exists() and not found.truths:
             # Only the reference kernels can compute in what control flow calls.
-            whole = interpret(directory / _WHOLE, samples, outputs_only=outputs_only)
+            whole = interpret(directory / _WHOLE, samples, outputs_only=outputs_only, apart=apart)
             _check_unrolled(whole, found)
         kept = found.outputs if outputs_only else found.tensors[0] if found.tensors else ()
         results = {str(n): np.array([tensors[n] for tensors in found.tensors]) for n in kept}
@@ -267,7 +272,11 @@ def interpret_or_explain(model: str, directory: Path) -> int:
 
 
 def _interpret(
-    file: Path, samples: Sequence[Sequence[Array]], outputs_only: int, with_shadow: bool
+    file: Path,
+    samples: Sequence[Sequence[Array]],
+    outputs_only: bool,
+    apart: int,
+    with_shadow: bool,
 ) -> tuple[Interpreted, str]:
     """What the reference of this file computes, and its name."""
     with file.open("rb") as opened:
@@ -277,7 +286,9 @@ def _interpret(
         from utvm_deploy.oracle import relax_reference
 
         return relax_reference.interpret(file, samples), relax_reference.REFERENCE
-    found = interpret(file, samples, outputs_only=outputs_only, with_shadow=with_shadow)
+    found = interpret(
+        file, samples, outputs_only=outputs_only, apart=apart, with_shadow=with_shadow
+    )
     return found, named(REFERENCE, found.truths)
 
 

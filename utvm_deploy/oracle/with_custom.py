@@ -35,7 +35,8 @@ def run_oracle(
     inputs: Sequence[Array | Sequence[Array]],
     custom: CustomOperators | None = None,
     *,
-    outputs_only: int = False,
+    outputs_only: bool = False,
+    apart: int = 0,
     with_shadow: bool = False,
 ) -> ReferenceRun:
     """``run_reference``, where ``custom`` computes the custom operators that it knows.
@@ -44,13 +45,15 @@ def run_oracle(
     """
     graph = _with_custom(path, custom)
     if graph is None:
-        return run_reference(path, inputs, outputs_only=outputs_only, with_shadow=with_shadow)
+        return run_reference(
+            path, inputs, outputs_only=outputs_only, apart=apart, with_shadow=with_shadow
+        )
     tensors, pending = graph.tensors, [one for one in graph.operators if _is_custom(one)]
     made = [n for one in pending for n in one.outputs if tensors[n].source is not None]
     samples = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]
     found: list[dict[int, Array]] = [{n: _empty(tensors[n]) for n in made} for _ in samples]
     positions = {one.sources[0] for one in pending}
-    computing = _Computing(graph, custom, apart=outputs_only)
+    computing = _Computing(graph, custom, apart=apart)
     references = computing.references(pending)
     data = tflite_bytes(path)
     with TemporaryFolder("utvm-oracle") as directory:
@@ -61,7 +64,7 @@ def run_oracle(
             rows = zip(samples, found, strict=True)
             given = [[*one, *(new[n] for n in made)] for one, new in rows]
             with given_shapes({}):  # what was chosen is in the file
-                return run_reference(file, given, with_shadow=with_shadow)
+                return run_reference(file, given, apart=apart, with_shadow=with_shadow)
 
         while pending:
             known, ready = run().tensors, _ready(graph, pending)

@@ -200,7 +200,7 @@ def _computed(
         runtime, found = run_origin(path, samples, plan.output + 1)
         return runtime, [outputs[plan.output] for outputs in found]
     custom = plan.custom if path == plan.path else None
-    run = run_oracle(path, samples, custom, outputs_only=each)
+    run = run_oracle(path, samples, custom, outputs_only=True, apart=each)
     return run.reference, [outputs[plan.output] for outputs in run.outputs[each - 1 :: each]]
 
 
