@@ -271,6 +271,20 @@ def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "// A stream: each run takes the next 2 columns" in header
 
 
+def test_a_hop_may_fit_where_the_whole_window_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = tmp_path / "net.tflite", tmp_path / "net.tar"
+    path.write_bytes(headed_net("last", 96))
+    options = ["--stream", "--hop", "2", "--board", "host", "--ram-budget", "1500"]
+    assert main(["compile", str(path), *options, "-o", str(output)]) == 0
+    told = capsys.readouterr()
+    assert "stream: a run takes 2 columns" in told.out and "and the whole window" not in told.out
+    assert "figures of the whole window are left out: the RAM budget is 1,500" in told.err
+    found = utvm_deploy.profile(path, "host", stream=2, ram_budget=1500)
+    assert found.window is None and found.to_dict()["stream"]["window"] is None
+
+
 def framed_net(samples: int, *, is_pooled: bool = False) -> bytes:
     """Frames of samples, windowed, and layers over the frames."""
     m = ModelWriter()

@@ -14,7 +14,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, Device
-from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
+from utvm_deploy.frontend.files.given_shapes import stream_given
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
@@ -42,7 +42,7 @@ class ProfileResult(Result):
     live_bytes: tuple[int, ...] = ()  # of the arena, in use in each call
     hint: str = ""  # what would be much faster, in one sentence
     stream: StreamFacts | None = None  # of a model that takes some columns over time
-    window: Profile | None = None  # then, what the whole window takes
+    window: Profile | None = None  # then, what the whole window takes, if it can be compiled
 
     @property
     def headline(self) -> str:
@@ -97,8 +97,9 @@ class ProfileResult(Result):
         """The object of ``utvm profile --json``."""
         result = profile_summary(self.found, self.bounds)
         result |= {"hint": self.hint}
-        if self.stream is not None and self.window is not None:
-            window = {name: getattr(self.window, name) for name in ("ticks", "arena_bytes", "macs")}
+        if self.stream is not None:
+            names = ("ticks", "arena_bytes", "macs")
+            window = self.window and {name: getattr(self.window, name) for name in names}
             result |= {"stream": {**asdict(self.stream), "window": window}}
         if self.hotspots:
             result |= {"hot": list(map(asdict, self.hotspots))}
@@ -160,7 +161,7 @@ def profile(
             hotspots = hotspots_of(report, image, hot)
         window = None
         if stream_given() is not None:  # not of a file that is a stream
-            with whole_windows():
+            with steps.whole_window_if_it_fits():
                 window = measured(load_model(path, custom, is_quiet=True))[1]
         # A bound is in cycles, so it says nothing about other figures.
         is_bounded = found.tick_unit == "cycles"

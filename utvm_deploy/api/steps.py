@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,7 +12,7 @@ from typing import Any
 from utvm_deploy.api.compile_function import compile
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.errors import CompileError, UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
@@ -22,11 +23,14 @@ from utvm_deploy.frontend.files.given_shapes import (
     shapes_of_inputs,
     states_of_outputs,
     stream_of,
+    whole_windows,
 )
 from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
+
+_log = logging.getLogger(__name__)
 
 #: The keywords of what is chosen of a model's file.
 CHOSEN = ("inputs", "signature", "states", "stream", "image_input")
@@ -49,6 +53,16 @@ def with_shapes(
         return nullcontext()
     given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
     return given_shapes(*given, stream_of(stream), image_of_words(image_input))
+
+
+@contextmanager
+def whole_window_if_it_fits() -> Iterator[None]:
+    """In the block, models take whole windows; a warning says that one cannot be compiled."""
+    try:
+        with whole_windows():
+            yield
+    except CompileError as error:  # a hop takes less memory
+        _log.warning("figures of the whole window are left out: %s", error)
 
 
 def is_quantized(model: Any) -> bool:

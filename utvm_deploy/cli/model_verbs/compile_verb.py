@@ -6,6 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from utvm_deploy.api.steps import whole_window_if_it_fits
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import FileRefused
 from utvm_deploy.base.files import write_text
@@ -17,7 +18,7 @@ from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
 from utvm_deploy.compiler.options import ALL_STAGES
-from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
+from utvm_deploy.frontend.files.given_shapes import stream_given
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         )
         window = None
         if stream_given() is not None:
-            with whole_windows():
+            with whole_window_if_it_fits():
                 window = compile_step(args, board, progress, fits=lambda *_: None)
     if not args.dry_run:
         _warn_of_refusal(args.model, custom_of(args, board))
@@ -46,12 +47,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 write_text(path, text)
                 out.line(f"stage {stage}: {path}")
     out.line(memory_line(compiled))
+    if compiled.stream is not None:
+        out.line(compiled.stream.text)
     if compiled.stream is not None and window is not None:
         figures = {
             "bytes of arena": (compiled.arena_bytes, window.arena_bytes),
             "MACs": (compiled.macs, window.macs),
         }
-        out.line(compiled.stream.text)
         out.line(compiled.stream.beside(figures))
     seconds = ", ".join(f"{stage} {time:.2f}" for stage, time in compiled.seconds.items())
     out.line(f"{sum(compiled.seconds.values()):.2f} s: {seconds}")
