@@ -65,6 +65,15 @@ def test_a_model_is_read_once_and_a_layer_is_lowered_once(tmp_path: Path) -> Non
     assert len(utvm_deploy.estimate(path, BOARD).table) == 7  # another model under the same name
 
 
+def test_what_is_chosen_of_a_file_counts() -> None:
+    path = MODELS / "cifar10_cnn.tflite"
+    images = (None, "rgb565 256x192 crop", "rgb565 320x240 crop")
+    plain, small, large = (
+        utvm_deploy.estimate(path, BOARD, image_input=image).ram for image in images
+    )
+    assert plain < small < large
+
+
 def test_what_the_formulas_do_not_know_has_no_error() -> None:
     found = utvm_deploy.estimate(MODELS / "digits_float.tflite", BOARD)
     assert found.found.errors == {} and found.found.unlike
@@ -118,6 +127,29 @@ def test_a_module_takes_what_its_quantized_form_takes() -> None:
     assert by_shapes.ram == quantized.ram
     assert by_shapes.flash == pytest.approx(quantized.flash, rel=0.02)
     assert by_shapes.cycles == pytest.approx(quantized.cycles, rel=0.02)
+
+
+class Named(nn.Module):
+    """A module with an output in a dict."""
+
+    def __init__(self, constant: torch.Tensor | None) -> None:
+        super().__init__()
+        self.constant = constant
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": x * 2 if self.constant is None else self.constant}
+
+
+def test_outputs_of_a_module_may_be_in_a_dict() -> None:
+    example = torch.zeros(1, 4)
+    kinds = [
+        row["operator"] for row in utvm_deploy.estimate(Named(None), BOARD, inputs=example).table
+    ]
+    assert kinds == ["QUANTIZE", "MUL", "DEQUANTIZE"]
+    with pytest.raises(utvm_deploy.UtvmError, match="an output of Named is no tensor that it"):
+        utvm_deploy.estimate(Named(torch.ones(1, 4)), BOARD, inputs=example)
+    with pytest.raises(utvm_deploy.UtvmError, match="stream and image_input are for files"):
+        utvm_deploy.estimate(Named(None), BOARD, inputs=example, stream=2)
 
 
 def test_a_module_of_unknown_calls_is_refused() -> None:

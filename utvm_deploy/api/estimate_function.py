@@ -13,6 +13,13 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Device
+from utvm_deploy.frontend.files.given_shapes import (
+    shapes_given,
+    signature_given,
+    states_given,
+    stream_given,
+    words_given,
+)
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.results.estimating.figures import Estimated, estimated
@@ -101,13 +108,15 @@ def estimate(
     inputs: Mapping[str, Any] | tuple[Any, ...] | Any = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
+    stream: int | Mapping[str, int] | None = None,
+    image_input: str | None = None,
 ) -> EstimateResult:
     """What a model would take on a board by formulas: cycles of each layer, RAM and flash.
 
     Nothing is compiled, and nothing runs on the board. ``model`` is a file (.tflite, .onnx, .pt2),
     what ``quantize`` gave, or a float ``nn.Module``. Of a module, the int8 form is estimated,
     without quantizing it: only shapes count. It needs ``inputs``, example tensors. ``inputs``,
-    ``signature`` and ``states`` of files are as for ``compile``.
+    ``signature``, ``states``, ``stream`` and ``image_input`` of files are as for ``compile``.
 
     ``found.errors`` states the error of the estimate against ``profile``, in the median and at
     worst, over nets that the formulas have not seen. It is empty where it does not hold, and
@@ -120,22 +129,22 @@ def estimate(
     """
     target = steps.board_of(board)
     if is_module(model):
+        if (stream, image_input) != (None, None):
+            raise UsageError("stream and image_input are for files; quantize the module first")
         return EstimateResult(
             estimated(shaped(shape_graph(model, inputs), has_weights=False), target)
         )
     if inputs is not None and not isinstance(inputs, Mapping):
         raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
-    with steps.with_shapes(inputs, signature, states), steps.model_file(model) as path:
-        given = repr((path.stem, path.suffix, signature, states, _shapes(inputs)))
-        return EstimateResult(estimated(_graph_of(path, given), target))
+    chosen = steps.with_shapes(inputs, signature, states, stream, image_input)
+    with chosen, steps.model_file(model) as path:
+        return EstimateResult(estimated(_graph_of(path), target))
 
 
-def _shapes(inputs: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
-    return [(name, getattr(one, "shape", one)) for name, one in (inputs or {}).items()]
-
-
-def _graph_of(path: Path, given: str) -> Graph:
-    """The shapes of a file, which is read once as long as its bytes stay equal."""
+def _graph_of(path: Path) -> Graph:
+    """The shapes of a file, which is read once for equal bytes of which the same is chosen."""
+    chosen = shapes_given(), signature_given(), states_given(), stream_given(), words_given()
+    given = repr((path.stem, path.suffix, chosen))
     content = path.read_bytes() if path.is_file() else b""
     key = hashlib.sha256(content + given.encode()).hexdigest()
     if key not in _KEPT or not content:

@@ -7,7 +7,7 @@ is not in the tables here is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,8 @@ def shape_graph(module: Any, example: Any) -> Graph:
             made = module(*inputs)
     finally:
         module.train(was_training)
+    if isinstance(made, Mapping):
+        made = tuple(made.values())
     made = made if isinstance(made, tuple | list) else (made,)
     return graph.finished(type(module).__name__, made)
 
@@ -93,6 +95,11 @@ class _Graph:
         """The graph with float outputs."""
         outputs = []
         for one in results:
+            if id(one) not in self._numbers:
+                raise UnsupportedOperator(
+                    f"an output of {name} is no tensor that it computes of its inputs; give a "
+                    "module whose outputs are such tensors"
+                )
             number = self._numbers[id(one)]
             if one.dim() == 4:
                 number = self._ordered(number, (0, 3, 1, 2))
