@@ -11,9 +11,11 @@ from float_writer import FloatWriter
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attribute_values import FLOAT_MAX, NO_CLAMP, Limits
-from utvm_deploy.graph.attributes import Convolution, Pad, Relu
-from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.attributes import Convolution, Dequantize, Multiply, Pad, Quantize, Relu
+from utvm_deploy.graph.model import Graph, Operator, Quantization, Tensor
+from utvm_deploy.graph.passes.byte_tables import tabulate_bytes
 from utvm_deploy.graph.passes.simplify import simplify
+from utvm_deploy.kernels.choose.lowering import lower
 
 RNG = np.random.default_rng(17)
 MARGINS = ((0, 0), (1, 2), (0, 1), (0, 0))
@@ -104,3 +106,34 @@ def within(values: np.ndarray, limits: Limits) -> np.ndarray:
     least, most = np.float32(limits[0]), np.float32(limits[1])
     values = np.where(values < least, least, values)
     return np.where(most < values, most, values)
+
+
+def _pixel(states: tuple[tuple[int, int], ...] = ()) -> Graph:
+    """One byte without dimensions: (x - 3) * 0.5, times 2, as int16."""
+    step = Quantization((0.5,), (3,))
+    two = np.full((), 2, np.float32)
+    tensors = (
+        Tensor("x", (), "uint8", step),
+        Tensor("real", (), "float32"),
+        Tensor("two", (), "float32", None, two),
+        Tensor("twice", (), "float32"),
+        Tensor("y", (), "int16", Quantization((0.5,), (0,))),
+        Tensor("before", (), "float32"),
+    )
+    operators = (
+        Operator("DEQUANTIZE", (0,), (1,), Dequantize(), (0,)),
+        Operator("MUL", (1, 2), (3,), Multiply((-128, 127)), (1,)),
+        Operator("QUANTIZE", (3,), (4,), Quantize(), (2,)),
+    )
+    return Graph("pixel", tensors, operators, (0,), (4,), "", states)
+
+
+def test_a_byte_without_dimensions_has_a_table() -> None:
+    graph = tabulate_bytes(_pixel())
+    assert [one.kind for one in graph.operators] == ["LOOKUP"]
+    assert lower(graph, graph.operators[0]).kernel.numbers == (1, 1, 1)
+
+
+def test_what_a_state_keeps_is_computed() -> None:
+    kinds = [one.kind for one in tabulate_bytes(_pixel(((5, 1),))).operators]
+    assert kinds == ["DEQUANTIZE", "MUL", "QUANTIZE"]

@@ -61,10 +61,11 @@ def _chain(
     """The positions of operators that begin with this one, each reads only the one before."""
     tables = _begun(graph, graph.operators[first])
     positions = [] if tables is None else [first]
+    kept = {*graph.outputs, *(left for _, left in graph.states)}
     while tables is not None:
         number = graph.operators[positions[-1]].outputs[0]
         readers = read.get(number, ())
-        if number in graph.outputs or len(readers) != 1:
+        if number in kept or len(readers) != 1:
             break
         operator = graph.operators[readers[0]]
         after = _after(graph, operator, number, tables)

@@ -45,7 +45,7 @@ def lower_tables(op: Operation) -> KernelCall:
     if len(tables) == 1 and result.element.bits == _BITS:
         return _lookup_call(op, 0, tables[0])
     axis, shape = op.attributes(Lookup).axis, result.shape
-    numbers = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+    numbers = (prod(shape[:axis]), len(tables), prod(shape[axis + 1 :]))
     if len(tables) == 1:
         numbers = (1, 1, prod(shape))
     c_type = Buffer("", result.dtype).ctype
