@@ -126,7 +126,8 @@ def bench(
     gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
     that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
     ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
-    that of a .tflite file with several. ``states`` and ``image_input`` are as for ``compile``.
+    that of a .tflite file with several. ``states``, ``stream`` and ``image_input`` are as for
+    ``compile``.
     ``board``, ``port``, ``probe``, ``serial``, ``link``,
     ``server`` and ``timing`` are as for ``connect``. ``progress(what, done, total)`` is called on
     the way.

@@ -109,8 +109,8 @@ def bundle(
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
     is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
-    ``signature``, ``states``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
-    ``progress(what, done, total)`` is called on the way.
+    ``signature``, ``states``, ``stream``, ``image_input``, ``name`` and ``options`` are as for
+    ``compile``. ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else, ModelError
     for a file or samples that do not fit, and CompileError for a model that does not fit the board.

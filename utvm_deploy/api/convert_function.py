@@ -100,8 +100,8 @@ def convert(
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic. ``signature`` is that of a .tflite file with several, ``states`` and ``image_input``
-    are as for ``compile``.
+    symbolic. ``signature`` is that of a .tflite file with several. ``states``, ``stream`` and
+    ``image_input`` are as for ``compile``.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.

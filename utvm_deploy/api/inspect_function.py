@@ -114,8 +114,8 @@ def inspect(
 
     ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``inputs`` maps
     names of inputs to shapes or to example arrays, for models whose shapes are symbolic.
-    ``signature`` is that of a .tflite file with several, and ``states`` and
-    ``image_input`` are as for ``compile``.
+    ``signature`` is that of a .tflite file with several. ``states``, ``stream``
+    and ``image_input`` are as for ``compile``.
     ``plugin`` is the Python file, the name or the object of a backend with custom operators. With
     ``passes``, the result also says what each pass of the compiler removes.
 

@@ -125,7 +125,7 @@ def profile(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
     blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``signature``,
-    ``states``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
+    ``states``, ``stream``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
     ``progress(what, done, total)`` is called on the way.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated

@@ -127,9 +127,9 @@ def tune(
     a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
-    example arrays, and ``signature`` is that of a .tflite file with several. ``states``
-    and ``image_input`` are as for ``compile``; ``board``, ``port``,
-    ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    example arrays, and ``signature`` is that of a .tflite file with several. ``states``,
+    ``stream`` and ``image_input`` are as for ``compile``; ``board``, ``port``, ``probe``,
+    ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
     ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
 
     Times are in the unit of the board, such as cycles; those of emulated boards are modelled.

@@ -87,8 +87,9 @@ def verify(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
-    axis counts the samples. ``inputs``, ``signature``, ``states``, ``image_input``, ``name``
-    and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called on the way.
+    axis counts the samples. ``inputs``, ``signature``, ``states``, ``stream``, ``image_input``,
+    ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called
+    on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
     compared within their bounds. The reference itself is compared with float32, layer by layer
