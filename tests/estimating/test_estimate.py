@@ -146,7 +146,7 @@ def test_outputs_of_a_module_may_be_in_a_dict() -> None:
         row["operator"] for row in utvm_deploy.estimate(Named(None), BOARD, inputs=example).table
     ]
     assert kinds == ["QUANTIZE", "MUL", "DEQUANTIZE"]
-    with pytest.raises(utvm_deploy.UtvmError, match="an output of Named is no tensor that it"):
+    with pytest.raises(utvm_deploy.UtvmError, match="an output of Named is not a tensor that it"):
         utvm_deploy.estimate(Named(torch.ones(1, 4)), BOARD, inputs=example)
     with pytest.raises(utvm_deploy.UtvmError, match="stream and image_input are for files"):
         utvm_deploy.estimate(Named(None), BOARD, inputs=example, stream=2)

@@ -57,8 +57,8 @@ def quantize(
     - ``clipping`` says how ranges follow from the samples: "min-max", "percentile", "mse" or
       "auto". This takes "min-max" unless another is clearly better on samples that are held out.
       Of 64 or more samples, some are.
-    - ``equalize`` says whether weights are equalized across layers: "yes" tries it, and keeps the
-      better model; "auto" does so for .tflite files and PyTorch, by samples that are held out; "no"
+    - ``equalize`` says whether weights are equalized across layers. "yes" tries it, and keeps the
+      better model. "auto" does so for .tflite files and PyTorch, by samples that are held out. "no"
       leaves them. ``equalizing`` of the result has the SQNR of the worst output of both, in dB.
     - ``sensitivity`` also quantizes each layer alone: ``layers`` of the result has the SQNR of the
       outputs in dB, and the percentage points of accuracy that are lost, with labels. With

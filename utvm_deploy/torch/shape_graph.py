@@ -97,7 +97,7 @@ class _Graph:
         for one in results:
             if id(one) not in self._numbers:
                 raise UnsupportedOperator(
-                    f"an output of {name} is no tensor that it computes of its inputs; give a "
+                    f"an output of {name} is not a tensor that it computes of its inputs; give a "
                     "module whose outputs are such tensors"
                 )
             number = self._numbers[id(one)]

@@ -97,7 +97,7 @@ class Calibration:
     outputs: tuple[Array, ...] = field(repr=False)
     output_names: tuple[str, ...]
     samples: int
-    # So many of the first samples are new to the models that are compared on them. The model that
+    # How many of the first samples are new to the models that are compared on them. The model that
     # is chosen is then made again from all samples.
     held_out: int
     warnings: tuple[str, ...] = ()

@@ -80,7 +80,7 @@ def quantize_model(
 
 
 def _source(path: Path, clipping: str, equalize: str, progress: Progress) -> Source:
-    """The file, as a float .tflite file if it is to be quantized as one."""
+    """The file, as a float .tflite file if it must be quantized as one."""
     is_torch = path.suffix.lower() == f".{child_steps.TORCH}"
     # PT2E knows one way to ranges, and weights are equalized in .tflite files.
     is_needed = equalize == facts.YES or (is_torch and clipping in (facts.PERCENTILE, facts.MSE))

@@ -1,7 +1,7 @@
 """Equalizes channels across layers: those of very different ranges share one scale badly.
 
 If one layer's output channel is multiplied by a factor, and the next layers' weights for it are
-divided by that, the model computes the same, but for float32's rounding. The first layer has a
+divided by that, the model computes the same, except for float32's rounding. The first layer has a
 scale for each of its channels, so that costs nothing there. Its output has one scale: small
 channels get finer steps of it. In exchange, the next layers' weights get coarser, except in
 depthwise layers. So factors are ``range_of_channel ** -a * range_of_weights ** (1 - a)``, as in
