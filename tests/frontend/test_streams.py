@@ -244,6 +244,12 @@ def test_a_stream_is_a_hop_or_a_dict(given: Any) -> None:
     assert stream_of(np.int64(2)) == stream_of({"hop": 2, "axis": None}) == Stream(2)
 
 
+def test_a_quantizer_takes_whole_windows(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["net.tflite", "--data", "data.npz", "-o", "made.tflite", "--stream", "--hop", "2"]
+    assert main(["quantize", *given]) != 0
+    assert "give --stream with the file that it writes" in capsys.readouterr().err
+
+
 def test_accuracy_of_windows_and_of_the_stream(tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
     path.write_bytes(headed_net("dense", 24))

@@ -11,7 +11,7 @@ from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, shown_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.frontend.files.given_shapes import only_tied_states
+from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -89,6 +89,8 @@ def quantize(
         equalize = "yes" if equalize else "no"
     as_observed = clipping == "min-max" and equalize != "yes"
     _check_options(scheme, chosen_by, board, as_observed=as_observed, sensitivity=sensitivity)
+    if stream_given() is not None:
+        raise UsageError("quantize takes whole windows; give --stream with the file that it writes")
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
     if is_module(model) and states:
