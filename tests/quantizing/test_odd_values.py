@@ -11,7 +11,9 @@ from float_writer import FloatWriter
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.quality.datasets import ModelInput
 from utvm_deploy.quality.quantizing.facts import Range, too_wide
+from utvm_deploy.quality.quantizing.samples import dataset_for
 
 SAMPLES = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 
@@ -78,3 +80,15 @@ def test_the_widest_range_with_a_scale() -> None:
     assert not Range(-1.7e38, 1.7e38).is_too_wide
     assert Range(-1.8e38, 1.8e38).is_too_wide
     assert "'x' of the float model reaches from -2e+38" in too_wide("x", Range(-2e38, 2e38))
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"x": np.zeros(3)}, r"'x' has the shape \(3,\) in some samples, and \(4,\) in others"),
+        ({"y": np.zeros(4)}, "the samples do not have the same names"),
+    ],
+)
+def test_samples_that_are_not_alike(second: dict[str, np.ndarray], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        dataset_for([{"x": np.zeros(4)}, second], (ModelInput("x", (1, 4), "float32"),))

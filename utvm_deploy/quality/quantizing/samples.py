@@ -54,7 +54,15 @@ def _together(samples: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     names = samples[0].keys()
     if any(one.keys() != names for one in samples):
         raise DataError("the samples do not have the same names; give each a value for each input")
-    return {name: np.stack([np.asarray(one[name]) for one in samples]) for name in names}
+    found = {name: [np.asarray(one[name]) for one in samples] for name in names}
+    for name, arrays in found.items():
+        shapes = sorted({one.shape for one in arrays})
+        if len(shapes) > 1:
+            raise DataError(
+                f"'{name}' has the shape {shapes[0]} in some samples, and {shapes[1]} in others; "
+                "give all the shape that the model takes"
+            )
+    return {name: np.stack(arrays) for name, arrays in found.items()}
 
 
 class Watch:
