@@ -244,6 +244,22 @@ def test_a_stream_is_a_hop_or_a_dict(given: Any) -> None:
     assert stream_of(np.int64(2)) == stream_of({"hop": 2, "axis": None}) == Stream(2)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"hop": 2', '"hop": Infinity', "hop is inf"),
+        ('"hop": 2', '"hop": 0', "hop is 0"),
+        ('"axis": 1', '"axis": "1"', "axis is '1'"),
+        ('"axis": 1', '"other": 1', "'axis'"),
+        ("{", "[" * 100_000, ""),
+    ],
+)
+def test_damaged_metadata(old: str, new: str, said: str) -> None:
+    text = StreamFacts(2, 1, 24, 4, 4, 14, 1, 2, 344).to_json()
+    with pytest.raises(ModelError, match=f"its metadata utvm_stream is damaged: .*{said}"):
+        StreamFacts.of_json(text.replace(old, new))
+
+
 def test_a_quantizer_takes_whole_windows(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["net.tflite", "--data", "data.npz", "-o", "made.tflite", "--stream", "--hop", "2"]
     assert main(["quantize", *given]) != 0

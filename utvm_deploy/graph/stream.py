@@ -10,6 +10,7 @@ from utvm_deploy.base.errors import ModelError
 
 #: The name of the metadata that a file of a stream has.
 METADATA = "utvm_stream"
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,14 @@ class StreamFacts:
         """What ``to_json`` wrote; ModelError for other texts."""
         try:
             found = json.loads(text)
-            return cls(**{name: int(found[name]) for name in cls.__dataclass_fields__})
-        except (ValueError, KeyError, TypeError) as error:
+            made = cls(**{name: found[name] for name in cls.__dataclass_fields__})
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(f"its metadata {METADATA} is damaged: {error}") from error
+        for name, value in vars(made).items():
+            least = 1 if name in ("hop", "window", "runs") else -_MOST
+            if type(value) is not int or not least <= value <= _MOST:
+                raise ModelError(f"its metadata {METADATA} is damaged: {name} is {value!r:.40}")
+        return made
 
     def to_json(self) -> str:
         """As the file holds it."""
