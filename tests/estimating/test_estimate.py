@@ -99,6 +99,12 @@ def test_inspect_tells_of_a_board(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(row["cycles"] for row in result.table) == pytest.approx(result.cycles, abs=10)
 
 
+def test_kernels_of_others_are_not_estimated(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--board", BOARD, "--plugin", "other.py"]
+    assert main(["inspect", str(MODELS / "digits.tflite"), *options]) == 2
+    assert "--board estimates our kernels, and --plugin has others" in capsys.readouterr().err
+
+
 def test_a_module_takes_what_its_quantized_form_takes() -> None:
     class Block(nn.Module):
         def __init__(self, channels: int) -> None:

@@ -35,6 +35,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if args.board is not None:
             raise UsageError("--board is for a MODEL, and --supported is of none; leave one out")
         return _supported(args.format or "tflite", out)
+    if args.board is not None and args.plugin is not None:
+        raise UsageError("--board estimates our kernels, and --plugin has others; leave one out")
     if args.format is not None:
         raise UsageError("--format goes with --supported; a MODEL's name says its format")
     check_outputs(args.model, args.svg)
