@@ -12,8 +12,18 @@ import pytest
 import utvm_deploy
 
 FUNCTIONS = (
-    *("bench", "board_names", "bundle", "compare", "compile", "connect", "convert", "evaluate"),
-    *("from_relax", "inspect", "load_board", "memory", "profile", "quantize", "tune", "verify"),
+    *("bench", "board_names", "bundle", "compare", "compile", "connect", "convert", "estimate"),
+    *(
+        "evaluate",
+        "from_relax",
+        "inspect",
+        "load_board",
+        "memory",
+        "profile",
+        "quantize",
+        "tune",
+        "verify",
+    ),
 )
 CLASSES = ("Board", "CompiledModel", "Device", "DeviceModel", "UtvmError")
 PACKAGES = ("intrinsics", "models", "torch")

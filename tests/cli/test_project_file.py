@@ -27,7 +27,7 @@ def test_verbs_read_it_and_say_so(folder: Path, capsys: pytest.CaptureFixture[st
     assert main(["init", "model.tflite", "--board", "host", "--optimize", "size"]) == 0
     assert capsys.readouterr().out == "wrote utvm.toml\n"
     assert main(["inspect"]) == 0
-    assert "utvm.toml: MODEL model.tflite\n" in capsys.readouterr().err
+    assert "utvm.toml: MODEL model.tflite, --board host\n" in capsys.readouterr().err
     assert main(["compile", "-o", "x.tar", "--dry-run"]) == 0
     said = "utvm.toml: MODEL model.tflite, --board host, --optimize size\n"
     assert said in capsys.readouterr().err

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from snippets import ROOT, Snippet, expressions, snippets, wrong_names
+from stream_nets import Net
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy import models
@@ -218,7 +220,11 @@ def test_keras_lines_are_those_that_made_the_model() -> None:
 # C ------------------------------------------------------------------------------------------------
 
 #: C blocks that are files of a tutorial, and the test file that runs them.
-C_ELSEWHERE = {"docs/tutorials/from-data.md c 1": "tutorials/test_tutorials.py"}
+C_ELSEWHERE = {
+    "docs/guides/images.md c 1": "bundling/test_camera_example.py",
+    "docs/guides/images.md c 2": "bundling/test_camera_example.py",
+    "docs/tutorials/from-data.md c 1": "tutorials/test_tutorials.py",
+}
 _FRAGMENT = "void fragment({parameters}) {{\n{text}}}\n"
 _ZEPHYR = {
     "zephyr/kernel.h": "#undef __aligned\n#define __aligned(n) __attribute__((aligned(n)))\n",
@@ -242,6 +248,17 @@ def with_rows(folder: Path) -> tuple[str, str]:
     return bundled(folder, input_rows=True), "uint8_t *arena, const int8_t *row"
 
 
+def with_hop(folder: Path) -> tuple[str, str]:
+    model = folder / "net.tflite"
+    m = ModelWriter()
+    x = m.input((1, 12, 5, 4), scale=0.1)
+    m.output(Net(m, np.random.default_rng(0)).causal(x, 3, 1))
+    model.write_bytes(m.to_bytes())
+    utvm_deploy.bundle(model, "host", folder / "bundle", latency=False, name="kws", stream=2)
+    includes = '#include <string.h>\n#include "bundle/include/kws.h"\n'
+    return f"{includes}const int8_t *columns(void);\n", "uint8_t *arena"
+
+
 def of_tvm(folder: Path) -> tuple[str, str]:
     return "#include <stdint.h>\n", "const int32_t *A, int32_t *B"
 
@@ -260,6 +277,7 @@ def zephyr_application(folder: Path) -> tuple[str, str]:
 C_HERE: dict[str, Callable[[Path], tuple[str, str]]] = {
     "docs/guides/optimize.md c 1": with_pools,
     "docs/guides/optimize.md c 2": with_rows,
+    "docs/guides/streams.md c 1": with_hop,
     "docs/internals/tvm.md c 1": of_tvm,
     "docs/tutorials/zephyr-application.md c 1": zephyr_application,
 }
