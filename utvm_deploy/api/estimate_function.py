@@ -115,8 +115,8 @@ def estimate(
 
     Nothing is compiled, and nothing runs on the board. ``model`` is a file (.tflite, .onnx, .pt2),
     what ``quantize`` gave, or a float ``nn.Module``. Of a module, the int8 form is estimated,
-    without quantizing it: only shapes count. It needs ``inputs``, example tensors. ``inputs``,
-    ``signature``, ``states``, ``stream`` and ``image_input`` of files are as for ``compile``.
+    without quantizing it: only shapes count. It needs ``inputs``, example tensors. ``board``,
+    ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` are as for ``compile``.
 
     ``found.errors`` states the error of the estimate against ``profile``, in the median and at
     worst, over nets that the formulas have not seen. It is empty where it does not hold, and

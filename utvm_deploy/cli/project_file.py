@@ -72,6 +72,8 @@ def set_defaults(
             continue
         if key == "model" and any(option in argv for option in _WITHOUT_MODEL):
             continue
+        if key == "board" and "--supported" in argv:
+            continue
         given = settings.values[key]
         default: object = action.const
         if isinstance(given, str) != (action.nargs != 0):
