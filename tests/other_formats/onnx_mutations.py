@@ -7,6 +7,7 @@ FOLDER holds whole models. For each file the child writes ``begin N`` and ``end 
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -127,6 +128,7 @@ def _version(rng: np.random.Generator, model: Any) -> None:
     model.opset_import[0].version = _one(rng, _NUMBERS)
 
 
+NOTHING_CHOSEN = {"shapes": {}, "states": [], "stream": None, "image": None}
 FIELDS: tuple[Mutation, ...] = (
     *(_dimension, _constant_shape, _constant_type, _constant_bytes, _attribute, _attribute),
     *(_operand, _fewer_operands, _kind, _without, _order, _version),
@@ -140,7 +142,7 @@ def main(folder: Path, first: int, last: int) -> None:
         made = Path(tempfile.mkdtemp(prefix="utvm-onnx-"))
         path = made / "hostile.onnx"
         path.write_bytes(mutant(number, originals))
-        (made / "chosen.json").write_text('{"shapes": {}, "states": []}', encoding="utf-8")
+        (made / "chosen.json").write_text(json.dumps(NOTHING_CHOSEN), encoding="utf-8")
         print(f"begin {number}", flush=True)
         if convert(path, made) == 0:
             verdict, detail = "converted", ""
