@@ -33,6 +33,8 @@ def stft(job: Job) -> Quantized:
     is_real = len(x.shape) == 2 or x.shape[2:] == (1,)
     if not is_real or not node.integer("onesided", 1) or window.size != size:
         raise node.unsupported("only onesided transforms of real samples are supported")
+    if step < 1:
+        raise node.unsupported(f"a frame step of {step} is not supported; choose one from 1 on")
     if not Transform(size, size).is_fast:
         raise node.unsupported(
             f"frames of {size} samples are not supported; choose an even number whose half has no "
