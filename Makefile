@@ -22,7 +22,7 @@ test: ## checks and all tests
 	scripts/test
 
 test-fast: ## tests that start no compiler, emulator or oracle: under a minute
-	scripts/test --without-tools -q -n "$${UTVM_TEST_JOBS:-$$(nproc)}" --dist worksteal
+	scripts/test --without-tools -q -n "$${UTVM_TEST_JOBS:-$$(( $$(nproc) + 1 ))}" --dist worksteal
 
 replay: ## how the emitted C differs from AGAINST (HEAD), as a diff
 	$(bin)/python benchmarks/replay/replay_command.py --against "$(or $(AGAINST),HEAD)"

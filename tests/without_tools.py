@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from utvm_deploy.frontend.relax.road import load_tvm
+
 OPTION = "--without-tools"
 
 #: What builds or runs something for a test.
@@ -48,7 +50,10 @@ _TOOL = re.compile(
 #: How a module marks all of its tests.
 _MARKED = re.compile(rf"^pytestmark = (\[[^]]*)?pytest\.mark\.({'|'.join(MARKS)})\b", re.MULTILINE)
 
-_LOADS_TORCH = re.compile(r'^(torch = )?pytest\.importorskip\(\s*"torch', re.MULTILINE)
+#: How a module loads PyTorch or TVM, which takes seconds in each process of the tests.
+_LOADS = re.compile(
+    r'^((import|from) (torch|tvm)\b|(\w+ = )?pytest\.importorskip\(\s*"(torch|tvm))', re.MULTILINE
+)
 
 
 def is_tool(argv: Sequence[str]) -> bool:
@@ -63,12 +68,12 @@ def is_tool(argv: Sequence[str]) -> bool:
 
 
 def leaves_out(path: Path) -> bool:
-    """Whether a test file imports PyTorch, or says that all of its tests have one of MARKS.
+    """Whether a test file loads PyTorch or TVM, or says that all of its tests have one of MARKS.
 
-    Then it is not imported: PyTorch takes seconds to load.
+    Then it is not imported.
     """
     text = path.read_text("utf-8") if path.name.startswith("test_") else ""
-    return bool(_MARKED.search(text) or _LOADS_TORCH.search(text))
+    return bool(_MARKED.search(text) or _LOADS.search(text))
 
 
 class Gate:
@@ -100,6 +105,7 @@ def add_option(parser: pytest.Parser) -> None:
 
 def configure(config: pytest.Config) -> None:
     if config.getoption(OPTION):
+        load_tvm()  # which imports PyTorch, where tests are the first to load it
         sys.addaudithook(GATE.watch)
 
 

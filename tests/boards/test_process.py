@@ -55,6 +55,7 @@ def test_run_brings_back_both_streams_and_status(tmp_path: Path) -> None:
     assert log.read_text().startswith("$ ") and "[exit status 3]" in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     # The shell ignores SIGTERM; its child would hold the pipes open.
     script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/pid; wait; sleep 60"
@@ -65,6 +66,7 @@ def test_a_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     wait_until_gone(wait_for_pid(tmp_path / "pid"))
 
 
+@pytest.mark.slow
 def test_a_daemon_that_holds_the_pipes_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

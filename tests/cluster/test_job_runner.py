@@ -202,6 +202,7 @@ def test_a_result_that_is_too_large_ends_the_job(
 
 
 @pytest.mark.parametrize("why", ["canceled", "forgotten", "worker closes"])
+@pytest.mark.slow
 def test_a_job_that_nobody_wants_ends_with_its_processes(
     worker: FakeWorker, tmp_path: Path, why: str
 ) -> None:

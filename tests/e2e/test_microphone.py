@@ -142,6 +142,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(front, whole, sounds, columns, answers)
 
 
+@pytest.mark.slow
 def test_the_last_answers_are_right(story: Story) -> None:
     wanted = np.repeat(np.arange(len(KINDS)), FILES)
     assert (story.answers[:, -1].argmax(1) == wanted).mean() >= 0.8

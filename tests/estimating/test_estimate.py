@@ -65,6 +65,7 @@ def test_a_model_is_read_once_and_a_layer_is_lowered_once(tmp_path: Path) -> Non
     assert len(utvm_deploy.estimate(path, BOARD).table) == 7  # another model under the same name
 
 
+@pytest.mark.tools
 def test_what_is_chosen_of_a_file_counts() -> None:
     path = MODELS / "cifar10_cnn.tflite"
     images = (None, "rgb565 256x192 crop", "rgb565 320x240 crop")
@@ -105,6 +106,7 @@ def test_kernels_of_others_are_not_estimated(capsys: pytest.CaptureFixture[str])
     assert "--board estimates our kernels, and --plugin has others" in capsys.readouterr().err
 
 
+@pytest.mark.tools
 def test_a_module_takes_what_its_quantized_form_takes() -> None:
     class Block(nn.Module):
         def __init__(self, channels: int) -> None:

@@ -324,6 +324,7 @@ def test_a_monitor_link_is_a_link(link: MonitorLink) -> None:
     assert as_protocol.hello().nonce
 
 
+@pytest.mark.slow
 def test_a_hello_before_the_boot_is_said_again_at_once() -> None:
     """What was sent to a board that was still restarting is lost; its boot frame says so."""
 

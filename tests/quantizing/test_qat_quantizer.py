@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 import utvm_deploy.torch
 
 
+@pytest.mark.slow
 def test_batch_norms_are_part_of_convolutions_in_training() -> None:
     from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 

@@ -247,6 +247,7 @@ def test_a_file_of_two_jobs_stays_with_the_second(store: Store) -> None:
     assert not store.files.path(shared.sha256).exists()
 
 
+@pytest.mark.slow
 def test_a_server_refuses_what_does_not_fit(
     tmp_path: Path, quick_uploads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
