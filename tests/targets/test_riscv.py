@@ -150,14 +150,14 @@ def test_floating_point_in_tasks(name: str) -> None:
 @pytest.mark.tools
 @pytest.mark.emulator
 @needs_tools
-@pytest.mark.parametrize("name", BOARDS)
-def test_the_selftest_of_a_bundle(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "form"), [*zip(BOARDS, ("esp-idf", "cmake"), strict=True)])
+def test_the_selftest_of_a_bundle(name: str, form: str, tmp_path: Path) -> None:
     board = load_board(name)
     emulator, bundle, built = board.emulator, tmp_path / "bundle", tmp_path / "built"
     assert emulator is not None
     model = data_dir("models") / "digits.tflite"
     argv = ["bundle", str(model), "--board", name, "-o", str(bundle), "--no-latency"]
-    assert main(argv) == 0
+    assert main([*argv, "--format", form]) == 0
     toolchain = bundle / "selftest" / "riscv" / "toolchain.cmake"
     run(["cmake", "-S", bundle, "-B", built, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"])
     machine = [emulator.program, "-machine", emulator.machine, "-display", "none"]

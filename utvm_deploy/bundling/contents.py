@@ -26,6 +26,9 @@ from utvm_deploy.project.model_code import ModelCode, flash_bytes
 from utvm_deploy.targets.contract.target import Selftest
 from utvm_deploy.targets.table import TARGETS
 
+#: What a task of ESP-IDF needs that prints, as CONFIG_ESP_MAIN_TASK_STACK_SIZE is without us.
+TASK_STACK_BYTES = 3584
+
 
 def bundle_files(
     compiled: CompiledModel,
@@ -135,7 +138,7 @@ def _values(
     samples: int,
     oracle: str,
 ) -> dict[str, str]:
-    output = compiled.outputs[0]
+    output, stack_bytes = compiled.outputs[0], MODEL_STACK_BYTES + compiled.stack_bytes
     values = {
         "NAME": compiled.name,
         "UPPER": compiled.name.upper(),
@@ -154,9 +157,11 @@ def _values(
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,
         "SELFTEST_DIR": layout.selftest_dir,
-        "STACK_NEED": f"{MODEL_STACK_BYTES + compiled.stack_bytes:,}",
+        "STACK_NEED": f"{stack_bytes:,}",
+        "TASK_STACK_BYTES": str(TASK_STACK_BYTES + stack_bytes),
         "FOR_CORE": _for_core(board),
         "USAGE": layout.usage,
+        "FIRST_CMAKE": layout.cmake,
         **run_values(compiled),
         **pool_values(compiled, board),
         "FILL_ARENA": _fill_arena(compiled),

@@ -22,6 +22,8 @@ class Layout:
     usage: str
     # Templates that only this format has, at the same path in the bundle.
     extra: tuple[str, ...] = ()
+    # Lines of CMakeLists.txt before all others.
+    cmake: str = ""
     # Whether the build system has a way to name a library that the bundle does not hold.
     takes_library: bool = True
 
@@ -39,6 +41,25 @@ _PLAIN = Layout(
     usage=_CMAKE_USAGE,
 )
 
+_ESP_IDF_CMAKE = """
+if(ESP_PLATFORM)
+    include(${CMAKE_CURRENT_LIST_DIR}/esp_idf.cmake)
+    return()
+endif()
+"""
+_ESP_IDF_USAGE = """\
+    cp -r @NAME@ my_project/components/@NAME@
+
+The component `main` sees it then; others say `REQUIRES @NAME@`, which is the folder's name. Give
+the task that runs the model its stack, such as by `CONFIG_ESP_MAIN_TASK_STACK_SIZE`. Under
+*Component config*, `idf.py menuconfig` puts the kernels or the weights into internal RAM.
+
+`examples/selftest` is an application with the self-test, which also prints the cycles of one run.
+`set-target` takes the name of your chip:
+
+    cd my_project/components/@NAME@/examples/selftest
+    idf.py set-target esp32c3 && idf.py flash monitor"""
+
 FORMATS: Mapping[str, Layout] = MappingProxyType(
     {
         "cmake": _PLAIN,
@@ -54,6 +75,22 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             _PLAIN,
             usage="Copy this folder into your project's `lib/`; then `#include <@NAME@.h>`.",
             extra=("library.json",),
+            takes_library=False,
+        ),
+        "esp-idf": replace(
+            _PLAIN,
+            example="examples/selftest/main/main.c",
+            example_template="esp_idf_main.c.in",
+            usage=_ESP_IDF_USAGE,
+            extra=(
+                "idf_component.yml",
+                "esp_idf.cmake",
+                "Kconfig",
+                "examples/selftest/CMakeLists.txt",
+                "examples/selftest/sdkconfig.defaults",
+                "examples/selftest/main/CMakeLists.txt",
+            ),
+            cmake=_ESP_IDF_CMAKE,
             takes_library=False,
         ),
         # The Arduino IDE compiles everything in src/ and looks at nothing in extras/.
