@@ -42,6 +42,9 @@ RUNNABLE_BOARDS = (
     "netduinoplus2",
     "qemu_rv32imc",
 )
+#: Boards that differ from one of these in their kernels only. They run the tests of kernels, and
+#: with ``--every-board`` all.
+KERNEL_BOARDS = ("qemu_rv32imcv",)
 #: Boards with less RAM than most tests need, and cores that cannot isolate tasks.
 SMALL_BOARDS = ("microbit",)
 
@@ -117,6 +120,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     boards = list(RUNNABLE_BOARDS)
     if metafunc.definition.get_closest_marker("small_boards") is not None:
         boards += SMALL_BOARDS
+    if is_about_cores(metafunc.definition) or metafunc.config.getoption(spread.OPTION):
+        boards += KERNEL_BOARDS
     if is_about_cores(metafunc.definition):
         of_core: dict[str, str] = {}
         for name in boards:

@@ -37,8 +37,9 @@ FAMILIES = {
     ),
     "thumb": ("Thumb-2 assembly", MATRICES),
     "scalar": ("C, ", MATRICES),
+    "rvv": ("Zve32x assembly", MATRICES),
 }
-SMALL_CORE = "cortex-m0plus"
+SMALL_CORE, VECTOR_CORE = "cortex-m0plus", "rv32imc_zve32x"
 
 
 def family_of(device: Device) -> str:
@@ -73,7 +74,7 @@ def test_tables_and_sums_on_cores(device: Device, tmp_path: Path) -> None:
     ("core", "write"),
     [
         (core, write)
-        for core in ("cortex-m7", "cortex-m55", "cortex-m3", SMALL_CORE, "rv32imc")
+        for core in ("cortex-m7", "cortex-m55", "cortex-m3", SMALL_CORE, "rv32imc", VECTOR_CORE)
         for write in FAMILIES[families_for(core)[0]][1]
     ],
 )
@@ -86,7 +87,12 @@ def test_odd_shapes_in_plain_c(core: str, write: Write, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "core", "least"),
     # Each tile of thumb pointwise, dense, and gathered in three sizes.
-    [("mve", "cortex-m55", 6), ("thumb", "cortex-m3", 5 * len(TILES)), ("scalar", "rv32imc", 15)],
+    [
+        ("mve", "cortex-m55", 6),
+        ("thumb", "cortex-m3", 5 * len(TILES)),
+        ("scalar", "rv32imc", 15),
+        ("rvv", VECTOR_CORE, 9),
+    ],
 )
 def test_all_candidates_on_cores(
     device: Device, family: str, core: str, least: int, tmp_path: Path

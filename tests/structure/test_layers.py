@@ -129,7 +129,7 @@ PUBLIC_FUNCTIONS = {
 KERNEL_LAYERS = (
     ("choose",),
     ("native.mve",),
-    ("native.dsp", "native.fpu", "native.thumb", "native.scalar"),
+    ("native.dsp", "native.fpu", "native.thumb", "native.scalar", "native.rvv"),
     ("native.dsp.assembly",),
     ("native.routines",),
     ("native",),

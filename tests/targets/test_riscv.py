@@ -20,7 +20,7 @@ from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.fault import describe_fault
 from utvm_deploy.targets.table import TARGETS
 
-BOARDS = ("qemu_rv32imc", "qemu_rv32imafc")
+BOARDS = ("qemu_rv32imc", "qemu_rv32imafc", "qemu_rv32imcv")
 needs_tools = pytest.mark.skipif(
     not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"))),
     reason="needs riscv64-unknown-elf-gcc and qemu-system-riscv32",
@@ -41,6 +41,23 @@ void call(void) { __asm volatile("ecall"); }
 void logarithm(float *x) { x[0] = logf(x[0]); }
 void too_large(int32_t *error) { errno = 0; (void)strtol("99999999999", 0, 10); *error = errno; }
 void sum(float *x) { x[3] = x[0] * x[1] + x[2]; }
+"""
+#: A store that leaves its region after eight bytes, in another rounding mode; and what follows.
+VECTOR_TASKS = """
+#include <stdint.h>
+#define VECTORS ".option push\\n.option arch, +zicsr, +zve32x\\n"
+void halfway(uint32_t end) {
+    uint32_t count = 16;
+    __asm volatile(VECTORS "csrwi vxrm, 2\\nvsetvli zero, %0, e8, m1, ta, ma\\nvse8.v v0, (%1)\\n"
+                   ".option pop" : : "r"(count), "r"(end - 8u) : "memory");
+}
+void state(uint32_t *seen) {
+    uint32_t start, mode;
+    __asm volatile(VECTORS "csrr %0, vstart\\ncsrr %1, vcsr\\n.option pop"
+                   : "=r"(start), "=r"(mode));
+    seen[0] = start;
+    seen[1] = mode;
+}
 """
 
 
@@ -94,6 +111,7 @@ def test_what_a_record_says(words: dict[str, int], says: str) -> None:
         ("qemu_rv32imafc", 'fpu = "single"', 'fpu = "none"', "has a floating-point unit"),
         ("qemu_rv32imc", "flags = []", 'flags = ["-march=rv32imafc"]', "means -march=rv32imc"),
         ("qemu_rv32imc", "flags = []", 'flags = ["-mabi=ilp32f"]', "means -march=rv32imc"),
+        ("qemu_rv32imcv", "flags = []", 'flags = ["-march=rv32imcv"]', "means -march=rv32imc"),
         ("qemu_rv32imc", "clint", "dwt", "clint"),
     ],
 )
@@ -150,7 +168,34 @@ def test_floating_point_in_tasks(name: str) -> None:
 @pytest.mark.tools
 @pytest.mark.emulator
 @needs_tools
-@pytest.mark.parametrize(("name", "form"), [*zip(BOARDS, ("esp-idf", "cmake"), strict=True)])
+def test_a_task_finds_nothing_of_a_vector_instruction_that_was_stopped() -> None:
+    with utvm_deploy.connect("qemu_rv32imcv") as device:
+        module = device.load_module(VECTOR_TASKS, name="vectors")
+        seen = device.tensor(np.ones(2, np.uint32))
+        with pytest.raises(DeviceFault, match="store access fault"):
+            module["halfway"](device.symbol("utvm_workspace_end"))
+            device.sync()
+        module["state"](seen)
+        np.testing.assert_array_equal(seen.numpy(), [0, 0])
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@needs_tools
+def test_vector_instructions_without_vectors_are_faults() -> None:
+    with utvm_deploy.connect("qemu_rv32imc") as device:
+        module = device.load_module(VECTOR_TASKS, name="vectors")
+        with pytest.raises(DeviceFault, match="illegal instruction, in state"):
+            module["state"](device.tensor(np.ones(2, np.uint32)))
+            device.sync()
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@needs_tools
+@pytest.mark.parametrize(
+    ("name", "form"), [*zip(BOARDS, ("esp-idf", "cmake", "cmake"), strict=True)]
+)
 def test_the_selftest_of_a_bundle(name: str, form: str, tmp_path: Path) -> None:
     board = load_board(name)
     emulator, bundle, built = board.emulator, tmp_path / "bundle", tmp_path / "built"
@@ -162,6 +207,7 @@ def test_the_selftest_of_a_bundle(name: str, form: str, tmp_path: Path) -> None:
     run(["cmake", "-S", bundle, "-B", built, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"])
     machine = [emulator.program, "-machine", emulator.machine, "-display", "none"]
     machine += ["-bios", "none", "-semihosting", "-kernel", str(built / "digits_selftest.elf")]
+    machine += emulator.arguments[: emulator.arguments.index("-bios")]
     run(["cmake", "--build", built])
     assert "PASS digits" in run(machine)
     # One weight differs: the verdict does.

@@ -196,7 +196,7 @@ EMULATOR_ARGUMENTS = Arguments(
     values={
         "-m": r"\d+[MG]?",
         "-bios": "none",
-        "-cpu": rf"{_NAME}(?:,[+-]?[\w.-]+(?:=\w+)?)*",
+        "-cpu": rf"{_NAME}(?:,[+-]?[\w.-]+(?:=[\w.]+)?)*",
         "-icount": r"(?:shift=)?(?:\d+|auto)(?:,(?:sleep|align)=(?:on|off))*",
         "-smp": _NUMBER,
         "-seed": _NUMBER,

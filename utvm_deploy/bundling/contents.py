@@ -404,8 +404,11 @@ def _bare_text(compiled: CompiledModel, board: Board, layout: Layout, bare: Self
         f"    cmake --build ../{name}-build-{bare.build}",
     ]
     if board.emulator is not None:
+        words = board.emulator.arguments
+        at = words.index("-cpu") if "-cpu" in words else len(words)
+        machine = " ".join(("-machine", board.emulator.machine, *words[at : at + 2]))
         lines += [
-            f"    {board.emulator.program} -machine {board.emulator.machine} -nographic \\",
+            f"    {board.emulator.program} {machine} -nographic \\",
             f"        {' '.join(bare.emulator_options)} -kernel "
             f"../{name}-build-{bare.build}/{name}_selftest.elf",
         ]

@@ -61,6 +61,7 @@ def board_config(
         "",
         f"#define BOARD_CPU_HZ {cpu.clock_hz}u",
         f"#define BOARD_HAS_FPU {int(cpu.fpu != 'none' or cpu.mve)}",
+        f"#define BOARD_HAS_VECTORS {int(cpu.facts.vectors)}",
         f"#define BOARD_ICACHE_BYTES {cpu.icache_bytes}u",
         f"#define BOARD_DCACHE_BYTES {cpu.dcache_bytes}u",
         f"#define BOARD_CACHE_LINE_BYTES {cpu.facts.cache_line_bytes}u",

@@ -153,6 +153,8 @@ def _pushed_bytes(text: str) -> int:
             taken += _register_bytes(operands)
         elif name in ("pop", "vpop"):
             taken -= _register_bytes(operands)
+        elif name == "addi" and operands.startswith("sp, sp, "):
+            taken -= int(operands.rpartition(" ")[2])
         elif name in ("sub", "subs", "add", "adds") and operands.startswith("sp"):
             amount = re.search(r"#(\w+)", operands)
             size = int(amount[1], 0) if amount else 0

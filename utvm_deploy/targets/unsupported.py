@@ -50,7 +50,8 @@ UNSUPPORTED = (
             "ch32v",
             "hazard3",
         ),
-        "of its cores rv32imc and rv32imafc are here, and of their boards the emulated ones",
+        "of its cores rv32imc, rv32imafc and rv32imc_zve32x are here, and of their boards "
+        "the emulated ones",
         _BUNDLE,
     ),
     Unsupported(

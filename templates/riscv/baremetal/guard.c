@@ -72,6 +72,15 @@ struct trap_frame {
 #define RESET_FLOATS
 #endif
 
+// No code of the runtime has vectors, so traps need not save them. A task that is stopped within an
+// instruction leaves its element in vstart. Each task starts at the first element, and rounds to
+// nearest: vstart and vcsr, whose names need an extension that GCC is not told of.
+#if BOARD_HAS_VECTORS
+#define RESET_VECTORS "csrw 0x008, zero\n\tcsrw 0x00f, zero\n\t"
+#else
+#define RESET_VECTORS
+#endif
+
 CSR(mcause)
 CSR(mepc)
 CSR(mtval)
@@ -191,7 +200,7 @@ __attribute__((naked, aligned(4))) void trap_entry(void) {
 __attribute__((naked)) uint32_t enter_task(UNSEEN const struct utvm_call *call,
                                            UNSEEN uint8_t *stack_top) {
     __asm volatile(WITH_CSR("addi sp, sp, -" SAVED "\n\t" FOR_EACH_SAVED(STORE)
-                                SAVE_FLOATS RESET_FLOATS
+                                SAVE_FLOATS RESET_FLOATS RESET_VECTORS
                             "csrw mscratch, sp\n\t"
                             "addi tp, a1, -64\n\t" // variables of a thread, such as errno
                             "addi sp, a1, -80\n\t"

@@ -1,4 +1,4 @@
-// From reset to main: stack, traps, FPU, memory initialization; and what only start-up can undo.
+// From reset to main: stack, traps, FPU, vectors, memory; and what only start-up can undo.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -26,13 +26,21 @@ __attribute__((section(".noinit"))) struct fault_record utvm_fault;
 #define FPU_ON
 #endif
 
+#if BOARD_HAS_VECTORS
+#define VECTORS_ON                                                                                 \
+    "li t0, 0x200\n\t" /* mstatus.VS: initial */                                                   \
+    "csrs mstatus, t0\n\t"
+#else
+#define VECTORS_ON
+#endif
+
 // Where the core starts, and where a reset by software goes.
 __attribute__((naked, used, section(".vectors"))) void reset_handler(void) {
     __asm volatile(WITH_CSR("csrci mstatus, 8\n\t"
                             "csrw mie, zero\n\t"
                             "csrw mscratch, zero\n\t"
                             "la t0, trap_entry\n\t"
-                            "csrw mtvec, t0\n\t" FPU_ON "la sp, ld_stack_top\n\t"
+                            "csrw mtvec, t0\n\t" FPU_ON VECTORS_ON "la sp, ld_stack_top\n\t"
                             "tail start"));
 }
 

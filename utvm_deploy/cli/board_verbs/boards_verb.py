@@ -174,6 +174,8 @@ def _run_connected(name: str | None, out: Output) -> int:
 def _print_board(board: Board, out: Output) -> None:
     cpu = board.cpu
     features = [name for name in ("dsp", "mve") if getattr(cpu, name)]
+    if cpu.facts.vectors:
+        features.append("vectors")
     if cpu.fpu != "none":
         features.append(f"{cpu.fpu}-precision floating point")
     out.line(f"{board.name}: {board.description} ({board.vendor})")

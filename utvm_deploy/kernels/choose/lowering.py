@@ -26,6 +26,7 @@ from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
+from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
@@ -76,6 +77,7 @@ FAMILIES: Mapping[str, Family] = {
     "dsp": Family(DSP_STRATEGIES),
     "fpu": Family(FPU_STRATEGIES),
     "thumb": Family(THUMB_STRATEGIES),
+    "rvv": Family(RVV_STRATEGIES),
     "scalar": Family(SCALAR_STRATEGIES),
     GENERIC: Family((PORTABLE_STRATEGY,)),
 }

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 _SYNTAX = '        ".syntax unified\\n"\n'
 #: Between two statements of assembly, of which the second continues the first.
 NEXT_STATEMENT = f");\n    __asm__(\n{_SYNTAX}"
 #: C99 promises no longer strings.
 LONGEST_STRING = 4095
+
+
+class Around(NamedTuple):
+    """What each statement of assembly begins and ends with, as strings of C."""
+
+    first: str
+    last: str = ""
+
+
+_ARM = Around(_SYNTAX)
 # Clang forgets the condition of a block where its statement ends.
 _BLOCK = re.compile(r"(?:it|vpt|vpst)([te]*)\b")
 _ATTRIBUTES = """\
@@ -35,29 +46,35 @@ def naked_function(
     portable: str,
     condition: str,
     attribute: str = "",
+    around: Around = _ARM,
 ) -> str:
     """The static function ``name``: its assembly where ``condition`` holds, else its C.
 
     ``portable`` is the body in C, and ``attribute`` that of its function; the parameters are C
-    declarations.
+    declarations. ``around`` has the directives of the assembler, those of Arm by default.
     """
     declared = ",\n    ".join(parameters)
     naked = ",\n    ".join(f"{parameter} UTVM_UNUSED" for parameter in parameters)
     # GCC numbers the copies of a function that it makes; %= would not do in basic assembly.
-    body = NEXT_STATEMENT.join(
-        "\n".join(f'        "{line}\\n"' for line in statement) for statement in _statements(lines)
+    body = f"{around.last});\n    __asm__(\n{around.first}".join(
+        "\n".join(f'        "{line}\\n"' for line in statement)
+        for statement in _statements(lines, len(around.first) + len(around.last))
     )
     return (
         f"{_ATTRIBUTES}\n#if {condition}\n"
-        f"UTVM_NAKED static void {name}(\n    {naked}) {{\n    __asm__(\n{_SYNTAX}{body});\n}}\n"
+        f"UTVM_NAKED static void {name}(\n    {naked}) {{\n"
+        f"    __asm__(\n{around.first}{body}{around.last});\n}}\n"
         f"#else\n{attribute}static void {name}(\n    {declared}) {{\n{portable}}}\n#endif\n"
     )
 
 
-def _statements(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The lines of each statement: its string is not too long, and no block is cut."""
+def _statements(lines: Sequence[str], around: int) -> Iterator[list[str]]:
+    """The lines of each statement: its string is not too long, and no block is cut.
+
+    ``around``: the length of what it begins and ends with.
+    """
     statement: list[str] = []
-    room = most = LONGEST_STRING - len(".syntax unified\n")
+    room = most = LONGEST_STRING - around
     for block in _blocks(lines):
         size = sum(len(line) + 1 for line in block)
         if size > room:

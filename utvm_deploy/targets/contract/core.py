@@ -17,6 +17,7 @@ class Core:
     fpus: tuple[str, ...] = ()  # precisions of its floating-point unit: "single", "double"
     dsp: bool = False  # SMLAD, SXTB16, SSAT16 and similar
     mve: bool = False  # Helium vector instructions
+    vectors: bool = False  # vector instructions of RISC-V, on integers of up to 32 bits
     cache_line_bytes: int = 0  # 0: the core has no caches
     #: Drivers of the timers that silicon with this core has, the best first.
     timers: tuple[str, ...] = ()

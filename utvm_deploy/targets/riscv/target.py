@@ -1,4 +1,4 @@
-"""RISC-V: portable kernels on bare 32-bit cores with multiplication."""
+"""RISC-V: bare 32-bit cores with multiplication, with vectors or without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RISCV = Target(
     toolchain=TOOLCHAIN,
     templates=TEMPLATES,
     emulators=("qemu-system-riscv32",),
-    families_of=lambda core: ("scalar",),
+    families_of=lambda core: ("rvv", "scalar") if core.vectors else ("scalar",),
     debugger=Debugger(
         architecture="riscv:rv32",
         registers=frozenset({"ra", "sp", "pc"}),

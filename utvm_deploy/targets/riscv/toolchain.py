@@ -7,23 +7,37 @@ from collections.abc import Sequence
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.contract.target import Toolchain
 
+#: The vector instructions that the kernels use, as an instruction set's name has them.
+_VECTORS = "_zve32x"
+
 
 def _core(isa: str, *fpus: str) -> Core:
     return Core(
-        name=isa, architecture="riscv", fpus=fpus, needs_aligned_words=True, has_any_windows=True
+        name=isa,
+        architecture="riscv",
+        fpus=fpus,
+        vectors=isa.endswith(_VECTORS),
+        needs_aligned_words=True,
+        has_any_windows=True,
     )
 
 
 #: A core has the name of its instruction set, as GCC's -march takes it.
-CORES = (_core("rv32imc"), _core("rv32imafc", "single"))
+CORES = (_core("rv32imc"), _core("rv32imafc", "single"), _core(f"rv32imc{_VECTORS}"))
 #: Flags that follow from a core.
 _OF_CORE = ("-march=", "-mabi=", "-mcpu=", "--specs=", "-misa-spec=")
 
 
 def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
-    """The instruction set, how floating-point values are passed, and the C library."""
+    """The instruction set, how floating-point values are passed, and the C library.
+
+    GCC finds no C library for an instruction set with vectors. So only the assembly of kernels has
+    vector instructions, where the macro ``UTVM_VECTORS`` allows it.
+    """
     abi = "ilp32f" if fpu == "single" else "ilp32"
-    return f"-march={core.name}", f"-mabi={abi}", "--specs=picolibc.specs"
+    macros = ("-DUTVM_VECTORS",) if core.vectors else ()
+    isa = core.name.removesuffix(_VECTORS)
+    return f"-march={isa}", f"-mabi={abi}", "--specs=picolibc.specs", *macros
 
 
 def contradiction(core: Core, fpu: str, own: Sequence[str]) -> str:

@@ -1,0 +1,167 @@
+"""The matrix product of convolutions and dense layers: a tile of pixels by a block of channels.
+
+A step of the depth loads a weight of each channel of the block, and a byte of each pixel.
+
+Layouts:
+    pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
+    weights  int8  [depth][channel]
+    scaling  int32 [bias, multiplier, right shift][channel]
+    limits   int32 [zero point, low, high]
+
+Dense layers are rounded once in 64 bits. Then an offset has two words:
+    scaling  int32 [bias (, multiplier, low and high word of the offset, shift - 32)][channel]
+    limits   int32 [low, high (, multiplier, low and high word of the offset, shift - 32)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
+from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, tiles, vector_function
+
+#: How sums become outputs.
+TWICE, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
+#: Rows of the scaling table, and words of the limits.
+_TABLES = {TWICE: (3, 3), WIDE: (1, 6), WIDE_EACH: (5, 2)}
+#: Steps of the depth in a turn of the inner loop.
+UNITS = (4, 2, 1)
+_POINTERS = ("s8", "s9", "s10", "s11", "s5", "s6")
+_BYTES = ("t5", "t6", "s7")
+
+
+@dataclass(frozen=True)
+class VectorProduct:
+    """The micro-kernel: registers of a block's weights, steps of a turn, how it rounds."""
+
+    lmul: int
+    unit: int
+    rounding: str = TWICE
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Pixels of the tiles."""
+        return Block(self.lmul).sizes if self.rounding == TWICE else (1,)
+
+    @property
+    def pixels(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def depth_step(self) -> int:
+        return self.unit
+
+    @property
+    def label(self) -> str:
+        return f"rvv{self.rounding}_m{self.lmul}_{self.unit}"
+
+    @property
+    def function(self) -> str:
+        return f"utvm_gemm_{self.label}"
+
+    @property
+    def why(self) -> str:
+        return f"Zve32x assembly, {self.pixels} pixels x {self.lmul} registers of channels"
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        scale = () if self.rounding == TWICE else (shared_text("utvm_scale_wide"),)
+        return *scale, _text(self)
+
+    def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
+        rows, limits = _TABLES[self.rounding]
+        return (
+            Operand("weights", (depth * channels,), "int8"),
+            Operand("scaling", (rows * channels,), "int32"),
+            Operand("limits", (limits,), "int32"),
+        )
+
+    def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
+        """[channels, depth] and [rows, channels] -> both tables."""
+        return np.ascontiguousarray(weights.T).reshape(-1), rows.astype(np.int32).reshape(-1)
+
+
+@lru_cache(maxsize=32)
+def _text(product: VectorProduct) -> str:
+    """The C of the function."""
+    rows = [f"scaling[{n} * channels + c]" for n in range(1, _TABLES[product.rounding][0])]
+    wide = "const int32_t low = limits[0], high = limits[1];"
+    total = "(int32_t)sum"
+    first, scaled = {
+        TWICE: (
+            "const int32_t zero_point = limits[0], low = limits[1], high = limits[2];",
+            f"utvm_add(utvm_requantize({total}, {', -'.join(rows)}), zero_point)",
+        ),
+        WIDE: (wide, f"utvm_scale_wide({total}, limits[2], limits[3], limits[4], limits[5])"),
+        WIDE_EACH: (wide, f"utvm_scale_wide({', '.join([total, *rows])})"),
+    }[product.rounding]
+    text = family_text("rvv", "utvm_rvv_gemm")
+    portable = replaced(text, ("FIRST", first, 1), ("SCALED", scaled, 1))
+    names = (
+        ("s2", "s3", "s4") if product.rounding == TWICE else ("s2", "s3", "s4", "s5", "s6", "s7")
+    )
+    words = _TABLES[product.rounding][1]
+    lines = [f"lw s0, {FRAME}(sp)", "slli s1, a6, 2"]
+    lines += [f"lw {name}, {4 * n}(a3)" for n, name in enumerate(names[:words])]
+    bodies = [_tile(product, size, n) for n, size in enumerate(product.sizes, 1)]
+    lines += tiles(product.sizes, "a5", 1, bodies)
+    return vector_function(product.function, PRODUCT_PARAMETERS, lines, portable)
+
+
+def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
+    """All channels of ``size`` pixels.
+
+    t0, t1 and t2 are where the weights, the scaling and the output of a block begin, t3 the
+    channels that are left. a3 is where the first pixel ends.
+    """
+    block, pointers = Block(product.lmul), _POINTERS[:size]
+    sums = block.sums(size)
+    yield from ("mv t0, a1", "mv t1, a2", "mv t2, a4", "mv t3, a6", f"{label}1:")
+    yield f"vsetvli zero, t3, {block.bits16}"
+    yield from block.begin(sums, "t1")
+    yield from ("mv t4, t0", "mv s8, a0", "add a3, a0, a7")
+    yield from (f"add {p}, {q}, s0" for q, p in pairwise(pointers))
+    yield f"{label}2:"
+    for k in range(product.unit):
+        yield from (*block.load_wide(k % 2, "t4"), "add t4, t4, a6")
+        for first in range(0, size, len(_BYTES)):
+            some = list(zip(_BYTES, pointers[first:], sums[first:], strict=False))
+            yield from (f"lb {x}, {k}({p})" for x, p, _ in some)
+            yield from (f"vwmacc.vx {s}, {x}, {block.wide(k % 2)}" for x, _, s in some)
+    yield from (f"addi {p}, {p}, {product.unit}" for p in pointers)
+    yield f"bne s8, a3, {label}2b"
+    yield from _finish(product, block, sums)
+    yield from ("csrr t5, vl", "add t0, t0, t5", "add t2, t2, t5", "sub t3, t3, t5")
+    yield from ("slli t5, t5, 2", "add t1, t1, t5", f"bnez t3, {label}1b")
+    yield from size * ("add a0, a0, s0", "add a4, a4, a6")
+
+
+def _finish(product: VectorProduct, block: Block, sums: list[str]) -> Iterator[str]:
+    """Outputs of the sums of a block."""
+    if product.rounding == TWICE:
+        yield from block.requantize(sums, "t1", "s1", "s2", "t5")
+        yield from block.store(sums, ("s3", "s4"), "t2", "a6", "t5")
+        return
+    (low,), high = sums, "v16"
+    yield f"vsetvli zero, zero, {block.bits32}"
+    yield "mv t5, t1"
+    form, row = ("vv", "v24") if product.rounding == WIDE_EACH else ("vx", "")
+    steps = (
+        ("s4", f"vmulh.{form} {high}, {low}, {{0}}", f"vmul.{form} {low}, {low}, {{0}}"),
+        ("s5", f"vmadc.{form} v0, {low}, {{0}}"),
+        ("s6", f"vadc.{form}m {high}, {high}, {{0}}, v0"),
+        ("s7", f"vsra.{form} {high}, {high}, {{0}}"),
+    )
+    for scalar, *operations in steps:
+        if row:
+            yield from ("add t5, t5, s1", f"vle32.v {row}, (t5)")
+        yield from (one.format(row or scalar) for one in operations)
+    yield from block.narrowed([high])
+    yield from block.store([high], ("s2", "s3"), "t2", "a6", "t5")

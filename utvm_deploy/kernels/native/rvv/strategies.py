@@ -1,0 +1,148 @@
+"""The strategies of the vector family: which layers it computes, and what a candidate chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.native.gathered_gemm import (
+    GatheredConv2D,
+    gathered,
+    gathered_conv2d_call,
+    gathered_dense,
+)
+from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
+from utvm_deploy.kernels.native.rvv.blocks import TILES, shift_rows
+from utvm_deploy.kernels.native.rvv.depthwise import VectorRowProduct, vector_depthwise_call
+from utvm_deploy.kernels.native.rvv.gemm import TWICE, UNITS, WIDE, WIDE_EACH, VectorProduct
+from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
+
+_C = TypeVar("_C", bound="BlockChoices")
+FAMILY = "rvv"
+#: Pixels whose windows are gathered at a time.
+_PIXELS = (6, 12, 24)
+#: Channels that a register of weights has in the shortest vectors.
+_CHANNELS = 16
+
+
+@dataclass(frozen=True)
+class BlockChoices(Choices):
+    """Registers of a block's weights."""
+
+    lmul: int | None = None
+
+
+@dataclass(frozen=True)
+class WindowsChoices(BlockChoices):
+    """The same, and pixels whose windows are gathered at a time."""
+
+    pixels: int | None = None
+
+
+def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
+    """CONV_2D and DEPTHWISE_CONV_2D. A depthwise layer of one channel is built as CONV_2D."""
+    kernel = layer.portable.kernel
+    assert isinstance(kernel, Conv2D | DepthwiseConv2D)
+    tables = convolution_tables(layer)
+    rows = shift_rows(tables.bias, tables.multiplier, tables.shift)
+    if isinstance(rows, str):
+        return rows
+    outputs, _, _, inputs = tables.weights.shape
+    groups = kernel.groups if isinstance(kernel, Conv2D) else 1
+    if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
+        chosen = _read(BlockChoices, wish)
+        if isinstance(chosen, str):
+            return chosen
+        return vector_depthwise_call(
+            layer.portable, tables, rows, chosen.lmul or _best_lmul(outputs, 3)
+        )
+    choices = _read(WindowsChoices, wish)
+    if isinstance(choices, str):
+        return choices
+    lmul = choices.lmul or _best_lmul(outputs // groups, 1)
+    channels = inputs, outputs // groups
+    product = VectorProduct(lmul, UNITS[0])
+    found = gathered(tables.window, channels, product, choices.pixels, groups)
+    if not found.is_gathered:
+        product = VectorProduct(lmul, _unit(inputs))
+        found = gathered(tables.window, channels, product, choices.pixels, groups)
+    limits = tables.zero_point, *tables.limits
+    return gathered_conv2d_call(layer.portable, found, tables.weights, rows, limits, tables.border)
+
+
+def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
+    """FULLY_CONNECTED."""
+    tables, choices = dense_tables(layer), _read(BlockChoices, wish)
+    if isinstance(tables, str):
+        return tables
+    if isinstance(choices, str):
+        return choices
+    outputs, inputs = tables.weights.shape
+    is_one = len(tables.scales) == 1
+    product = VectorProduct(choices.lmul or 2, _unit(inputs), WIDE if is_one else WIDE_EACH)
+    rows = [tables.bias] if is_one else [tables.bias, *np.array(tables.scales).T]
+    limits: Sequence[int] = [*tables.limits, *tables.scales[0]] if is_one else tables.limits
+    kernel = gathered_dense(tables.batch, inputs, outputs, product)
+    return gathered_conv2d_call(
+        layer.portable, kernel, tables.weights, np.array(rows, dtype=np.int32), limits
+    )
+
+
+def _read(choices: type[_C], wish: Wish) -> _C | str:
+    found = choices() if wish.is_open else choices.read(wish.candidate)
+    if not isinstance(found, str) and found.lmul not in (None, *TILES):
+        return f"there are no blocks of {found.lmul} registers; there are {tuple(TILES)}"
+    return found
+
+
+def _unit(depth: int) -> int:
+    return next(unit for unit in UNITS if depth % unit == 0)
+
+
+def _best_lmul(channels: int, loads: int) -> int:
+    """The registers of weights that promise the fewest instructions for a step of a pixel.
+
+    A step has ``loads`` instructions and a product for each pixel, and 3 for the weights.
+    """
+
+    def instructions(lmul: int) -> float:
+        pixels = TILES[lmul][0]
+        return -(-channels // (_CHANNELS * lmul)) * (3 + (1 + loads) * pixels) / pixels
+
+    return min(TILES, key=instructions)
+
+
+def block_choices(kernel: object) -> Iterator[Choices]:
+    """The choices of a layer of this default kernel; the default chooses nothing."""
+    if isinstance(kernel, RowDepthwise) and isinstance(kernel.product, VectorRowProduct):
+        yield BlockChoices()
+        yield from (BlockChoices(lmul) for lmul in TILES if lmul != kernel.product.lmul)
+    if not isinstance(kernel, GatheredConv2D):
+        return
+    assert isinstance(kernel.product, VectorProduct)
+    own = kernel.product.lmul
+    if kernel.product.rounding != TWICE:
+        yield BlockChoices()
+        yield from (BlockChoices(lmul) for lmul in TILES if lmul != own)
+        return
+    yield WindowsChoices()
+    for lmul in TILES:
+        for pixels in _PIXELS if kernel.is_gathered else (None,):
+            if lmul != own or pixels not in (None, kernel.pixels):
+                yield WindowsChoices(lmul, pixels)
+
+
+RVV_STRATEGIES = (
+    Strategy(
+        ("CONV_2D", "DEPTHWISE_CONV_2D"),
+        build_convolution,
+        candidates_of(FAMILY, build_convolution, block_choices),
+    ),
+    Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, block_choices)),
+)
