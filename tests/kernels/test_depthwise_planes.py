@@ -14,7 +14,7 @@ from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_table import (
     Variant,
     pack_table,
 )
-from utvm_deploy.kernels.native.dsp.convolution import MOST_SCRATCH_BYTES, best_kernel
+from utvm_deploy.kernels.native.estimated import MOST_SCRATCH_BYTES, best_kernel
 from utvm_deploy.kernels.native.scaling import Scaling
 
 CHANNELS = 2

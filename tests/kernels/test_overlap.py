@@ -44,7 +44,7 @@ from utvm_deploy.kernels.native.fpu.convolution import FpuConv2D
 from utvm_deploy.kernels.native.fpu.rows import FpuRowConv2D
 from utvm_deploy.records.candidate import COMPACT_MOST, Candidate
 
-CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55")
+CORES = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55", "rv32imc")
 LAYERS = 12
 #: Of a layer's space, beside what is taken by default.
 CANDIDATES = 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ from utvm_deploy.device import Device
 from utvm_deploy.kernels.choose.lowering import families_for
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.winograd import packed_weights, winograd_kernels
+from utvm_deploy.kernels.native.scalar.winograd import FORMS
+from utvm_deploy.kernels.native.scalar.winograd import packed_weights as scalar_weights
 
 # height, width, channels, outputs, padding: groups of two and three tiles, odd heights and widths,
 # depths with and without a loop, as few tiles as there are.
@@ -28,13 +32,22 @@ SHAPES = [
     (8, 8, 132, 2, "VALID"),
     (2, 7, 4, 2, "SAME"),
 ]
+# And for kernels of any number of channels: tiles of 4 x 4 outputs that are cut on both sides.
+ODD_SHAPES = [
+    (5, 17, 3, 5, "SAME"),
+    (8, 8, 6, 9, "SAME"),
+    (1, 6, 5, 1, "SAME"),
+    (13, 3, 4, 4, "SAME"),
+]
 
 
-def write_convolutions(path: Path) -> ModelWriter:
+def write_convolutions(
+    path: Path, shapes: Sequence[tuple[int, int, int, int, str]] = SHAPES
+) -> ModelWriter:
     """One layer of each shape; the weights of the first are the largest there are."""
     rng = np.random.default_rng(31)
     m = ModelWriter()
-    for index, (height, width, channels, outputs, padding) in enumerate(SHAPES):
+    for index, (height, width, channels, outputs, padding) in enumerate(shapes):
         weights = rng.integers(-128, 128, (outputs, 3, 3, channels), dtype=np.int8)
         if index == 0:
             weights[0], weights[1] = -128, np.where(weights[1] < 0, -128, 127)
@@ -63,6 +76,14 @@ def test_in_plain_c(rows: int, tmp_path: Path) -> None:
     assert check(model, tmp_path, core="cortex-m7", family=candidate)
 
 
+@pytest.mark.tools
+@pytest.mark.parametrize(("outputs", "tiles"), [(4, 4), (4, 3), (4, 1), (2, 2)])
+def test_the_scalar_family_on_this_computer(outputs: int, tiles: int, tmp_path: Path) -> None:
+    model = write_convolutions(tmp_path / "model.tflite", [*SHAPES, *ODD_SHAPES])
+    candidate = f"scalar method=winograd outputs={outputs} tiles={tiles}"
+    assert check(model, tmp_path, core="rv32imc", family=candidate)
+
+
 # tests/kernels/test_bounds.py has every candidate on a Cortex-M7, behind a fence.
 @pytest.mark.spread(1, among=("mps2_an386",))
 def test_on_cores(device: Device, tmp_path: Path) -> None:
@@ -73,6 +94,15 @@ def test_on_cores(device: Device, tmp_path: Path) -> None:
         SHAPES
     )
     compare_on(device, tmp_path, write_convolutions, "DSP assembly")
+
+
+@pytest.mark.spread(1, among=("qemu_rv32imc",))
+def test_the_scalar_family_on_cores(device: Device, tmp_path: Path) -> None:
+    core = device.board.cpu.kernel_core
+    if families_for(core)[0] != "scalar":
+        pytest.skip(f"{device.board.name} has no kernels of family scalar")
+    write = partial(write_convolutions, shapes=[ODD_SHAPES[0], ODD_SHAPES[3]])
+    assert compare_candidates(device, tmp_path, "scalar", core, write=write) > 50
 
 
 def test_the_transforms_give_four_times_the_convolution() -> None:
@@ -90,6 +120,40 @@ def test_the_transforms_give_four_times_the_convolution() -> None:
         for x in range(2):
             direct = (image[y : y + 3, x : x + 3] * weights.astype(np.int64)).sum(axis=(1, 2, 3))
             np.testing.assert_array_equal(found[:, y, x], 4 * direct)
+
+
+@pytest.mark.parametrize("m", list(FORMS))
+def test_the_scalar_familys_sums_are_a_factor_times_the_convolution(m: int) -> None:
+    """As ``winograd.py`` says it: words of two channels, raised, and what ``start`` takes off."""
+    rng = np.random.default_rng(5)
+    n, form = m + 2, FORMS[m]
+    weights = rng.integers(-128, 128, (4, 3, 3, 4), dtype=np.int8)
+    image = rng.integers(-128, 128, (n, n, 4)).astype(np.int64)
+    b, a = {
+        2: (
+            [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+            [[1, 1, 1, 0], [0, 1, -1, -1]],
+        ),
+        4: (
+            [
+                *([4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0]),
+                *([0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0], [0, 4, 0, -5, 0, 1]),
+            ],
+            [[2, 4, 4, 1, 1, 0], [0, 4, -4, 2, -2, 0], [0, 4, 4, 4, 4, 0], [0, 4, -4, 8, -8, 8]],
+        ),
+    }[m]
+    v = np.einsum("ik,klc,jl->ijc", b, image + 128, b)[..., [0, 2, 1, 3]]
+    v[..., ::2] += 1 << 15
+    assert v[..., ::2].min() >= 0 and v[..., ::2].max() < 1 << 16
+    u, start = scalar_weights(weights, m)
+    products = (u.reshape(n, n, 4, 4).astype(np.int64) * v[..., None]).sum(axis=2)
+    sums = np.einsum("ik,klo,jl->ijo", a, products + start.reshape(n, n, 4), a)
+    for y in range(m):
+        for x in range(m):
+            seen = image[y : y + 3, x : x + 3] * weights.astype(np.int64)
+            wanted = seen.sum(axis=(1, 2, 3)) << form.bits
+            found = (sums[y, x] * form.inverse).astype(np.uint32).view(np.int32)
+            np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(("height", "width"), [(7, 9), (8, 8), (1, 4), (9, 3)])

@@ -1,6 +1,6 @@
 """Smaller tables of weights where the fastest kernels would not fit the board's flash.
 
-A Winograd convolution has 3.6 times the weights. So it is only taken where the flash has room.
+A Winograd convolution has 3.6 or 8 times the weights. So it is only taken where the flash has room.
 """
 
 from __future__ import annotations

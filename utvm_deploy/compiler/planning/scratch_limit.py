@@ -144,26 +144,51 @@ def _within_arena(
                 fitting[index] = _other_step(step, smaller, scratch_of, room, why)
         tightest = sorted(range(len(steps)), key=lambda i: -live[i] - sum(scratch_of(fitting[i])))
 
-        def mixed(count: int) -> list[Step]:
-            """The least scratch in ``count`` layers with the least room; in others, what fits."""
-            chosen = set(tightest[:count])
-            return [least(i) if i in chosen else one for i, one in enumerate(fitting)]
+        def less(index: int) -> Step:
+            most = sum(scratch_of(fitting[index])) * 2 // 3
+            return _other_step(steps[index], smaller, scratch_of, most, why)
+
+        def fits(steps: Sequence[Step]) -> bool:
+            return size_of(steps) <= limit
 
         low = sum(live[i] + sum(scratch_of(one)) > limit for i, one in enumerate(fitting))
-        high = len(steps)
-        while low < high:
-            middle = (low + high) // 2
-            if size_of(mixed(middle)) <= limit:
-                high = middle
-            else:
-                low = middle + 1
-        return mixed(low)
+        narrow = less if fits([less(i) for i in range(len(steps))]) else least
+        return _narrowed(fitting, tightest, low, narrow, fits)
 
     found = fitted(limit)
     needed = size_of(found)
     # With any kernel, one layer may need more. Then the others may take as much for speed.
     is_for_speed = spare != NO_SPARE and needed > limit
     return refilled(sequence, fitted(needed) if is_for_speed else found)
+
+
+def _narrowed(
+    fitting: Sequence[Step],
+    order: Sequence[int],
+    low: int,
+    narrow: Callable[[int], Step],
+    fits: Callable[[Sequence[Step]], bool],
+) -> list[Step]:
+    """Narrower kernels in few layers, at least ``low`` of them, the first of ``order`` first."""
+
+    def mixed(count: int) -> list[Step]:
+        chosen = set(order[:count])
+        return [narrow(i) if i in chosen else one for i, one in enumerate(fitting)]
+
+    high = len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if fits(mixed(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    found = mixed(low)
+    # Of those, only some are in the way.
+    for index in order[:low]:
+        wider = [*found[:index], fitting[index], *found[index + 1 :]]
+        if found[index] is not fitting[index] and fits(wider):
+            found = wider
+    return found
 
 
 def _other_step(

@@ -8,13 +8,12 @@ requantization, what fills scratch, and cache lines that are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, lru_cache, partial
-from typing import Protocol, TypeAlias, TypeVar
+from functools import cache, partial
+from typing import TypeAlias
 
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly import patches_code
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
@@ -45,38 +44,21 @@ from utvm_deploy.kernels.native.dsp.winograd import (
     WinogradChoices,
     winograd_kernels,
 )
+from utvm_deploy.kernels.native.estimated import (
+    MOST_CANDIDATE_BYTES,
+    best_kernel,
+    choices_of_small,
+    scratch_bytes,
+)
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, convolution_tables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.single_rounding import single_scaling
 from utvm_deploy.records.candidate import COMPACT_MOST
 
-#: Scratch that a kernel takes by default at most, if any kernel takes so little.
-MOST_SCRATCH_BYTES = 12_288
-#: Scratch of a candidate for measuring at most.
-_MOST_CANDIDATE_BYTES = 24_000
-#: Less scratch is worth this factor of cycles.
-_WORTH = 1.02
 #: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
 _MOST_SLOWER = 1.5
 _AnyKernel: TypeAlias = DspColumns | DspPatches | DspWinograd | DspPlanes | DspPixels
 _TOO_FAR = "windows too far apart for columns"
-
-
-class Estimated(Protocol):
-    """A hashable kernel with an estimate of its cycles."""
-
-    def __hash__(self) -> int: ...
-
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        """The buffers of a call."""
-
-    @property
-    def estimated_cycles(self) -> float:
-        """About what a call takes, in cycles."""
-
-
-_Kernel = TypeVar("_Kernel", bound=Estimated)
 
 
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -124,7 +106,7 @@ def _shared_kernel(tables: ConvolutionTables, wish: Wish) -> SharedPatches | Sha
     pixels = SharedPixels(window, outputs, DspRowProduct(window.kernel), multiplier)
     others = planes_kernels(window, tables.inputs, multiplier, PlanesChoices())
     fastest = min((one.estimated_cycles for one in others), default=pixels.estimated_cycles)
-    is_small = wish.most_scratch is None or _scratch_bytes(pixels) <= wish.most_scratch
+    is_small = wish.most_scratch is None or scratch_bytes(pixels) <= wish.most_scratch
     is_fast = pixels.estimated_cycles <= _MOST_SLOWER * fastest
     return pixels if is_small and is_fast else None
 
@@ -199,34 +181,6 @@ def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspP
     return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"
 
 
-def best_kernel(kernels: Iterable[_Kernel], wish: Wish) -> _Kernel | None:
-    """The kernel with the least scratch among those that are about as fast as the fastest.
-
-    Kernels with more scratch than the wish has, or than ``MOST_SCRATCH_BYTES``, do not count,
-    unless all have more. None if there are no kernels.
-    """
-    sizes = {kernel: _scratch_bytes(kernel) for kernel in kernels}
-    if not sizes:
-        return None
-    most = MOST_SCRATCH_BYTES if wish.most_scratch is None else wish.most_scratch
-    most = max(most, min(sizes.values()))
-    cycles = {kernel: _cycles(kernel) for kernel, size in sizes.items() if size <= most}
-    limit = _WORTH * min(cycles.values())
-    fast = (kernel for kernel, count in cycles.items() if count <= limit)
-    return min(fast, key=sizes.__getitem__)
-
-
-# The search for a smaller arena asks for the same kernels of a layer again and again.
-@lru_cache(maxsize=8192)
-def _scratch_bytes(kernel: Estimated) -> int:
-    return sum(one.size_bytes for one in kernel.scratch)
-
-
-@lru_cache(maxsize=8192)
-def _cycles(kernel: Estimated) -> float:
-    return kernel.estimated_cycles
-
-
 def convolution_choices(kernel: object) -> Iterator[Choices]:
     """The choices of this kernel, then all others of the layer."""
     if isinstance(kernel, DspColumns | DspPatches | DspWinograd):
@@ -236,7 +190,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
         patches = list(patches_kernels(*sizes))
         for step in patches_code.steps_for(patches[0].depth) if patches else ():
             for found in patches:
-                if 2 * found.pixels * found.depth <= _MOST_CANDIDATE_BYTES:
+                if 2 * found.pixels * found.depth <= MOST_CANDIDATE_BYTES:
                     yield PatchesChoices(found.pixels, step)
         yield from choices_of_small(winograd_kernels(*sizes))
     elif isinstance(kernel, DspPlanes | DspPixels):
@@ -247,9 +201,3 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
             channels = kernel.inputs, kernel.repeats
         yield from choices_of_small(planes_kernels(kernel.window, *channels, PlanesChoices()))
         yield PixelsChoices()
-
-
-def choices_of_small(
-    kernels: Iterable[DspColumns | DspPlanes | DspWinograd],
-) -> Iterator[Choices]:
-    return (one.choices for one in kernels if _scratch_bytes(one) <= _MOST_CANDIDATE_BYTES)

@@ -19,7 +19,7 @@ from utvm_deploy.kernels.native.dsp.columns import (
     columns_kernel,
     columns_kernels,
 )
-from utvm_deploy.kernels.native.dsp.convolution import best_kernel, choices_of_small
+from utvm_deploy.kernels.native.estimated import best_kernel, choices_of_small
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, constants, limits_of
 from utvm_deploy.kernels.native.routines.int16x8 import Int16x8ProductConv, is_short
 from utvm_deploy.kernels.native.scaling import Scaling

@@ -17,12 +17,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.row_depthwise import ChannelRows, RowDepthwise, row_depthwise_call
-from utvm_deploy.kernels.native.scalar.gemm import ONCE
+from utvm_deploy.kernels.native.scalar.rounding import Rounding
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: Taps of a window that are unrolled at most, columns of a window at most, and pixels of a tile,
@@ -40,17 +40,17 @@ class ScalarRowProduct(ChannelRows):
     columns: int
     pixels: int  # of a tile
     is_dense: bool  # windows are as far apart as their columns
-    rounding: str
+    rounding: Rounding
 
     @property
     def label(self) -> str:
-        return f"scalar{self.rounding}"
+        return f"scalar{self.rounding.label}"
 
     @property
     def function(self) -> str:
         dense = "_dense" if self.is_dense else ""
         size = f"{self.rows}x{self.columns}{dense}_{self.pixels}"
-        return f"utvm_scalar_depthwise{self.rounding}_{size}"
+        return f"utvm_scalar_depthwise{self.rounding.label}_{size}"
 
     @property
     def why(self) -> str:
@@ -58,13 +58,11 @@ class ScalarRowProduct(ChannelRows):
         return f"C, {self.pixels} pixels of a channel in registers{shared}"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        is_once = self.rounding == ONCE
-        scale = family_text("scalar", "utvm_scalar_once") if is_once else shared_text("utvm_scale")
-        return scale, _text(self)
+        return self.rounding.text, _text(self)
 
 
 def scalar_depthwise_call(
-    call: KernelCall, tables: ConvolutionTables, scaling: Scaling, rounding: str
+    call: KernelCall, tables: ConvolutionTables, scaling: Scaling, rounding: Rounding
 ) -> KernelCall | str:
     """The call instead of the portable one."""
     channels, _, columns, _ = tables.weights.shape
@@ -80,7 +78,7 @@ def scalar_depthwise_call(
     )
 
 
-def _product(window: Window, rounding: str) -> ScalarRowProduct:
+def _product(window: Window, rounding: Rounding) -> ScalarRowProduct:
     """The product with the tile that leaves the fewest pixels of a row to be computed alone."""
     width = window.output_width
     pixels = min(_PIXELS, key=lambda one: width % one if one <= width else width)
@@ -119,8 +117,7 @@ def _pixels(product: ScalarRowProduct, pixels: int) -> list[str]:
         lines += [f"for (int32_t r = {product.rows}; r > 0; r--) {{", *row, "}"]
     else:
         lines += row * product.rows
-    scaled = "utvm_scalar_once" if product.rounding == ONCE else "utvm_scale"
     for p in tile:
-        value = f"{scaled}((int32_t)t{p}, multiplier, offset, shift)"
+        value = product.rounding.scaled(f"t{p}")
         lines += [f"to[{p} * channels] = (int8_t)utvm_clamp({value}, low, high);"]
     return lines

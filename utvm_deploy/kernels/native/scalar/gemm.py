@@ -10,8 +10,7 @@ Layouts, for channel o = C group + slot:
     scaling  int32 [group][bias, multiplier, offset, shift][slot]
     limits   int32 [low, high]
 
-Sums become outputs by one rounding (``single_rounding.py``) or two (``scaling.py``). Dense layers
-are rounded once in 64 bits. Then an offset has two words:
+Of dense layers (``rounding.WIDE``), an offset has two words:
     scaling  int32 [group][bias (, multiplier, low and high word of the offset, shift - 32)][slot]
     limits   int32 [low, high (, multiplier, low and high word of the offset, shift - 32)]
 """
@@ -24,21 +23,12 @@ from functools import lru_cache
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.scalar import pairs
+from utvm_deploy.kernels.native.scalar.rounding import TWICE, Rounding
 
-#: How sums become outputs.
-ONCE, TWICE, WIDE, WIDE_EACH = "_once", "", "_wide", "_wide_each"
-#: Rows of the scaling table, words of the limits, and the scaled sum ``t`` of slot ``c`` in C.
-_ROUNDINGS = {
-    ONCE: (4, 2, "utvm_scalar_once({t}, m{c}, o{c}, s{c})"),
-    TWICE: (4, 2, "utvm_scale({t}, m{c}, o{c}, s{c})"),
-    WIDE: (1, 6, "utvm_scale_wide({t}, limits[2], limits[3], limits[4], limits[5])"),
-    WIDE_EACH: (5, 2, "utvm_scale_wide({t}, m{c}, o{c}, h{c}, s{c})"),
-}
-_NUMBERS = {4: "bmos", 5: "bmohs", 1: "b"}
 #: Steps of the depth in a turn of the inner loop.
 UNITS = (4, 2, 1)
 CHANNELS = 4
@@ -51,7 +41,7 @@ class ScalarProduct:
 
     pixels: int
     unit: int
-    rounding: str = TWICE
+    rounding: Rounding = TWICE
     is_paired: bool = True
 
     @property
@@ -61,7 +51,7 @@ class ScalarProduct:
     @property
     def label(self) -> str:
         pairs = "_pairs" if self.is_paired else ""
-        return f"scalar{pairs}{self.rounding}_{self.pixels}x{CHANNELS}_{self.unit}"
+        return f"scalar{pairs}{self.rounding.label}_{self.pixels}x{CHANNELS}_{self.unit}"
 
     @property
     def function(self) -> str:
@@ -73,17 +63,11 @@ class ScalarProduct:
         return f"C{two}, {self.pixels} pixels x {CHANNELS} channels in registers"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        scale = {ONCE: family_text("scalar", "utvm_scalar_once"), TWICE: shared_text("utvm_scale")}
-        wide = shared_text("utvm_scale_wide")
-        return (
-            family_text("scalar", "utvm_scalar_keep"),
-            scale.get(self.rounding, wide),
-            gemm_text(self),
-        )
+        return family_text("scalar", "utvm_scalar_keep"), self.rounding.text, gemm_text(self)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         groups = -(-channels // CHANNELS)
-        rows, limits, _ = _ROUNDINGS[self.rounding]
+        rows, limits = len(self.rounding.numbers), self.rounding.limits
         weights = Operand("weights", (groups * CHANNELS * depth,), "int8")
         if self.is_paired:
             words = pairs.group_words(depth, self.unit, CHANNELS)
@@ -116,7 +100,7 @@ def gemm_text(product: ScalarProduct) -> str:
 
 def _tile(product: ScalarProduct, pixels: int) -> str:
     """The C function of a tile: all channels of ``pixels`` pixels."""
-    tile, rows = range(pixels), _ROUNDINGS[product.rounding][0]
+    tile, rows = range(pixels), len(product.rounding.numbers)
     places: list[tuple[str, str | list[str], int]] = [
         ("TILE", f"{product.function}_{pixels}", 1),
         ("BEGIN", [f"const int8_t *p{p} = pixels + {p} * pitch;" for p in tile], 1),
@@ -179,14 +163,13 @@ def _steps(unit: int, pixels: int, weights: str, each: int) -> list[str]:
 
 def _finish(product: ScalarProduct, pixels: int) -> list[str]:
     """The C that requantizes and stores the sums of a group of channels."""
-    rows, _, scaled = _ROUNDINGS[product.rounding]
     lines = []
     for c in _SLOTS:
         lines += [f"if (left > {c}) {{"] if c else ["{"]
         first = 0 if product.is_paired else 1  # the bias is in the sums
         lines += [
             f"const int32_t {name}{c} = scaling[{row * CHANNELS + c}];"
-            for row, name in list(enumerate(_NUMBERS[rows]))[first:]
+            for row, name in list(enumerate(product.rounding.numbers))[first:]
         ]
         for p in range(pixels):
             total = f"t{p}{c}"
@@ -194,7 +177,7 @@ def _finish(product: ScalarProduct, pixels: int) -> list[str]:
                 half = f"{p}{c // 2}"
                 total = f"u{half}" if c % 2 else f"t{half} - (u{half} << 16)"
                 total = f"({total} + (uint32_t)b{c})"
-            value = scaled.format(t=f"(int32_t){total}", c=c)
+            value = product.rounding.scaled(total, c)
             lines += [f"output[{p} * channels + {c}] = (int8_t)utvm_clamp({value}, low, high);"]
         lines += ["}"]
     return lines

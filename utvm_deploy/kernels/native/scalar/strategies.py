@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
     Layer,
@@ -17,6 +19,7 @@ from utvm_deploy.kernels.contract.strategy import (
     Wish,
     candidates_of,
 )
+from utvm_deploy.kernels.native.estimated import best_kernel, choices_of_small
 from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,
@@ -31,10 +34,20 @@ from utvm_deploy.kernels.native.layer_tables import (
 from utvm_deploy.kernels.native.scalar import gemm
 from utvm_deploy.kernels.native.scalar.depthwise import scalar_depthwise_call
 from utvm_deploy.kernels.native.scalar.pairs import best_pairing
+from utvm_deploy.kernels.native.scalar.rounding import (
+    WIDE,
+    WIDE_EACH,
+    Rounding,
+    short_rounding,
+)
+from utvm_deploy.kernels.native.scalar.winograd import (
+    ScalarWinograd,
+    WinogradChoices,
+    winograd_kernels,
+)
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.kernels.native.single_rounding import single_scaling
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
-from utvm_deploy.records.candidate import COMPACT_MOST
+from utvm_deploy.records.candidate import COMPACT_MOST, Candidate
 
 FAMILY = "scalar"
 #: Pixels of a register tile.
@@ -45,7 +58,11 @@ _PIXELS = (6, 12, 24)
 _TILE = 3
 #: Pairs take twice the flash, and are worth it below this many instructions for a product. Without
 #: pairs it is 2.75.
-_PAIRS_BELOW = 2.6
+_PAIRS_BELOW, _UNPAIRED = 2.6, 2.75
+#: Scratch of Winograd by default at most, if it can do with so little.
+_MOST_SCRATCH_BYTES = 32_768
+#: Instructions for an output besides its products.
+_OUTPUT = 14.0
 
 
 @dataclass(frozen=True)
@@ -62,27 +79,79 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     kernel = layer.portable.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
     tables = convolution_tables(layer)
-    twice = tables.short_scaling()
-    if isinstance(twice, str):
-        return twice
-    once = single_scaling(twice, tables.weights, tables.zero_point, tables.limits)
-    rounding, scaling = (gemm.TWICE, twice) if once is None else (gemm.ONCE, once)
+    found = short_rounding(tables)
+    if isinstance(found, str):
+        return found
+    rounding, scaling = found
     if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
         if isinstance(refused := NoChoices.read(wish.candidate), str):
             return refused
         return scalar_depthwise_call(layer.portable, tables, scaling, rounding)
+    winograd = WinogradChoices.read(wish.candidate)
+    if not wish.is_open and isinstance(winograd, WinogradChoices):
+        return _winograd(layer.portable, tables, winograd)
     choices = _choices(wish)
     if isinstance(choices, str):
         return choices
     groups = kernel.groups if isinstance(kernel, Conv2D) else 1
-    return _convolution(layer.portable, tables, scaling, rounding, choices, groups)
+    call = _convolution(layer.portable, tables, scaling, rounding, choices, groups)
+    if not wish.is_open or wish.compact or isinstance(call, str):
+        return call
+    assert isinstance(call.kernel, GatheredConv2D)
+    plain = _MatrixProduct(call.kernel, _instructions(call.kernel, tables.weights))
+    faster = [o for o in winograd_kernels(tables) if o.estimated_cycles < plain.estimated_cycles]
+    # The form of the fastest one: with few tiles, it still is faster than the other form.
+    form = min(faster, key=lambda one: one.estimated_cycles).outputs if faster else 0
+    kernels: list[_MatrixProduct | ScalarWinograd] = [plain]
+    kernels += (one for one in faster if one.outputs == form)
+    best = best_kernel(kernels, wish, _MOST_SCRATCH_BYTES)
+    return best.make_call(call, tables) if isinstance(best, ScalarWinograd) else call
+
+
+@dataclass(frozen=True)
+class _MatrixProduct:
+    """A kernel and about the instructions of a call."""
+
+    kernel: GatheredConv2D
+    estimated_cycles: float
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return self.kernel.scratch
+
+
+def _winograd(
+    call: KernelCall, tables: ConvolutionTables, choices: WinogradChoices
+) -> KernelCall | str:
+    """The call of the kernel with these choices, or why there is none."""
+    found = [one for one in winograd_kernels(tables) if one.choices == choices]
+    if not found:
+        return (
+            f"Winograd with {choices.outputs}x{choices.outputs} outputs and blocks of "
+            f"{choices.tiles} tiles is not possible, or not exact, for this layer"
+        )
+    return found[0].make_call(call, tables)
+
+
+def _instructions(kernel: GatheredConv2D, weights: Array) -> float:
+    """About the instructions of a matrix product."""
+    product, window = kernel.product, kernel.window
+    assert isinstance(product, gemm.ScalarProduct)
+    each = _UNPAIRED
+    if product.is_paired:
+        pair = best_pairing(weights.reshape(len(weights), -1), (product.unit,), gemm.CHANNELS)
+        assert pair is not None
+        each = pair.instructions
+    pixels = window.batch * window.output_height * window.output_width
+    gathered = kernel.depth if kernel.is_gathered else 0
+    return pixels * (len(weights) * (kernel.depth * each + _OUTPUT) + gathered)
 
 
 def _convolution(
     call: KernelCall,
     tables: ConvolutionTables,
     scaling: Scaling,
-    rounding: str,
+    rounding: Rounding,
     choices: GemmChoices,
     groups: int,
 ) -> KernelCall | str:
@@ -112,7 +181,7 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
         return choices
     scales = tables.scales
     is_one = len(scales) == 1
-    rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
+    rounding = WIDE if is_one else WIDE_EACH
     product = _product(tables.weights, tables.batch, rounding, choices, is_filled=False)
     if isinstance(product, str):
         return product
@@ -136,7 +205,7 @@ def _choices(wish: Wish) -> GemmChoices | str:
 
 
 def _product(
-    weights: Array, count: int, rounding: str, choices: GemmChoices, *, is_filled: bool
+    weights: Array, count: int, rounding: Rounding, choices: GemmChoices, *, is_filled: bool
 ) -> gemm.ScalarProduct | str:
     """The micro-kernel for ``count`` pixels; ``is_filled``: the depth is filled up to units."""
     flat = weights.reshape(len(weights), -1)
@@ -151,25 +220,35 @@ def _product(
 
 
 def gemm_choices(kernel: object) -> Iterator[Choices]:
-    """The choices of the layer whose default kernel is ``kernel``; the default chooses nothing."""
-    if not isinstance(kernel, GatheredConv2D):
+    """The choices of the layer whose default kernel is ``kernel``, those of the default first."""
+    if isinstance(kernel, ScalarWinograd):
+        yield kernel.choices
+        default = None
+    elif isinstance(kernel, GatheredConv2D):
+        assert isinstance(kernel.product, gemm.ScalarProduct)
+        yield GemmChoices()
+        of_block = kernel.pixels if kernel.is_gathered else None
+        default = GemmChoices(of_block, kernel.product.pixels, kernel.product.is_paired)
+    else:
         return
-    assert isinstance(kernel.product, gemm.ScalarProduct)
-    product = kernel.product
-    yield GemmChoices()
-    for pairs in (True, False):
-        for tile in _TILES:
-            for pixels in _PIXELS if kernel.is_gathered else (None,):
-                is_default = (pairs, tile) == (product.is_paired, product.pixels)
-                if not is_default or pixels not in (None, kernel.pixels):
-                    yield GemmChoices(pixels, tile, pairs)
+    is_gathered = default is None or default.pixels is not None
+    blocks: tuple[int | None, ...] = _PIXELS if is_gathered else (None,)
+    every = (GemmChoices(*one) for one in itertools.product(blocks, _TILES, (True, False)))
+    yield from (one for one in every if one != default)
+
+
+def _convolution_candidates(layer: Layer) -> Iterator[Candidate]:
+    yield from candidates_of(FAMILY, build_convolution, gemm_choices)(layer)
+    if isinstance(layer.portable.kernel, Conv2D):
+        kernels = winograd_kernels(convolution_tables(layer))
+        yield from (one.candidate(FAMILY) for one in choices_of_small(kernels))
 
 
 SCALAR_STRATEGIES = (
     Strategy(
         ("CONV_2D", "DEPTHWISE_CONV_2D"),
         build_convolution,
-        candidates_of(FAMILY, build_convolution, gemm_choices),
+        _convolution_candidates,
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, gemm_choices)),
 )

@@ -8,7 +8,7 @@ static void DEPTHWISE(const int8_t *rows, const int8_t *weights, const int32_t *
     const int8_t *w = weights;
     for (int32_t c = 0; c < channels; c++, w += TAPS, scaling += 4) {
         const uint32_t bias = (uint32_t)scaling[0];
-        const int32_t multiplier = scaling[1], offset = scaling[2], shift = scaling[3];
+        const int32_t m = scaling[1], o = scaling[2], s = scaling[3];
         const int8_t *x = rows + c;
         int8_t *to = output + c;
         int32_t left = count, v, WEIGHTS;
