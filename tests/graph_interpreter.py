@@ -343,6 +343,12 @@ def _dequantize(graph, operator, arrays):
     return (scale * (arrays[0].astype(np.int32) - zero)).astype(np.float32)
 
 
+def _shift(graph, operator, arrays):
+    (held, added), axis = arrays, operator.attributes.axis
+    kept = range(added.shape[axis], held.shape[axis])
+    return np.concatenate([np.take(held, kept, axis), added], axis)
+
+
 def _table_entries(graph, operator, arrays):
     x, tables = arrays
     axis = operator.attributes.axis
@@ -351,6 +357,9 @@ def _table_entries(graph, operator, arrays):
 
 
 _RUN = {
+    **dict.fromkeys(
+        ("READ_VARIABLE", "ASSIGN_VARIABLE"), lambda graph, operator, arrays: arrays[0]
+    ),
     "ADD": _add,
     **dict.fromkeys(("ABS", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "TANH"), _looked_up),
     "ARG_MAX": lambda graph, operator, arrays: arrays[0].argmax(operator.attributes.axis),
@@ -377,6 +386,7 @@ _RUN = {
     "RELU6": _relu,
     "RELU_0_TO_1": _relu,
     "RELU_N1_TO_1": _relu,
+    "SHIFT": _shift,
     "SOFTMAX": _softmax,
     "SUB": _add,
     "SVDF": _svdf,

@@ -255,7 +255,7 @@ def test_a_stream_is_a_hop_or_a_dict(given: Any) -> None:
     ],
 )
 def test_damaged_metadata(old: str, new: str, said: str) -> None:
-    text = StreamFacts(2, 1, 24, 4, 4, 14, 1, 2, 344).to_json()
+    text = StreamFacts(2, 1, 24, 4, 4, 14, 1, 2).to_json()
     with pytest.raises(ModelError, match=f"its metadata utvm_stream is damaged: .*{said}"):
         StreamFacts.of_json(text.replace(old, new))
 

@@ -29,7 +29,7 @@ def test_a_ring_buffer(tmp_path: Path) -> None:
     m = ModelWriter()
     first = np.arange(6, dtype=np.int8).reshape(SHAPE)
     m.output(ring_buffer(m, m.input((1, 1, 1, 3)), first))
-    graph = imported(m, tmp_path)
+    graph = load_model(m.save(tmp_path / "model.tflite"))
     ((found, left),) = graph.states
     np.testing.assert_array_equal(graph.tensors[found].first, first)
     assert graph.tensors[left].first is None

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_interpreter import run_graph
-from small_models import MODELS, RENAMED, build_model, built, int8, int32, sample_inputs
+from small_models import (
+    MODELS,
+    RENAMED,
+    build_model,
+    built,
+    int8,
+    int32,
+    ring_buffer,
+    sample_inputs,
+)
 from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.tflite import load_model
@@ -340,7 +349,16 @@ def _equal_layer_is_output(m: ModelWriter, rng: Rng) -> None:
     m.output(m.relu6(pools[0]), pools[1])
 
 
+def _last_columns(m: ModelWriter, rng: Rng) -> None:
+    x = m.input((1, 2, 3, 4), 0.05)
+    m.output(_conv(m, ring_buffer(m, x, np.zeros((1, 5, 3, 4), np.int8)), rng))
+
+
 CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
+    "last_columns": (
+        _last_columns,
+        ["READ_VARIABLE", "SHIFT", "CONV_2D", "ASSIGN_VARIABLE"],
+    ),
     "pad_conv": (_pad_conv, ["CONV_2D"]),
     "pad_conv_same": (_pad_conv_same, ["CONV_2D"]),
     "pad_pad_depthwise": (_pad_pad_depthwise, ["DEPTHWISE_CONV_2D"]),

@@ -345,6 +345,16 @@ class Move(OfOneType):
 
 
 @dataclass(frozen=True)
+class Shift(OfOneType):
+    """SHIFT: the last elements along ``axis``, and those of a second input behind them.
+
+    Only passes make it. The output has the shape of the first input, and may have its bytes.
+    """
+
+    axis: int
+
+
+@dataclass(frozen=True)
 class InputRows(OfOneType):
     """INPUT_ROWS: rows of the model's input, as the caller pushes them; only passes make it.
 
@@ -523,6 +533,7 @@ Attributes: TypeAlias = (
     | Pad
     | Reshape
     | Move
+    | Shift
     | InputRows
     | Variable
     | Boolean

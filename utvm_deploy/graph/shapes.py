@@ -316,7 +316,9 @@ def shapes_of(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 
 #: Kind -> rule, for operators whose output differs in shape from their first input.
 SHAPE_RULES: Mapping[str, ShapeRule] = {
-    **dict.fromkeys(("CALL_TIR", "INPUT_ROWS", "MOVE", "POOL_AVERAGES", "POOL_SUMS"), _as_declared),
+    **dict.fromkeys(
+        ("CALL_TIR", "INPUT_ROWS", "MOVE", "POOL_AVERAGES", "POOL_SUMS", "SHIFT"), _as_declared
+    ),
     **dict.fromkeys(
         (
             *("ADD", "ATAN2", "BITWISE_XOR", "DIV", "EQUAL", "FLOOR_DIV", "FLOOR_MOD"),

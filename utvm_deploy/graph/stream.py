@@ -26,7 +26,6 @@ class StreamFacts:
     runs: int  # the first whole answer is that of this run
     answers: int  # of a run: 1 behind a pool over time
     padded: int  # operators that pad each window along time
-    states: int  # bytes
 
     @classmethod
     def of_json(cls, text: str) -> StreamFacts:
@@ -72,8 +71,7 @@ class StreamFacts:
         what = "one answer" if self.answers == 1 else f"{self.answers} answers"
         told = (
             f"stream: a run takes {_columns(self.hop)} of {self.window} along axis {self.axis} and "
-            f"gives {what}, with {delay}; the first whole one is that of run {self.runs}; "
-            f"{self.states:,} bytes of state"
+            f"gives {what}, with {delay}; the first whole one is that of run {self.runs}"
         )
         return f"{told}; {self.difference}" if self.padded else told
 

@@ -133,7 +133,6 @@ def _facts(w: Writer, hop: int, axis: int) -> StreamFacts:
         runs=max(-(-max(needed, default=1) // hop), 1),
         answers=max((one.columns for one in flows), default=1),
         padded=len(w.padding),
-        states=w.state_bytes,
     )
 
 

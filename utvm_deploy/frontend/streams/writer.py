@@ -200,11 +200,6 @@ class Writer:
         """A tensor, for messages."""
         return f"'{short_name(schema.name_of(self.model, number) or f'tensor_{number}')}'"
 
-    @property
-    def state_bytes(self) -> int:
-        """Of all states."""
-        return sum(value.nbytes for _, _, value in self.states)
-
     def _kept(self, number: int, before: int, fill: float) -> int:
         """Columns of earlier runs, and behind them those of this run; the state is updated."""
         key = (number, before, fill, "kept")

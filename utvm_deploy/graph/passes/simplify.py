@@ -36,6 +36,7 @@ from utvm_deploy.graph.passes.dead_channels import drop_dead_channels
 from utvm_deploy.graph.passes.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.passes.equal_operators import equal_operators
 from utvm_deploy.graph.passes.parallel_dense import join_dense
+from utvm_deploy.graph.passes.shifts import shift_states
 from utvm_deploy.graph.rewrite import (
     changed_operators,
     compacted,
@@ -248,6 +249,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_relu", fuse_relu),
     ("drop_dead_channels", drop_dead_channels),
     ("join_dense", join_dense),
+    ("shift_states", shift_states),
 )
 
 #: The passes without the one that joins layers of the file: for libraries, and to compare with them

@@ -1,16 +1,18 @@
-"""MOVE: a run of bytes to another address, which may overlap the old one."""
+"""MOVE and SHIFT: runs of bytes to other addresses, which may overlap the old ones."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from utvm_deploy.graph.attributes import Move
+from utvm_deploy.graph.attributes import Move, Shift
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag
+from utvm_deploy.kernels.contract.operands import stored
 from utvm_deploy.kernels.contract.operation import Operation
 
 
@@ -65,6 +67,48 @@ class Moved:
         return 8 * size // element_type(self.dtype).bits
 
 
+@dataclass(frozen=True)
+class Shifted:
+    """Each of ``rows`` rows without its first ``added`` elements, and a second input's behind them.
+
+    The output may have the bytes of the first input: each row moves to its own beginning.
+    """
+
+    rows: int
+    size: int  # elements of a row
+    added: int
+    dtype: str = "int8"
+
+    scratch: ClassVar[tuple[Operand, ...]] = ()
+    why: ClassVar[str] = "copy by blocks of 16 bytes"
+
+    @property
+    def name(self) -> str:
+        return f"shift_{self.rows}_{self.size}_{self.added}_{self.dtype}"
+
+    @property
+    def parameters(self) -> tuple[Operand, Operand, Operand]:
+        sizes = {"input": self.size, "added": self.added, "output": self.size}
+        source, added, output = (
+            Operand(one, (self.rows, size), self.dtype) for one, size in sizes.items()
+        )
+        return source, added, output
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (shared_text("utvm_move"),)
+
+    def drive(self, c: Driver) -> None:
+        source, added, output = self.parameters
+        kept = self.size - self.added
+        with c.loop("row", self.rows) as row:
+            for to, start, count in (
+                (output.at(row), source.at(row, self.added), kept),
+                (output.at(row, kept), added.at(row), self.added),
+            ):
+                size = element_type(self.dtype).size_bytes(count)
+                c.call("utvm_move", f"(int8_t *)({to})", f"(const int8_t *)({start})", size)
+
+
 def lower_move(op: Operation) -> KernelCall:
     """MOVE of any type."""
     source, result = op.source, op.result
@@ -73,4 +117,12 @@ def lower_move(op: Operation) -> KernelCall:
     return op.call(kernel)
 
 
-LOWERINGS = {"MOVE": lower_move}
+def lower_shift(op: Operation) -> KernelCall:
+    """SHIFT of any type."""
+    axis, result, added = op.attributes(Shift).axis, op.result, op.input(1)
+    size, new = (math.prod(one.shape[axis:]) for one in (result, added))
+    kernel = Shifted(math.prod(result.shape[:axis]), size, new, stored(result.dtype))
+    return op.call(kernel, inputs=(0, 1), in_place=[0])
+
+
+LOWERINGS = {"MOVE": lower_move, "SHIFT": lower_shift}
