@@ -25,7 +25,7 @@
 #if UTVM_USE_DTCM && DT_HAS_CHOSEN(zephyr_dtcm)
 // Beside the core: rows and sums that a kernel keeps on the stack cost no wait states there.
 static Z_KERNEL_STACK_DEFINE_IN(task_stack, STACK_BYTES, __dtcm_noinit_section);
-#elif defined(CONFIG_CPU_CORTEX_M)
+#elif defined(CONFIG_CPU_CORTEX_M) || defined(CONFIG_RISCV_PMP)
 // First in RAM, by task_stack.ld: what grows too large leaves RAM, however far it skips.
 static Z_KERNEL_STACK_DEFINE_IN(task_stack, STACK_BYTES,
                                 __attribute__((section("utvm_task_stack"))));

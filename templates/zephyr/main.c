@@ -46,8 +46,10 @@ __asm__(".globl utvm_boot_seed\n"
         ".set utvm_boot_seed, " STRINGIFY(CONFIG_UTVM_BOOT_SEED_ADDRESS) "\n");
 
 static struct boot_memory *boot_memory(void) {
-    mm_reg_t address;
+    mm_reg_t address = CONFIG_UTVM_BOOT_SEED_ADDRESS;
+#ifdef CONFIG_MMU
     device_map(&address, CONFIG_UTVM_BOOT_SEED_ADDRESS, sizeof utvm_boot_seed, K_MEM_CACHE_NONE);
+#endif
     return (struct boot_memory *)address;
 }
 #else

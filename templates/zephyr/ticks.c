@@ -1,5 +1,6 @@
 // Ticks by Zephyr's timing API, which is a core's cycle counter where it has
-// one and the kernel's clock where not.
+// one and the kernel's clock where not; or by the instructions that a RISC-V
+// core counts.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -8,6 +9,33 @@
 
 #include "app_config.h"
 #include "port.h"
+
+#if CONFIG_UTVM_MINSTRET_HZ
+#include <zephyr/arch/riscv/csr.h>
+
+static timing_t counter(void) {
+    // The upper half may change between two reads.
+    for (;;) {
+        const uint32_t high = csr_read(minstreth);
+        const uint32_t low = csr_read(minstret);
+        if (high == csr_read(minstreth)) {
+            return (uint64_t)high << 32 | low;
+        }
+    }
+}
+
+static uint64_t frequency(void) {
+    return CONFIG_UTVM_MINSTRET_HZ;
+}
+#else
+static timing_t counter(void) {
+    return timing_counter_get();
+}
+
+static uint64_t frequency(void) {
+    return timing_freq_get();
+}
+#endif
 
 static uint64_t count;
 static timing_t last;
@@ -27,7 +55,7 @@ static uint64_t advance(timing_t now) {
 
 static uint64_t counts(void) {
     const unsigned int key = irq_lock();
-    const timing_t now = timing_counter_get();
+    const timing_t now = counter();
     count += advance(now);
     last = now;
     const uint64_t so_far = count;
@@ -47,9 +75,9 @@ static void look(struct k_timer *timer) {
 void ticks_start(void) {
     timing_init();
     timing_start();
-    last = timing_counter_get();
+    last = counter();
 #if CONFIG_UTVM_COUNTER_BITS < 64
-    const uint32_t wrap_ms = (uint32_t)((uint64_t)UINT32_MAX * 1000u / timing_freq_get());
+    const uint32_t wrap_ms = (uint32_t)((uint64_t)UINT32_MAX * 1000u / frequency());
     k_timer_start(&looks, K_MSEC(wrap_ms / 4u), K_MSEC(wrap_ms / 4u));
 #endif
 }
@@ -60,5 +88,5 @@ uint64_t ticks_now(void *context) {
 }
 
 uint32_t ticks_per_second(void) {
-    return (uint32_t)(timing_freq_get() * UTVM_TICKS_MULTIPLIER / UTVM_TICKS_DIVISOR);
+    return (uint32_t)(frequency() * UTVM_TICKS_MULTIPLIER / UTVM_TICKS_DIVISOR);
 }

@@ -73,7 +73,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def test_the_promised_boards_are_there() -> None:
-    wanted = {"qemu_x86", "mps2_an385", "mps2_an521", "mps3_an547"}
+    wanted = {"qemu_x86", "qemu_riscv32", "mps2_an385", "mps2_an521", "mps3_an547"}
     assert {*wanted, "nucleo_f746zg", "stm32f746g_disco"} <= set(BOARDS)
 
 
@@ -187,6 +187,7 @@ def test_the_uart_has_the_speed_that_the_host_uses() -> None:
 def test_compilers_are_chosen_by_the_core() -> None:
     assert "arm-none-eabi-gcc" in files_of("mps2_an385")["toolchain.cmake"]
     assert "-m32" in files_of("qemu_x86")["toolchain.cmake"]
+    assert "riscv64-unknown-elf-gcc" in files_of("qemu_riscv32")["toolchain.cmake"]
 
 
 def test_ticks_are_the_board_files() -> None:
@@ -194,6 +195,9 @@ def test_ticks_are_the_board_files() -> None:
     assert "#define UTVM_TICKS_MULTIPLIER 5u" in config
     assert "#define UTVM_TICKS_DIVISOR 8u" in config
     assert "#define UTVM_TICKS_UNIT UTVM_TICK_UNIT_INSTRUCTIONS" in config
+    riscv = files_of("qemu_riscv32")
+    assert "#define UTVM_TICKS_DIVISOR 64u" in riscv["template/app_config.h"]
+    assert settings(riscv["boards/qemu_riscv32.conf"])["UTVM_MINSTRET_HZ"] == "1000000000"
     real = files_of("nucleo_f746zg")["template/app_config.h"]
     assert "#define UTVM_TICKS_UNIT UTVM_TICK_UNIT_CYCLES" in real
 

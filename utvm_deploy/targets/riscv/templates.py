@@ -14,9 +14,14 @@ DRIVERS = Drivers(
 )
 
 TEMPLATES = Templates(
-    folders={"baremetal": ("baremetal", "riscv/baremetal")},
+    folders={
+        "baremetal": ("baremetal", "riscv/baremetal"),
+        "zephyr": ("zephyr", "riscv/zephyr"),
+    },
     guard_of=lambda core: ("guard.c",),
     drivers=DRIVERS,
+    zephyr_symbol="RISCV",
+    zephyr_fpu=("CONFIG_FPU_SHARING=y",),
     selftest=Selftest(
         core="RISC-V core",
         folder="riscv",
