@@ -65,7 +65,7 @@ def test_every_board_can_be_a_start(name: str) -> None:
         (["--device", "RP2040"], 2, "--device goes with --new"),
         (["--new", "mine", "--from", "nucleo_f746zg"], 2, "confirm that yours is the same"),
         (["--new", "mine", "--from", "qemu_x86"], 2, "confirm that yours is the same"),
-        (["--new", "mine", "--device", "ESP32-C3"], 1, "RISC-V is not supported"),
+        (["--new", "mine", "--device", "ESP32-C6"], 1, "RISC-V is not supported"),
         (["--new", "mine", "--device", "ESP32-S3"], 1, "Xtensa is not supported"),
         (["--new", "mine", "--device", "STM32H743ZG"], 1, "give --core CORE, --clock HZ, --flash"),
         ([*F746, "--device", "STM32H743ZI"], 1, "has the chip STM32F746?G or STM32F756?G, not"),

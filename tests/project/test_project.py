@@ -24,8 +24,11 @@ from utvm_deploy.project.fit import RUNTIME_FLASH_BYTES, RUNTIME_RAM_BYTES, SERI
 
 BUILD_TIMEOUT_S = 120
 #: Boards whose images are ours alone; tests/zephyr has those that need Zephyr.
+OTHERS = ("zephyr", "esp-idf")
 BARE_BOARDS = [
-    name for name in board_names() if load_board(name).template != "zephyr" and name not in VECTORS
+    name
+    for name in board_names()
+    if load_board(name).template not in OTHERS and name not in VECTORS
 ]
 
 

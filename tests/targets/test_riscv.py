@@ -225,3 +225,67 @@ def run(command: Sequence[str | Path], expected: int = 0) -> str:
     )
     assert done.returncode == expected, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+ESP32C3 = "esp32c3_devkitm"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["project", "create", "MODEL", "tree"],
+        ["verify", "MODEL"],
+        ["profile", "MODEL"],
+        ["tune", "MODEL", "--trials", "2", "--records", "r.jsonl"],
+        ["silicon", "-o", "s.json"],
+    ],
+)
+def test_what_a_board_of_esp_idf_cannot_do_is_one_sentence(
+    argv: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = str(data_dir("models") / "digits.tflite")
+    given = [model if word == "MODEL" else word for word in argv]
+    assert main([*given, "--board", ESP32C3]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ESP-IDF builds the firmware of esp32c3_devkitm")
+    assert "utvm bundle MODEL --board esp32c3_devkitm --format esp-idf" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_component_for_an_esp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its kernels are those of the core; the chip's own boot starts it."""
+    monkeypatch.chdir(tmp_path)
+    model, bundle = data_dir("models") / "digits.tflite", tmp_path / "digits"
+    argv = ["bundle", str(model), "--board", ESP32C3, "--format", "esp-idf", "-o", str(bundle)]
+    assert main(argv) == 0
+    assert "does not run on this computer" in capsys.readouterr().out
+    assert "compiled for rv32imc" in (bundle / "README.md").read_text()
+    assert not (bundle / "selftest" / "riscv").exists()
+    assert main(["boards", "--new", "mine", "--device", "ESP32-C3-MINI-1"]) == 0
+    assert load_board("mine.toml").why_no_image.startswith("ESP-IDF builds")
+
+
+def test_a_board_of_esp_idf_is_ten_lines(tmp_path: Path) -> None:
+    text = """\
+name = "mine"
+vendor = "Espressif"
+description = "ESP32-C6 under ESP-IDF"
+cpu = { core = "rv32imc", clock_hz = 160_000_000, fpu = "none", dsp = false }
+memory = [
+  { name = "flash", address = 0x0, size = 0x0080_0000, kind = "flash", executable = true },
+  { name = "ram", address = 0x4080_0000, size = 0x0008_0000, kind = "ram", executable = true },
+]
+project = { templates = ["esp-idf"] }
+"""
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    assert load_board(path).why_no_image
+    path.write_text(text.replace('"rv32imc"', '"cortex-m3"'))
+    with pytest.raises(BoardError, match="do not fit the core 'cortex-m3'"):
+        load_board(path)

@@ -164,7 +164,7 @@ def test_a_frame_that_skips_the_stacks_guard_changes_nothing(target: Device) -> 
         assert target.image.symbols["task_stack"] == target.board.main_ram.address
         module["skip"](x)
     else:
-        with pytest.raises(DeviceFault, match="stack limit|stack overflowed"):
+        with pytest.raises(DeviceFault, match=r"stack limit|stack overflowed"):
             module["skip"](x)
             target.sync()
     before = x.numpy()[0]

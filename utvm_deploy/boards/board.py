@@ -23,6 +23,7 @@ from utvm_deploy.boards.drivers import (
 from utvm_deploy.boards.facts import (
     CHILD_PROBE,
     EMULATOR_PROBE,
+    ESP_IDF,
     LINK_KINDS,
     MONITOR_LINK,
     Board,
@@ -55,11 +56,15 @@ __all__ = [
     "with_template",
 ]
 
-TEMPLATES = ("host", "baremetal", "zephyr")
+TEMPLATES = ("host", "baremetal", "zephyr", ESP_IDF)
 # Keys that a board file may omit.
 DEFAULT_STACK_BYTES = 4096
 DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
-DEFAULT_PROBE = Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),))
+# Template -> how the board is flashed, where others know the board better than its file.
+DEFAULT_PROBES = {
+    "zephyr": Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),)),
+    ESP_IDF: Probe(kinds=("idf.py",), commands=()),
+}
 FPUS = ("none", "single", "double")
 # Names of boards appear in generated files of several languages.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
@@ -181,10 +186,11 @@ def _read_board(path: Path, trust: bool) -> Board:
         raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
     cpu = _read_cpu(top.table("cpu"))
     memory = read_regions(top, cpu.facts)
-    # A board that Zephyr knows needs few keys here.
-    is_short = top.table("project").strings("templates", TEMPLATES) == ("zephyr",)
+    # A board that Zephyr or ESP-IDF knows needs few keys here.
+    templates = top.table("project").strings("templates", TEMPLATES)
+    probe = DEFAULT_PROBES.get(templates[0]) if len(templates) == 1 else None
     link = DEFAULT_LINK
-    if top.has("link") or not is_short:
+    if top.has("link") or probe is None:
         link = _read_link(top.table("link"))
     project = _read_project(top.table("project"), cpu, memory, link)
     emulator = _read_emulator(top.table("emulator"), cpu) if top.has("emulator") else None
@@ -195,8 +201,8 @@ def _read_board(path: Path, trust: bool) -> Board:
         cpu=cpu,
         memory=memory,
         project=project,
-        probe=DEFAULT_PROBE
-        if is_short and not top.has("probe")
+        probe=probe
+        if probe is not None and not top.has("probe")
         else read_probe(
             top.table("probe"),
             emulator is not None,

@@ -31,6 +31,9 @@ MONITOR_LINK = "monitor"
 DEBUG_LINK = "debug"
 LINK_KINDS = (MONITOR_LINK, DEBUG_LINK)
 
+#: The template of boards whose firmware ESP-IDF builds, with our bundles as its components.
+ESP_IDF = "esp-idf"
+
 
 @dataclass(frozen=True)
 class Cpu:
@@ -323,6 +326,16 @@ class Board:
     def template(self) -> str:
         """The template that images are built from, unless another one is asked for."""
         return self.project.templates[0]
+
+    @property
+    def why_no_image(self) -> str:
+        """A sentence on who makes its images, and what to do; empty where they are ours."""
+        if self.template != ESP_IDF:
+            return ""
+        return (
+            f"ESP-IDF builds the firmware of {self.name}, and utvm a component for it; make that "
+            f"with: utvm bundle MODEL --board {self.name} --format {ESP_IDF} -o DIR"
+        )
 
     @property
     def is_host(self) -> bool:

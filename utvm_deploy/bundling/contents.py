@@ -62,7 +62,7 @@ def bundle_files(
         **{path: path for path in layout.extra},
     }
     templates = {path: f"bundle/{template}" for path, template in templates.items()}
-    bare = board.cpu.target.templates.selftest
+    bare = _bare_selftest(board)
     if bare is not None:
         for file, template in bare.files.items():
             path = f"{layout.selftest_dir}/{bare.folder}/{file}"
@@ -74,6 +74,11 @@ def bundle_files(
     vectors = vectors_header(compiled, inputs, expected, tolerance)
     files[f"{layout.selftest_dir}/{name}_vectors.h"] = vectors
     return files
+
+
+def _bare_selftest(board: Board) -> Selftest | None:
+    """None where somebody else starts the chip, or where the target has none."""
+    return None if board.why_no_image else board.cpu.target.templates.selftest
 
 
 #: How the self-test compares outputs.
@@ -180,7 +185,7 @@ def _values(
         or not (compiled.external.is_linked or compiled.external.initialize)
         else _external_text(compiled.name, compiled.external, layout),
     }
-    bare = board.cpu.target.templates.selftest
+    bare = _bare_selftest(board)
     values |= _bare_build(bare or _FIRST_BARE)
     if bare is not None:
         values |= _bare_values(compiled, board, layout, bare)

@@ -73,6 +73,8 @@ def project_files(
 ) -> dict[str, str]:
     """Path within the tree -> text of every file, image_id.cmake and the JSON included."""
     board = with_template(board, template)
+    if board.why_no_image:
+        raise BoardError(board.why_no_image)
     base_stack_bytes = board.project.stack_bytes
     board = with_stack_for(compiled, board)
     files = {f"runtime/{p.name}": p.read_text(encoding="utf-8") for p in _c_files(runtime_dir())}

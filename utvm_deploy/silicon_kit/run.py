@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utvm_deploy.base.errors import NoDevice, UtvmError
+from utvm_deploy.base.errors import BoardError, NoDevice, UtvmError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.boards.board import Board
@@ -90,7 +90,9 @@ def cases_named(board: Board, pattern: str | None) -> tuple[Case, ...]:
 
 
 def check_ready(board: Board, place: Place) -> None:
-    """NoDevice with all that is missing, before anything is built."""
+    """NoDevice with all that is missing, before anything is built; BoardError without images."""
+    if board.why_no_image:
+        raise BoardError(board.why_no_image)
     checks = examine(
         board,
         port=place.port,

@@ -51,7 +51,7 @@ UNSUPPORTED = (
             "hazard3",
         ),
         "of its cores rv32imc, rv32imafc and rv32imc_zve32x are here, and of their boards "
-        "the emulated ones",
+        "the emulated ones and the ESP32-C3's",
         _BUNDLE,
     ),
     Unsupported(

@@ -35,6 +35,9 @@ def desk_checks(
     builds: bool = True,
 ) -> list[Check]:
     """In the order in which they are worth mending; without ``builds`` no image is built."""
+    if board.why_no_image:
+        found = shutil.which("idf.py")
+        return [Check("idf.py", "build and flash its firmware", found, "install ESP-IDF", False)]
     kind = choose_link(board, link)
     server = _bench_entry(board).server
     if server is not None:

@@ -6,6 +6,7 @@ Asked before anything is compiled or built for it, which takes longer.
 from __future__ import annotations
 
 from utvm_deploy.base import process
+from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.device.probe.detect import check_port_there, locate
 from utvm_deploy.device.probe.flash import probe_commands
@@ -25,6 +26,8 @@ def check_ready(
 
     ``link`` is what ``choose_link`` gives. In a dry run everything is there.
     """
+    if board.why_no_image:
+        raise BoardError(board.why_no_image)
     kind = board.probe.kinds[0]
     if process.is_dry_run() or kind == CHILD_PROBE:
         return

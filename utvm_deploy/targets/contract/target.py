@@ -101,6 +101,7 @@ class Templates:
     """What images are made from: folders below ``templates/``, and the guard of a core."""
 
     #: Template of a board file -> its folders; files of later ones replace those of earlier ones.
+    #: Without any, others make the images.
     folders: Mapping[str, tuple[str, ...]]
     #: The sources that keep tasks from harming the runtime of a core. None: no guard is written
     #: for the core, so ``guard_none.c`` calls tasks as they are.

@@ -17,6 +17,7 @@ TEMPLATES = Templates(
     folders={
         "baremetal": ("baremetal", "riscv/baremetal"),
         "zephyr": ("zephyr", "riscv/zephyr"),
+        "esp-idf": (),
     },
     guard_of=lambda core: ("guard.c",),
     drivers=DRIVERS,
