@@ -14,6 +14,7 @@ from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
 from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
 from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
 from utvm_deploy.targets.contract.timing import Need, Result, Row, Slot, Timing
+from utvm_deploy.targets.riscv import timings as riscv
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cycle-model.md"
 BEGIN = "<!-- generated: python benchmarks/cycle_model/document.py -->\n"
@@ -117,6 +118,34 @@ def generated() -> str:
         "### Cortex-M3: what differs from the M4",
         "",
         *_rows(row for row in CORTEX_M3.rows if row != CORTEX_M4.row(row.kind)),
+        "",
+        "### CV32E40P: classes of instructions",
+        "",
+        *_rows(riscv.CV32E40P.row(kind) for kind in riscv.KINDS),
+        "",
+        "### CV32E40P: cycles from a result to who needs it",
+        "",
+        *_latencies(riscv.CV32E40P),
+        "",
+        "### CV32E40P: the rest",
+        "",
+        *_numbers(riscv.CV32E40P),
+        "",
+        "### Ibex: classes of instructions",
+        "",
+        *_rows(riscv.IBEX_FAST.row(kind) for kind in riscv.KINDS),
+        "",
+        "### Ibex: the rest",
+        "",
+        *_numbers(riscv.IBEX_FAST),
+        "",
+        "### Ibex with the single-cycle multiplier: what differs",
+        "",
+        *_rows(
+            riscv.IBEX_SINGLE_CYCLE.row(kind)
+            for kind in riscv.KINDS
+            if riscv.IBEX_SINGLE_CYCLE.row(kind) != riscv.IBEX_FAST.row(kind)
+        ),
         "",
     ]
     return "\n".join(lines)

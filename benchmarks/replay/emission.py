@@ -74,13 +74,24 @@ def model_files() -> list[Path]:
 
 @cache
 def cores() -> tuple[str, ...]:
-    """The host, whose kernels are portable, and each emulated board's core with native ones."""
+    """The host, whose kernels are portable, and each emulated board's core with native ones.
+
+    Of the cores of one instruction set that have no records, the first stands for all.
+    """
     from utvm_deploy.boards.board import board_names, load_board
+    from utvm_deploy.compiler.planning.decision import shipped_records
     from utvm_deploy.kernels.choose.lowering import families_for
+    from utvm_deploy.targets.table import CORES
 
     boards = [load_board(name) for name in board_names()]
     found = {board.cpu.kernel_core for board in boards if board.emulator is not None}
-    return "host", *sorted(core for core in found if len(families_for(core)) > 1)
+    firsts: dict[object, str] = {}
+    for core, facts in CORES.items():
+        families = families_for(core)
+        if core in found and len(families) > 1:
+            alike = core if shipped_records(core) else (facts.architecture, families)
+            firsts.setdefault(alike, core)
+    return "host", *sorted(firsts.values())
 
 
 def board_of(core: str) -> Any:

@@ -22,7 +22,7 @@ def decode_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in header_texts().items():
         (folder / name).write_text(text)
     tool = folder / "decode_tool"
-    sources = [HERE / "decode_tool.c", *sorted(SOURCES.glob("decode*.c"))]
+    sources = [HERE / "decode_tool.c", SOURCES / "decode.c", *sorted(SOURCES.glob("*/*.c"))]
     subprocess.run(
         ["cc", "-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-Wall", "-Wextra",
          "-Wconversion", "-pedantic", "-Werror", f"-I{folder}", f"-I{SOURCES}", "-o", str(tool),

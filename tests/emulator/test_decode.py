@@ -86,7 +86,7 @@ def faults(tool: Path, lines: Iterable[Line]) -> list[str]:
     lines = list(lines)
     assert lines
     text = "\n".join(f"{line.address:x} {line.first:x} {line.second:x}" for line in lines)
-    done = subprocess.run([tool], input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run([tool, "arm"], input=text, capture_output=True, text=True, check=True)
     found = []
     for line, answer in zip(lines, done.stdout.splitlines(), strict=True):
         kind, size, _flow, target, reads, writes, *_ = answer.split()
@@ -162,13 +162,17 @@ def test_compiled_code(decode_tool: Path, tmp_path: Path, optimization: str) -> 
 def test_unknown_encodings_are_told(decode_tool: Path) -> None:
     unknown = ("0 de00 0", "0 fb40 f040", "0 ee00 0100", "0 f7f0 a000", "0 e800 0000")
     text = "\n".join(unknown)
-    done = subprocess.run([decode_tool], input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [decode_tool, "arm"], input=text, capture_output=True, text=True, check=True
+    )
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["unknown"] * len(unknown)
 
 
 def test_instructions_in_it_blocks_leave_flags_alone(decode_tool: Path) -> None:
     # ite ne; addne r0, #1; subeq r0, #1; adds r0, #1
     text = "0 bf14 0\n2 3001 0\n4 3801 0\n6 3001 0\n"
-    done = subprocess.run([decode_tool], input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [decode_tool, "arm"], input=text, capture_output=True, text=True, check=True
+    )
     written = [int(line.split()[5], 16) for line in done.stdout.splitlines()]
     assert written == [0, 1, 1, 1 | 1 << 16]

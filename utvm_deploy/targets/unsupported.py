@@ -50,8 +50,8 @@ UNSUPPORTED = (
             "ch32v",
             "hazard3",
         ),
-        "of its cores rv32imc, rv32imafc and rv32imc_zve32x are here, and of their boards "
-        "the emulated ones and the ESP32-C3's",
+        "of its cores rv32imc, rv32imafc, rv32imc_zve32x, CV32E40P and Ibex are here, and of their "
+        "boards the emulated ones and the ESP32-C3's",
         _BUNDLE,
     ),
     Unsupported(

@@ -1,9 +1,8 @@
 """The form of a core's instruction timing table: the meaning of a row, and what follows from rows.
 
-The tables themselves are ``timing_m7.py``, ``timing_m4.py`` and ``timing_m3.py``: data, each row
-with its source. They have two readers: the cycle model (its C tables are generated from them) and
-the generators of assembly kernels, which order instructions by the same rules. The latter also read
-``timing_m55.py``. Nothing here knows an emulator.
+The tables themselves are ``targets/*/timing*.py``: data, each row with its source. They have two
+readers: the cycle model (its C tables are generated from them) and the generators of assembly
+kernels, which order instructions by the same rules. Nothing here knows an emulator.
 
 An instruction issues in cycle t, and gives a result of kind R. An instruction with need N can use
 the result if it issues in cycle t + latency[R, N] or later. 0 means in the same cycle, as the
@@ -241,7 +240,15 @@ class Timing:
     unaligned_load_cycles: int
     store_buffer_entries: int
     partial_store_cycles: int  # an entry's time when it is not one whole aligned word
-    sources: Mapping[str, str] = field(default_factory=dict)  # of the plain numbers above
+    sources: Mapping[str, str] = field(default_factory=dict)  # of the plain numbers
+    # Lost by every jump: what is taken without a condition. None: as by taken branches.
+    jump_cycles: int | None = None
+    # Lost besides by both if the instruction that they lead to is in two words of memory.
+    straddling_target_cycles: int = 0
+    # Lost by every load and store of two words of memory, in all figures.
+    split_access_cycles: int = 0
+    # Products of int8 that kernels get from one multiplication.
+    products: int = 1
 
     def row(self, kind: AnyKind) -> Row:
         """The row of a class; every table has those of ``Kind``."""

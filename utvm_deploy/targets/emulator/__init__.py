@@ -1,4 +1,4 @@
-"""The Cortex-M cycle model for QEMU: a TCG plugin, its parameters and its counters.
+"""The cycle model for QEMU: a TCG plugin, its parameters and its counters.
 
 Modelled cycles, never measured ones: docs/reference/cycle-model.md says what is modelled, and
 docs/internals/cycle-model-accuracy.md how well.

@@ -2,8 +2,8 @@
 
 The plugin writes them as 64-bit little-endian words, in the order of ``NAMES``, to three places.
 The first is the block in guest memory that the runtime's timer reads. The second is the snapshot
-file, with one record for each time the guest executed the marker instruction. The third is the
-report at exit.
+file, with one record for each time that the guest asked for one (``mark`` of a decoder in C). The
+third is the report at exit.
 """
 
 from __future__ import annotations
@@ -114,14 +114,6 @@ NAMES: tuple[str, ...] = (
 #: What the guest's ticks are.
 HEADLINE = NAMES[0]
 FIRST_MIX = NAMES.index("mix_load")
-
-#: The instruction that makes the plugin write the counters: ``dbg #13``, which does nothing on
-#: silicon nor in QEMU. Behind it stands an ISB, so that nothing after it is counted yet.
-MARKER = (0xF3AF, 0x80FD)
-MARKER_BYTES = b"".join(half.to_bytes(2, "little") for half in MARKER)
-#: ``dbg #12``: the model's pipeline, caches, predictor and store buffer become as they were at
-#: first. So the following counts do not depend on earlier code.
-FORGET = (0xF3AF, 0x80FC)
 
 #: First word of the snapshot file, before the number of snapshots ever taken.
 MAGIC = 0x55435943

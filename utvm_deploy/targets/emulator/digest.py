@@ -1,11 +1,11 @@
 """A digest of everything that decides the modelled cycles of a board; different models differ in
 it.
 
-It includes the plugin's C code without comments and layout, and the core's timing table as the
-plugin gets it (no source text). It also includes the board's caches, miss cycles and kinds of
-memory. It leaves out facts that cycles do not depend on: the clock, QEMU's version and its plugin
-interface. It also leaves out addresses and sizes of memory regions. They move single misses, and
-boards that differ in nothing else may share records.
+It includes the plugin's C code without comments and layout, with the decoder of the core's target.
+It includes the core's timing table as the plugin gets it (no source text), and the board's caches,
+miss cycles and kinds of memory. It leaves out facts that cycles do not depend on: the clock, QEMU's
+version and its plugin interface. It also leaves out addresses and sizes of memory regions. They
+move single misses, and boards that differ in nothing else may share records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.targets.emulator.model import CycleModel
 from utvm_deploy.targets.emulator.plugin import SOURCES
 from utvm_deploy.targets.emulator.table import timing_text
-from utvm_deploy.targets.table import TIMINGS
+from utvm_deploy.targets.table import TIMINGS, target_of
 
 DIGITS = 12
 #: QEMU's interface, declared for each of its versions.
@@ -33,7 +33,8 @@ def cycle_model_digest(board: Board) -> str:
     """Twelve hexadecimal digits; BoardError for a core without a cycle model."""
     model = CycleModel.for_board(board)
     found = hashlib.sha256()
-    for part in (*_plugin_code(SOURCES), _core_timing(model.core), *_memory(model)):
+    code = _plugin_code(SOURCES, target_of(model.core).name)
+    for part in (*code, _core_timing(model.core), *_memory(model)):
         found.update(part.encode())
         found.update(b"\0")
     return found.hexdigest()[:DIGITS]
@@ -51,8 +52,9 @@ def without_comments(code: str) -> str:
 
 
 @cache
-def _plugin_code(folder: Path) -> tuple[str, ...]:
-    paths = sorted(path for path in folder.glob("*.[ch]") if not _INTERFACE.fullmatch(path.name))
+def _plugin_code(folder: Path, target: str) -> tuple[str, ...]:
+    found = (*folder.glob("*.[ch]"), *(folder / target).glob("*.[ch]"))
+    paths = sorted(path for path in found if not _INTERFACE.fullmatch(path.name))
     return tuple(without_comments(path.read_text(encoding="utf-8")) for path in paths)
 
 

@@ -1,6 +1,7 @@
 """Builds plugins for the QEMU that is installed, once; they are kept in the cache by digest.
 
-QEMU's plugin interface has versions. Each that is known has a file ``plugin/abi_N.h``.
+QEMU's plugin interface has versions. Each that is known has a file ``plugin/abi_N.h``. The decoder
+of each target is in a folder of its name.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def build_plugin(qemu_version: str, plugin: Plugin = CYCLE_MODEL) -> Path:
     process.find_tool(COMPILER)
     headers = plugin.headers()
     # The interface is declared among the cycle model's sources.
-    sources = sorted({*SOURCES.glob("*.h"), *plugin.folder.glob("*.[ch]")})
+    sources = sorted({*SOURCES.glob("*.h"), *plugin.folder.rglob("*.[ch]")})
     flags = [*FLAGS, f"-DUTVM_QEMU_ABI={abi}"]
     folder = cache_dir() / "emulator"
     entry = folder / _digest(sources, headers, flags)

@@ -66,9 +66,6 @@ def counters_header() -> str:
         f"#define MIX_COUNT {len(counters.MIX_GROUPS)}",
         f"#define SNAPSHOT_MAGIC 0x{counters.MAGIC:08x}u",
         f"#define SNAPSHOT_CAPACITY {counters.SNAPSHOT_CAPACITY}",
-        f"#define MARKER_FIRST 0x{counters.MARKER[0]:04x}",
-        f"#define MARKER_SECOND 0x{counters.MARKER[1]:04x}",
-        f"#define FORGET_SECOND 0x{counters.FORGET[1]:04x}",
         "static const char *const counter_names[] = {",
         *(f'"{name}",' for name in counters.NAMES),
         "};",
@@ -98,6 +95,10 @@ def _timing(timing: Timing) -> Iterable[str]:
     yield f".flags_early_cycles = {timing.flags_early_cycles},"
     yield f".predicts_branches = {int(timing.predicts_branches)},"
     yield f".taken_branch_cycles = {timing.taken_branch_cycles},"
+    jump = timing.taken_branch_cycles if timing.jump_cycles is None else timing.jump_cycles
+    yield f".jump_cycles = {jump},"
+    yield f".straddling_target_cycles = {timing.straddling_target_cycles},"
+    yield f".split_access_cycles = {timing.split_access_cycles},"
     yield f".load_banks = {timing.load_banks},"
     yield f".unaligned_load_cycles = {timing.unaligned_load_cycles},"
     yield f".store_buffer_entries = {timing.store_buffer_entries},"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from utvm_deploy.targets.contract.debugger import Debugger
 from utvm_deploy.targets.contract.target import Target
 from utvm_deploy.targets.riscv.fault import FAULTS
+from utvm_deploy.targets.riscv.sequences import SEQUENCES
 from utvm_deploy.targets.riscv.templates import TEMPLATES
+from utvm_deploy.targets.riscv.timings import TIMINGS
 from utvm_deploy.targets.riscv.toolchain import CORES, TOOLCHAIN
 
 RISCV = Target(
@@ -17,6 +19,8 @@ RISCV = Target(
     templates=TEMPLATES,
     emulators=("qemu-system-riscv32",),
     families_of=lambda core: ("rvv", "scalar") if core.vectors else ("scalar",),
+    sequences=SEQUENCES,
+    timings=TIMINGS,
     debugger=Debugger(
         architecture="riscv:rv32",
         registers=frozenset({"ra", "sp", "pc"}),

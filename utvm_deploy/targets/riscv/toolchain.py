@@ -1,4 +1,4 @@
-"""The RISC-V cores, by their instruction sets, and the GNU toolchain with picolibc for them."""
+"""The RISC-V cores, and the GNU toolchain with picolibc for them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from utvm_deploy.targets.contract.target import Toolchain
 _VECTORS = "_zve32x"
 
 
-def _core(isa: str, *fpus: str) -> Core:
+def _core(name: str, isa: str, *fpus: str) -> Core:
     return Core(
-        name=isa,
-        architecture="riscv",
+        name=name,
+        architecture=isa,
         fpus=fpus,
-        vectors=isa.endswith(_VECTORS),
+        vectors=name.endswith(_VECTORS),
         needs_aligned_words=True,
         has_any_windows=True,
     )
 
 
-#: A core has the name of its instruction set, as GCC's -march takes it.
-CORES = (_core("rv32imc"), _core("rv32imafc", "single"), _core(f"rv32imc{_VECTORS}"))
+#: Cores, and the instruction set of each as GCC's -march takes it. Those of its name are any core
+#: that has it. The timing of the others is published (``timings.py``).
+CORES = (
+    _core("rv32imc", "rv32imc"),
+    _core("rv32imafc", "rv32imafc", "single"),
+    _core(f"rv32imc{_VECTORS}", "rv32imc"),
+    _core("cv32e40p", "rv32imc"),
+    _core("ibex", "rv32imc"),
+    _core("ibex-single-cycle", "rv32imc"),
+)
 #: Flags that follow from a core.
 _OF_CORE = ("-march=", "-mabi=", "-mcpu=", "--specs=", "-misa-spec=")
 
@@ -36,8 +44,8 @@ def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
     """
     abi = "ilp32f" if fpu == "single" else "ilp32"
     macros = ("-DUTVM_VECTORS",) if core.vectors else ()
-    isa = core.name.removesuffix(_VECTORS)
-    return f"-march={isa}", f"-mabi={abi}", "--specs=picolibc.specs", *macros
+    isa = f"-march={core.architecture}"
+    return isa, f"-mabi={abi}", "--specs=picolibc.specs", *macros
 
 
 def contradiction(core: Core, fpu: str, own: Sequence[str]) -> str:

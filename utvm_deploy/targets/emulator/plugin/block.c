@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "block.h"
-#include "decode.h"
 #include "timing_table.h"
 
 #define FIRST_BUCKETS 4096
@@ -44,13 +43,13 @@ static bool is_partial(const struct instruction *i) {
     return i->is_store && i->access_bytes < 4;
 }
 
-static void describe(struct block *b) {
+static void describe(struct block *b, const struct decoder *decoder) {
     struct it_state it = {0};
     uint32_t address = b->address;
     for (unsigned n = 0; n < b->count; ++n) {
         const uint16_t *code = &b->halfwords[2 * n];
         struct instruction *i = &b->instructions[n];
-        *i = decode(address, code[0], code[1], &it);
+        *i = decoder->decode(address, code[0], code[1], &it);
         address += i->size;
         b->accesses[n] = (struct access){
             // A load of several words takes them one by one.
@@ -129,7 +128,7 @@ static struct block *make(struct block_table *table, uint32_t address, const uin
         return NULL;
     }
     memcpy(b->halfwords, halfwords, 2 * count * sizeof *halfwords);
-    describe(b);
+    describe(b, table->decoder);
     for (unsigned n = 0; n < MEMO_COUNT; ++n) {
         b->memo[n].block = b;
     }

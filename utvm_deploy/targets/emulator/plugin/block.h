@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "instruction.h"
+#include "decode.h"
 #include "pipeline.h"
 
 // Costs remembered for each block, by the state in which it was entered.
@@ -78,6 +78,7 @@ struct block {
 
 // All blocks ever seen. Code loaded over other code is a block of its own.
 struct block_table {
+    const struct decoder *decoder;
     struct block **buckets;
     uint32_t bucket_count;
     uint32_t count;

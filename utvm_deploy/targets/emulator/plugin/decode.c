@@ -1,43 +1,18 @@
-// The decoder's entry: IT blocks, and the choice between 16 and 32 bits.
+// Which decoder is for which target.
 //
 // SPDX-License-Identifier: Apache-2.0
 
+#include <stddef.h>
+#include <string.h>
+
 #include "decode.h"
-#include "timing_table.h"
 
-unsigned decode_size(uint16_t first) {
-    return first >> 11 >= 0x1d ? 4 : 2;
-}
-
-static void advance(struct it_state *it) {
-    const unsigned bits = it->bits;
-    it->bits = (uint8_t)(bits & 7 ? (bits & 0xe0) | (bits << 1 & 0x1f) : 0);
-}
-
-struct instruction decode(uint32_t address, uint16_t first, uint16_t second, struct it_state *it) {
-    struct instruction i = {.address = address,
-                            .size = (uint8_t)decode_size(first),
-                            .kind = KIND_UNKNOWN,
-                            .base_register = NO_REGISTER};
-    const bool in_it = it->bits & 0xf;
-    if (i.size == 2) {
-        decode_16(&i, first, in_it);
-    } else {
-        decode_32(&i, first, second);
-    }
-    if (i.kind == KIND_UNKNOWN) {
-        i = (struct instruction){
-            .address = address, .size = i.size, .kind = KIND_UNKNOWN, .base_register = NO_REGISTER};
-    }
-    if (i.kind == KIND_IT) {
-        it->bits = (uint8_t)first;
-    } else if (in_it) {
-        i.is_predicated = true;
-        i.first |= REGISTER(REGISTER_FLAGS);
-        if (i.flow == FLOW_DIRECT) {
-            i.flow = FLOW_CONDITIONAL;
+const struct decoder *decoder_for(const char *target) {
+    const struct decoder *const all[] = {&thumb_decoder, &riscv_decoder};
+    for (size_t n = 0; n < sizeof all / sizeof *all; ++n) {
+        if (!strcmp(all[n]->target, target)) {
+            return all[n];
         }
-        advance(it);
     }
-    return i;
+    return NULL;
 }

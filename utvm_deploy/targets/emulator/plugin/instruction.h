@@ -1,4 +1,4 @@
-// One decoded Thumb-2 instruction: what it reads, writes and touches.
+// One decoded instruction: what it reads, writes and touches.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Sets of registers: r0 to r15, the flags, s0 to s31 (a double is two of them), the FP flags.
+// Sets of registers. Of Thumb: r0 to r15, the flags, s0 to s31 (a double is two of them), the FP
+// flags. Of RISC-V: x1 to x15, and x16 to x31 from bit 17 on, as there are no flags.
 #define REGISTER_FLAGS 16
 #define REGISTER_S0 17
 #define REGISTER_FP_FLAGS 49

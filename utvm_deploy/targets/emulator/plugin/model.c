@@ -134,6 +134,16 @@ static enum turn predict(const struct block *before, bool taken, uint32_t addres
     return expected != taken ? TURN_WRONG : is_settled ? TURN_SURE : TURN_UNSURE;
 }
 
+// What is lost by a branch or jump at the end of a block that was taken.
+static uint32_t lost_by_turn(const struct timing *timing, const struct block *before,
+                             const struct block *target) {
+    const uint32_t cycles =
+        before->flow == FLOW_CONDITIONAL ? timing->taken_branch_cycles : timing->jump_cycles;
+    // Its first instruction is in two words of memory.
+    const bool straddles = target->address & 2u && target->instructions[0].size == 4;
+    return cycles + (straddles ? timing->straddling_target_cycles : 0);
+}
+
 // The branch at the end of `memo`'s block led to `block`: the state in which that is entered.
 static state_key branch(struct model *model, struct memo *memo, struct block *block) {
     const struct timing *timing = model->parameters.timing;
@@ -154,7 +164,7 @@ static state_key branch(struct model *model, struct memo *memo, struct block *bl
         mispredict(model, memo);
         return 0;
     }
-    memo->turn = taken ? timing->taken_branch_cycles : 0;
+    memo->turn = taken ? lost_by_turn(timing, before, block) : 0;
     model->core += memo->turn;
     model->pessimistic += memo->turn;
     before->extra_core += memo->turn;
@@ -331,6 +341,16 @@ static void miss_or_not(struct model *model, const struct access *access, uint32
     const uint32_t line = address >> model->data.line_shift;
     if (range && !cache_touch_slowly(&model->data, line)) {
         fetch_line(model, access, line, range->kind);
+    }
+}
+
+void model_split(struct model *model, const struct access *access, uint32_t address) {
+    if (UNLIKELY((address & 3u) + access->bytes > 4u)) {
+        const uint32_t cycles = model->parameters.timing->split_access_cycles;
+        ++model->unaligned;
+        model->core += cycles;
+        model->pessimistic += cycles;
+        model->last->block->extra_core += cycles;
     }
 }
 

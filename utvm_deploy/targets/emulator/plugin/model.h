@@ -82,6 +82,10 @@ void model_enter(struct model *model, struct block *block);
 // One memory access of the block that executes.
 void model_access(struct model *model, const struct access *access, uint32_t address);
 
+// One memory access of the block that executes, on a core that loses cycles in any figure if it
+// takes two words of memory.
+void model_split(struct model *model, const struct access *access, uint32_t address);
+
 // What follows finds an empty pipeline and store buffer, cold caches and branches never seen. The
 // block that executes must end here: an ISB follows.
 void model_forget(struct model *model);

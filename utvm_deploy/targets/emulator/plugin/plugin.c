@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "counters_table.h"
-#include "decode.h"
 #include "options.h"
 #include "qemu_plugin_abi.h"
 #include "report.h"
@@ -32,6 +31,12 @@ static void on_access(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t addres
     (void)vcpu;
     (void)info;
     model_access(&model, data, (uint32_t)address);
+}
+
+static void on_word(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
+    (void)vcpu;
+    (void)info;
+    model_split(&model, data, (uint32_t)address);
 }
 
 static void on_marker(unsigned vcpu, void *data) {
@@ -85,11 +90,21 @@ static unsigned read_code(const struct qemu_plugin_tb *tb, uint16_t *halfwords) 
         // QEMU 7.2 gives the last instruction of a page four bytes even if it has two.
         copy_instruction(insn, &code[0], 2);
         code[1] = 0;
-        if (decode_size(code[0]) == 4) {
+        if (model.blocks.decoder->size(code[0]) == 4) {
             copy_instruction(insn, code, 4);
         }
     }
     return (unsigned)count;
+}
+
+static bool is_signal(const uint16_t *code, const uint16_t *signal) {
+    return code[0] == signal[0] && code[1] == signal[1];
+}
+
+static void on_each_access(struct qemu_plugin_insn *insn, qemu_plugin_accessed *then,
+                           struct access *access) {
+    qemu_plugin_register_vcpu_mem_cb(insn, then, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+                                     access);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
@@ -110,25 +125,25 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
     for (unsigned n = 0; n < count; ++n) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, n);
-        if (halfwords[2 * n] == MARKER_FIRST) {
-            if (halfwords[2 * n + 1] == MARKER_SECOND) {
-                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS,
-                                                       NULL);
-            } else if (halfwords[2 * n + 1] == FORGET_SECOND) {
-                qemu_plugin_register_vcpu_insn_exec_cb(insn, on_forget, QEMU_PLUGIN_CB_NO_REGS,
-                                                       NULL);
-            }
+        const uint16_t *code = &halfwords[2 * n];
+        struct access *access = &block->accesses[n];
+        if (is_signal(code, model.blocks.decoder->mark)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        } else if (is_signal(code, model.blocks.decoder->forget)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_forget, QEMU_PLUGIN_CB_NO_REGS, NULL);
         }
-        if (model.data.ways && block->accesses[n].bytes) {
-            qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
-                                             QEMU_PLUGIN_MEM_RW, &block->accesses[n]);
+        if (model.data.ways && access->bytes) {
+            on_each_access(insn, on_access, access);
+        } else if (model.parameters.timing->split_access_cycles && access->bytes > 1) {
+            on_each_access(insn, on_word, access);
         }
     }
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv) {
-    if (strcmp(info->target_name, "arm") || !info->system_emulation) {
-        fprintf(stderr, "cycle model: it is for qemu-system-arm, this is for %s\n",
+    model.blocks.decoder = decoder_for(info->target_name);
+    if (!model.blocks.decoder || !info->system_emulation) {
+        fprintf(stderr, "cycle model: it is for qemu-system-arm and -riscv32, this is for %s\n",
                 info->target_name);
         return -1;
     }

@@ -39,6 +39,9 @@ struct timing {
     unsigned flags_early_cycles;
     unsigned predicts_branches;
     unsigned taken_branch_cycles;
+    unsigned jump_cycles;
+    unsigned straddling_target_cycles;
+    unsigned split_access_cycles;
     unsigned load_banks;
     unsigned unaligned_load_cycles;
     unsigned store_buffer_entries;

@@ -1,13 +1,12 @@
 // Ticks are modelled cycles where the emulator has a cycle model, and what the
 // timer counts where it has none: the image says to its host which.
 //
-// The model answers a marker instruction, which does nothing anywhere else, by
-// writing its counters to a block in this image. The barriers around it keep
-// what is timed on its side of the marker.
+// The model answers a signal by writing its counters to a block in this image.
 //
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
+#include "model_signals.h"
 #include "port.h"
 #include "utvm.h"
 
@@ -22,14 +21,14 @@ static uint64_t counter(size_t index) {
 
 static uint64_t modelled_cycles(void *context) {
     (void)context;
-    __asm__ volatile("isb\n\tdbg #13\n\tisb" ::: "memory");
+    MODEL_COUNTS();
     return counter(BOARD_COUNTER_CYCLES);
 }
 
 // The host calls it as the first task of a list: what is counted from there
 // on does not depend on how the request came in.
 void utvm_forget_history(void) {
-    __asm__ volatile("isb\n\tdbg #12\n\tisb" ::: "memory");
+    MODEL_FORGETS();
 }
 
 const struct utvm_config *ticks_choose(const struct utvm_config *config) {

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-#include "decode.h"
+#include "thumb.h"
 #include "timing_table.h"
 
 static void move_data(struct instruction *i, bool load, unsigned kind, uint64_t data) {

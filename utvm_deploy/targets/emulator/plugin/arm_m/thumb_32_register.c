@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-#include "decode.h"
+#include "thumb.h"
 #include "timing_table.h"
 
 #define FLAGS REGISTER(REGISTER_FLAGS)
