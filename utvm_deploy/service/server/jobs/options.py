@@ -122,6 +122,27 @@ OPTIMIZE = Option("optimize", "what to compile for", ("time", "balanced", "size"
 KERNELS = Option("kernels", "whose kernels", ("best", "generic", "cmsis-nn"))
 TUNED_KERNELS = Option("kernels", "whose kernels are candidates", ("best", "cmsis-nn"))
 SCRATCH = Option("scratch", "where layers keep their scratch", ("auto", "arena", "stack"))
+RAM_BUDGET = Option(
+    *("ram-budget", "the fastest plan whose arena has at most that many bytes"), least=1, most=2**32
+)
+FLASH_BUDGET = Option(
+    *("flash-budget", "the fastest level with at most that many bytes of code and weights"),
+    least=1,
+    most=2**32,
+)
+CYCLE_BUDGET = Option(
+    *("cycle-budget", "the smallest arena within that many cycles"), least=1, most=2**40
+)
+FLOAT_MATH = Option("float-math", "how float32 is rounded", ("exact", "fast"))
+SHAPE = Option(
+    *("shape", "the shape of the input, or of input X: X=1,64"),
+    pattern=r"([A-Za-z_][\w./:-]{0,200}=)?\d{1,9}(,\d{1,9}){0,7}",
+)
+SIGNATURE = Option("signature", "which signature of the file", pattern=r"[A-Za-z_][\w.-]{0,200}")
+INPUT = Option("input", "the image that the caller gives", pattern=r"[a-z0-9 .,=-]{1,200}")
+STREAM = Option("stream", "a run takes some columns over time", is_flag=True)
+HOP = Option("hop", "columns that a run of a stream takes", least=1, most=2**31 - 1)
+TIME_AXIS = Option("time-axis", "the axis of the input that is time", least=1, most=7)
 NAME = Option("name", "prefix of every C symbol", pattern="[A-Za-z][A-Za-z0-9_]{0,62}")
 EARLIER = Option(
     *("records", "a tune job, or the SHA-256 of its records: compile by what it measured"),

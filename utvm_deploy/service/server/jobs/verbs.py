@@ -37,7 +37,12 @@ class Verb:
     bound: tuple[tuple[o.Option, o.Option], ...] = ()
 
 
-_COMPILED = (o.OPTIMIZE, o.KERNELS, o.SCRATCH, o.NAME, o.EARLIER)
+_CHOSEN = (o.SHAPE, o.SIGNATURE, o.INPUT, o.STREAM, o.HOP, o.TIME_AXIS)
+_BUDGETS = (o.RAM_BUDGET, o.FLASH_BUDGET, o.CYCLE_BUDGET)
+_COMPILED = (
+    *(o.OPTIMIZE, o.KERNELS, o.SCRATCH, o.NAME, o.EARLIER, *_BUDGETS, o.FLOAT_MATH),
+    *_CHOSEN,
+)
 _CONNECTED = (o.TEMPLATE, o.LINK)
 _GATE = (o.BASELINE, o.FAIL_OVER, o.MAX_RAM, o.MAX_FLASH)
 _MOST_MODELS = 16
@@ -47,7 +52,7 @@ VERBS = {
     for verb in (
         Verb(
             *("inspect", "what the file holds"),
-            (o.TIME_LIMIT,),
+            (*_CHOSEN, o.TIME_LIMIT),
             ("--svg", "graph.svg"),
             ("graph.svg",),
             has_board=False,
@@ -76,7 +81,7 @@ VERBS = {
             *("tune", "the fastest kernels, by running them"),
             (
                 *(o.OPTIMIZE, o.TRIALS, o.MINUTES, o.SEED, o.START_RECORDS, o.TUNED_KERNELS),
-                *(*_CONNECTED, o.TIMING, o.TIME_LIMIT),
+                *(*_CHOSEN, *_CONNECTED, o.TIMING, o.TIME_LIMIT),
             ),
             ("--records", o.RECORDS),
             (o.RECORDS,),
@@ -86,7 +91,7 @@ VERBS = {
         ),
         Verb(
             *("bench", "beside another engine"),
-            (o.EARLIER, *_CONNECTED, o.TIMING, *_GATE, o.TIME_LIMIT),
+            (o.EARLIER, *_CHOSEN, *_CONNECTED, o.TIMING, *_GATE, o.TIME_LIMIT),
             ("--html", "bench.html"),
             ("bench.html",),
             most_models=_MOST_MODELS,
