@@ -28,16 +28,14 @@ from utvm_deploy.kernels.native.thumb.gemm import TILES
 
 Write = Callable[[Path], ModelWriter]
 MATRICES = (write_convolutions, write_dense)
+EVERYTHING = (*MATRICES, write_additions, write_differences, write_products, write_pools)
 #: Family -> what it says of its kernels, and what it has some for.
 FAMILIES = {
     "dsp": ("DSP assembly", (*MATRICES, write_additions, write_pools)),
-    "mve": (
-        "Helium assembly",
-        (*MATRICES, write_additions, write_differences, write_products, write_pools),
-    ),
+    "mve": ("Helium assembly", EVERYTHING),
     "thumb": ("Thumb-2 assembly", MATRICES),
     "scalar": ("C, ", MATRICES),
-    "rvv": ("Zve32x assembly", MATRICES),
+    "rvv": ("Zve32x assembly", EVERYTHING),
 }
 SMALL_CORE, VECTOR_CORE = "cortex-m0plus", "rv32imc_zve32x"
 

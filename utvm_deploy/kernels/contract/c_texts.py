@@ -7,6 +7,8 @@ from importlib import resources
 from utvm_deploy.targets.table import CORES
 
 _KERNELS = "utvm_deploy.kernels"
+#: Where the compiler takes assembly with vector instructions of RISC-V.
+VECTORS = "defined(UTVM_VECTORS) && defined(__riscv) && defined(__GNUC__)"
 
 
 def family_text(family: str, name: str) -> str:
@@ -20,7 +22,10 @@ def shared_text(name: str) -> str:
 
 
 def bytes_texts(core: str) -> tuple[str, ...]:
-    """The C that copies and fills bytes, by words where the core can."""
+    """The C that copies and fills bytes, by vectors or words where the core can."""
+    if core in CORES and CORES[core].vectors:
+        vector, words = shared_text("utvm_bytes_vector"), shared_text("utvm_bytes_aligned")
+        return (f"#if {VECTORS}\n{vector}#else\n{words}#endif\n",)
     if core in CORES and CORES[core].needs_aligned_words:
         return (shared_text("utvm_bytes_aligned"),)
     return shared_text("utvm_bytes_copy"), shared_text("utvm_bytes_fill")

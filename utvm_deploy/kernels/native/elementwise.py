@@ -9,23 +9,30 @@ driver cuts the output into runs, in which one side repeats after a period of el
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from utvm_deploy.graph.element_type import element_type
+from utvm_deploy.graph.rounding import HEADROOM_BITS
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label, type_label
 from utvm_deploy.kernels.native.layer_tables import scalars
-from utvm_deploy.kernels.portable.integers.elementwise import Broadcast, BroadcastAdd
+from utvm_deploy.kernels.portable.integers.elementwise import (
+    Broadcast,
+    BroadcastAdd,
+    BroadcastMultiply,
+)
 from utvm_deploy.kernels.portable.schedules.skeletons import followed_extents, followed_index
 
 #: Shorter runs are not slower in plain C.
 LEAST_RUN = 4
+#: What ``scaled_call`` computes.
+ADD, MULTIPLY = "add", "multiply"
 #: The multiplier and the shift of one half.
 _HALF = (1 << 30, 0)
 
@@ -201,3 +208,53 @@ def elementwise_call(
     *sides, output = (*call.arguments[:2][::order], call.arguments[-1])
     arguments = (*sides, ConstantArgument("numbers", words), output)
     return replace(call, kernel=made, arguments=arguments)
+
+
+def scaled_text(operation: str, dtype: str) -> str:
+    """The C of ``LOOP`` that takes the numbers of ``scaled_call``."""
+    text = shared_text(f"utvm_scaled_{operation}")
+    return replaced(text, ("int8_t", element_type(dtype).c_type, 1))
+
+
+def scaled_call(make: Callable[..., ElementwiseKernel], call: KernelCall) -> KernelCall | str:
+    """ADD, SUB or MUL instead of the portable call, or why not; empty for other operators.
+
+    The operation is ``ADD``, also for SUB, or ``MULTIPLY``. Every right shift is by 1 or more.
+    """
+    kernel, numbers = call.kernel, scalars(call)
+    if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
+        return ""
+    if numbers["output_shift"] >= 0:
+        return "the output's scale is one half or more"
+    if isinstance(kernel, BroadcastAdd):
+        sides = sides_of_sum(call)
+        if isinstance(sides, str):
+            return sides
+        words = _numbers_of_sum(numbers, *sides, HEADROOM_BITS[kernel.dtype])
+        is_swapped = sides[0].name == "right"
+        return elementwise_call(call, make, ADD, words, is_swapped=is_swapped)
+    offsets = (-numbers.get(f"{side}_zero_point", 0) for side in ("left", "right"))
+    words = [*offsets, *_output(numbers), numbers["low"], numbers["high"]]
+    return elementwise_call(call, make, MULTIPLY, words)
+
+
+def _numbers_of_sum(
+    numbers: Mapping[str, int], requantized: Side, halved: Side, headroom: int
+) -> list[int]:
+    """How the sides become summands, raised by ``headroom`` bits, and how the sum is scaled."""
+    multiplier, shift = requantized.scale
+    # A shift by 0 becomes a right shift by 1 of twice as much.
+    more = 1 if shift == 0 else 0
+    factor = 1 << (headroom + more)
+    start = -requantized.zero_point * factor
+    other_factor = halved.sign << (headroom - 1)
+    offset = -halved.zero_point * other_factor
+    summands = start, multiplier, shift - more, other_factor, offset
+    limits = numbers["low"], numbers["high"]
+    return [*summands, *_output(numbers), factor, *limits, requantized.sign]
+
+
+def _output(numbers: Mapping[str, int]) -> tuple[int, int, int]:
+    """The multiplier, the shift and the zero point."""
+    zero_point = numbers.get("output_zero_point", 0)
+    return numbers["output_multiplier"], numbers["output_shift"], zero_point

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -40,6 +40,13 @@ def pixel_parameters(dtype: str) -> str:
     """
 
 
+class PixelRoutine(Protocol):
+    """The assembly of a family."""
+
+    def c_function(self, name: str, portable: str, condition: str) -> str:
+        """The static C function; ``portable`` is its body where there is no assembly."""
+
+
 @dataclass(frozen=True)
 class NativePool:
     """Shape parameters of a pooling layer; a family derives its own class."""
@@ -60,7 +67,7 @@ class NativePool:
     def why(self) -> str:
         raise NotImplementedError
 
-    def pixel(self, core: str) -> Assembler:
+    def pixel(self, core: str) -> PixelRoutine:
         """The routine that computes all channels of one output pixel."""
         raise NotImplementedError
 

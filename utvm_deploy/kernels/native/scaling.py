@@ -59,18 +59,14 @@ def short_scaling(
     The absolute value of each sum must be below ``limit``, at most ``REACH_LIMIT``.
     """
     lowest, highest = extremes(bias, weights)
+    same = constant_outputs(bias, weights, multiplier, shift, zero_point)
     bias, multiplier, right = bias.copy(), multiplier.copy(), -shift.astype(np.int64)
     base = np.full(bias.shape, zero_point, dtype=np.int64)
-    for channel in range(bias.size):
-        ends = [
-            _output(int(end[channel]), int(multiplier[channel]), int(shift[channel]), zero_point)
-            for end in (lowest, highest)
-        ]
-        if ends[0] is not None and ends[0] == ends[1]:
-            # Every sum gives the same output, so a bias of 0 does, too.
-            bias[channel], multiplier[channel] = 0, 0
-            right[channel], base[channel] = SMALLEST_SHIFT, ends[0]
-            lowest[channel] = highest[channel] = 0
+    for channel, output in same.items():
+        # A bias of 0 gives the same output.
+        bias[channel], multiplier[channel] = 0, 0
+        right[channel], base[channel] = SMALLEST_SHIFT, output
+        lowest[channel] = highest[channel] = 0
     most = int(np.maximum(np.abs(lowest), np.abs(highest)).max())
     if most >= limit:
         return f"an accumulator can reach {most}"
@@ -78,6 +74,25 @@ def short_scaling(
         return f"the scales need right shifts from {right.min()} to {right.max()}"
     offset = (base << right) + (1 << (right - 1))
     return Scaling(bias, multiplier, offset.astype(np.int32), right.astype(np.int32))
+
+
+def constant_outputs(
+    bias: Array, weights: Array, multiplier: Array, shift: Array, zero_point: int
+) -> dict[int, int]:
+    """The channels of which every sum gives the same output, before the layer's limits, and it.
+
+    The tables are as ``short_scaling`` takes them.
+    """
+    lowest, highest = extremes(bias, weights)
+    found = {}
+    for channel in range(bias.size):
+        low, high = (
+            _output(int(end[channel]), int(multiplier[channel]), int(shift[channel]), zero_point)
+            for end in (lowest, highest)
+        )
+        if low is not None and low == high:
+            found[channel] = low
+    return found
 
 
 # Channels of equal scales and sums are common where a model has one scale for all.

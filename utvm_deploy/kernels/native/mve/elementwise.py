@@ -7,37 +7,30 @@ and VRSHL rounds halves away from zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 from utvm_deploy.graph.element_type import element_type
-from utvm_deploy.graph.rounding import HEADROOM_BITS
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced
-from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.native.elementwise import (
+    ADD,
+    MULTIPLY,
     ElementwiseKernel,
     Loop,
-    Side,
-    elementwise_call,
     loop_parameters,
-    sides_of_sum,
+    scaled_text,
 )
-from utvm_deploy.kernels.native.layer_tables import scalars
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
-from utvm_deploy.kernels.portable.integers.elementwise import BroadcastAdd, BroadcastMultiply
 from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
-_ADD, _MULTIPLY = "add", "multiply"
 #: Operation -> the registers of its numbers, in their order. A vector register has the number in
 #: every lane.
 _REGISTERS = {
-    _ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5", "q6"),
-    _MULTIPLY: ("r4", "r5", "r9", "r10", "r11", "q4", "q5"),
+    ADD: ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "q3", "q4", "q5", "q6"),
+    MULTIPLY: ("r4", "r5", "r9", "r10", "r11", "q4", "q5"),
 }
 
 
@@ -54,51 +47,9 @@ class MveElementwise(ElementwiseKernel):
         return Loop(function, len(_REGISTERS[self.operation]), why)
 
     def loop_texts(self, core: str) -> tuple[str, ...]:
-        portable = family_text("mve", f"utvm_mve_{self.operation}")
-        portable = replaced(portable, ("int8_t", element_type(self.dtype).c_type, 1))
         routine = _routine(self.operation, self.dtype)
+        portable = scaled_text(self.operation, self.dtype)
         return (routine.c_function(self.loop.function, portable, CONDITION),)
-
-
-def mve_elementwise_call(call: KernelCall) -> KernelCall | str:
-    """The call instead of the portable one, or why there is none."""
-    kernel, numbers = call.kernel, scalars(call)
-    if not isinstance(kernel, BroadcastAdd | BroadcastMultiply):
-        return ""
-    if numbers["output_shift"] >= 0:
-        return "the output's scale is one half or more"
-    if isinstance(kernel, BroadcastAdd):
-        sides = sides_of_sum(call)
-        if isinstance(sides, str):
-            return sides
-        words = _numbers_of_sum(numbers, *sides, HEADROOM_BITS[kernel.dtype])
-        is_swapped = sides[0].name == "right"
-        return elementwise_call(call, MveElementwise, _ADD, words, is_swapped=is_swapped)
-    offsets = (-numbers.get(f"{side}_zero_point", 0) for side in ("left", "right"))
-    words = [*offsets, *_output(numbers), numbers["low"], numbers["high"]]
-    return elementwise_call(call, MveElementwise, _MULTIPLY, words)
-
-
-def _numbers_of_sum(
-    numbers: Mapping[str, int], requantized: Side, halved: Side, headroom: int
-) -> list[int]:
-    """How the sides become summands, raised by ``headroom`` bits, and how the sum is scaled."""
-    multiplier, shift = requantized.scale
-    # A shift by 0 becomes a right shift by 1 of twice as much.
-    more = 1 if shift == 0 else 0
-    factor = 1 << (headroom + more)
-    start = -requantized.zero_point * factor
-    other_factor = halved.sign << (headroom - 1)
-    offset = -halved.zero_point * other_factor
-    summands = start, multiplier, shift - more, other_factor, offset
-    limits = numbers["low"], numbers["high"]
-    return [*summands, *_output(numbers), factor, *limits, requantized.sign]
-
-
-def _output(numbers: Mapping[str, int]) -> tuple[int, int, int]:
-    """The multiplier, the shift and the zero point."""
-    zero_point = numbers.get("output_zero_point", 0)
-    return numbers["output_multiplier"], numbers["output_shift"], zero_point
 
 
 @lru_cache(maxsize=4)
@@ -119,7 +70,7 @@ def _routine(operation: str, dtype: str) -> Assembler:
     with a.hardware_loop("dlstp.32", "r12"), a.scheduled(is_loop=True):
         load("q0", post("r0", step))
         load("q1", post("r1", step))
-        if operation == _ADD:
+        if operation == ADD:
             _add(a)
         else:
             _multiply(a)

@@ -20,6 +20,7 @@ from utvm_deploy.kernels.contract.strategy import (
 )
 from utvm_deploy.kernels.native.dense import dense_call
 from utvm_deploy.kernels.native.dsp.convolution import build_convolution as dsp_convolution
+from utvm_deploy.kernels.native.elementwise import scaled_call
 from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,
@@ -28,7 +29,7 @@ from utvm_deploy.kernels.native.gathered_gemm import (
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.mve.dense import MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
-from utvm_deploy.kernels.native.mve.elementwise import mve_elementwise_call
+from utvm_deploy.kernels.native.mve.elementwise import MveElementwise
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.mve.int16x8 import mve_int16x8_conv_call, mve_int16x8_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_int16x8_depthwise_call
@@ -93,7 +94,7 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1))
 
 
-build_elementwise = of_portable(mve_elementwise_call)
+build_elementwise = of_portable(partial(scaled_call, MveElementwise))
 build_pool = of_portable(partial(pool_call, MvePool))
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX")
 _ELEMENTWISE = ("ADD", "MUL", "SUB")

@@ -12,21 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import VECTORS
 from utvm_deploy.kernels.isa.naked_function import Around, naked_function
+from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
+from utvm_deploy.kernels.native.scaling import constant_outputs
 
 #: Registers of a block's weights -> pixels of a tile, the largest tile first.
 TILES = {2: (3, 2, 1), 1: (6, 3, 1)}
-_CONDITION = "defined(UTVM_VECTORS) && defined(__riscv) && defined(__GNUC__)"
 _AROUND = Around(
     '        ".option push\\n"\n        ".option arch, +zicsr, +zve32x\\n"\n',
     '\n        ".option pop\\n"',
 )
 _SAVED = [f"s{number}" for number in range(12)]
-#: Bytes that ``saving`` puts on the stack.
+#: Bytes that a routine puts on the stack.
 FRAME = 4 * len(_SAVED)
 #: What VSSRA shifts by at most.
 _LARGEST_SHIFT = 31
@@ -115,21 +118,38 @@ def tiles(sizes: Sequence[int], left: str, label: int, body: Sequence[Iterator[s
     return lines
 
 
-def vector_function(name: str, parameters: str, lines: Sequence[str], portable: str) -> str:
-    """The C function: its assembly, or C where there are no vectors."""
-    saved = [f"addi sp, sp, -{FRAME}"] + [f"sw {s}, {4 * i}(sp)" for i, s in enumerate(_SAVED)]
-    restored = [f"lw {s}, {4 * i}(sp)" for i, s in enumerate(_SAVED)]
-    whole = [*saved, "csrwi vxrm, 0", *lines, *restored, f"addi sp, sp, {FRAME}", "ret"]
-    declared = " ".join(parameters.split()).split(", ")
-    return naked_function(name, declared, whole, portable, _CONDITION, around=_AROUND)
+class Routine(NamedTuple):
+    """A C function of assembly, which may change any register."""
+
+    parameters: str
+    lines: Sequence[str]
+
+    def c_function(self, name: str, portable: str, condition: str = VECTORS) -> str:
+        """The static C function; ``portable`` is its body where there are no vectors."""
+        saved = [f"addi sp, sp, -{FRAME}"] + [f"sw {s}, {4 * i}(sp)" for i, s in enumerate(_SAVED)]
+        restored = [f"lw {s}, {4 * i}(sp)" for i, s in enumerate(_SAVED)]
+        whole = [*saved, "csrwi vxrm, 0", *self.lines, *restored, f"addi sp, sp, {FRAME}", "ret"]
+        declared = " ".join(self.parameters.split()).split(", ")
+        return naked_function(name, declared, whole, portable, condition, around=_AROUND)
 
 
-def shift_rows(bias: Array, multiplier: Array, shift: Array) -> Array | str:
-    """The table of scaling, or why the kernels cannot round so; ``shift`` is the reference's."""
-    right = -shift.astype(np.int64)
+def scaled_rows(tables: ConvolutionTables) -> tuple[Array, Array] | str:
+    """Weights and the table of scaling, or why the kernels cannot round so.
+
+    A channel of which every sum gives the same output becomes one without weights. Its bias is four
+    times the output, of which the multiplier and the shift each take a half.
+    """
+    bias, multiplier = tables.bias.astype(np.int64), tables.multiplier.astype(np.int64)
+    weights, right = tables.weights.copy(), -tables.shift.astype(np.int64)
     if int(right.min()) < 1:
-        return f"a scale needs a right shift by {right.min()}"
+        scale = tables.multiplier, tables.shift, tables.zero_point
+        same = constant_outputs(tables.bias, weights, *scale)
+        for channel in np.flatnonzero(right < 1):
+            if int(channel) not in same:
+                return f"a scale needs a right shift by {right[channel]}"
+            weights[channel], right[channel], multiplier[channel] = 0, 1, 1 << 30
+            bias[channel] = 4 * (same[int(channel)] - tables.zero_point)
     # Less than half, for every sum.
     is_zero = right > _LARGEST_SHIFT
     rows = bias, np.where(is_zero, 0, multiplier), np.minimum(right, _LARGEST_SHIFT)
-    return np.array(rows, dtype=np.int32)
+    return weights, np.array(rows, dtype=np.int32)

@@ -22,7 +22,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.row_depthwise import ChannelRows, RowDepthwise, row_depthwise_call
-from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, tiles, vector_function
+from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, Routine, tiles
 
 _PARAMETERS = """
 const int8_t *rows, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
@@ -60,16 +60,16 @@ class VectorRowProduct(ChannelRows):
 
 
 def vector_depthwise_call(
-    call: KernelCall, tables: ConvolutionTables, scaling: Array, lmul: int
+    call: KernelCall, tables: ConvolutionTables, weights: Array, scaling: Array, lmul: int
 ) -> KernelCall:
-    """The call instead of the portable one; ``scaling``: the rows above."""
-    channels, rows, columns, _ = tables.weights.shape
+    """The call instead of the portable one; with weights and scaling of ``scaled_rows``."""
+    channels, rows, columns, _ = weights.shape
     product = VectorRowProduct(rows, columns, lmul)
     return row_depthwise_call(
         call,
         RowDepthwise(tables.window, channels, product, channels // tables.inputs),
         tables.border,
-        weights=np.ascontiguousarray(tables.weights.reshape(channels, -1).T).reshape(-1),
+        weights=np.ascontiguousarray(weights.reshape(channels, -1).T).reshape(-1),
         scaling=scaling.reshape(-1),
         limits=np.array([tables.zero_point, *tables.limits], dtype=np.int32),
     )
@@ -95,7 +95,7 @@ def _text(product: VectorRowProduct) -> str:
     lines += tiles(block.sizes, "s8", 1, bodies)
     lines += ["csrr t3, vl", "add a0, a0, t3", "add a1, a1, t3", "add a4, a4, t3"]
     lines += ["sub s6, s6, t3", "slli t3, t3, 2", "add a2, a2, t3", "bnez s6, 90b"]
-    return vector_function(product.function, _PARAMETERS, lines, portable)
+    return Routine(_PARAMETERS, lines).c_function(product.function, portable)
 
 
 def _tile(product: VectorRowProduct, size: int, label: int) -> Iterator[str]:

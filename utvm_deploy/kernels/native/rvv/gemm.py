@@ -26,7 +26,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
-from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, tiles, vector_function
+from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, Routine, tiles
 
 #: How sums become outputs.
 TWICE, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
@@ -112,7 +112,7 @@ def _text(product: VectorProduct) -> str:
     lines += [f"lw {name}, {4 * n}(a3)" for n, name in enumerate(names[:words])]
     bodies = [_tile(product, size, n) for n, size in enumerate(product.sizes, 1)]
     lines += tiles(product.sizes, "a5", 1, bodies)
-    return vector_function(product.function, PRODUCT_PARAMETERS, lines, portable)
+    return Routine(PRODUCT_PARAMETERS, lines).c_function(product.function, portable)
 
 
 def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.strategy import Choices, Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.contract.strategy import (
+    Choices,
+    Layer,
+    Strategy,
+    Wish,
+    candidates_of,
+    of_portable,
+)
+from utvm_deploy.kernels.native.elementwise import scaled_call
 from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,
@@ -17,10 +26,13 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     gathered_dense,
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.pool import pool_call
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
-from utvm_deploy.kernels.native.rvv.blocks import TILES, shift_rows
+from utvm_deploy.kernels.native.rvv.blocks import TILES, scaled_rows
 from utvm_deploy.kernels.native.rvv.depthwise import VectorRowProduct, vector_depthwise_call
+from utvm_deploy.kernels.native.rvv.elementwise import VectorElementwise
 from utvm_deploy.kernels.native.rvv.gemm import TWICE, UNITS, WIDE, WIDE_EACH, VectorProduct
+from utvm_deploy.kernels.native.rvv.pool import VectorPool
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 
 _C = TypeVar("_C", bound="BlockChoices")
@@ -50,17 +62,18 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     kernel = layer.portable.kernel
     assert isinstance(kernel, Conv2D | DepthwiseConv2D)
     tables = convolution_tables(layer)
-    rows = shift_rows(tables.bias, tables.multiplier, tables.shift)
-    if isinstance(rows, str):
-        return rows
-    outputs, _, _, inputs = tables.weights.shape
+    scaled = scaled_rows(tables)
+    if isinstance(scaled, str):
+        return scaled
+    weights, rows = scaled
+    outputs, _, _, inputs = weights.shape
     groups = kernel.groups if isinstance(kernel, Conv2D) else 1
     if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
         chosen = _read(BlockChoices, wish)
         if isinstance(chosen, str):
             return chosen
         return vector_depthwise_call(
-            layer.portable, tables, rows, chosen.lmul or _best_lmul(outputs, 3)
+            layer.portable, tables, *scaled, chosen.lmul or _best_lmul(outputs, 3)
         )
     choices = _read(WindowsChoices, wish)
     if isinstance(choices, str):
@@ -73,7 +86,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         product = VectorProduct(lmul, _unit(inputs))
         found = gathered(tables.window, channels, product, choices.pixels, groups)
     limits = tables.zero_point, *tables.limits
-    return gathered_conv2d_call(layer.portable, found, tables.weights, rows, limits, tables.border)
+    return gathered_conv2d_call(layer.portable, found, weights, rows, limits, tables.border)
 
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -145,4 +158,9 @@ RVV_STRATEGIES = (
         candidates_of(FAMILY, build_convolution, block_choices),
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, block_choices)),
+    Strategy(("ADD", "MUL", "SUB"), of_portable(partial(scaled_call, VectorElementwise))),
+    Strategy(
+        ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"),
+        of_portable(partial(pool_call, VectorPool)),
+    ),
 )
