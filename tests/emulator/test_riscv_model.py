@@ -13,6 +13,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.silicon_kit.sequences import Count, agrees, cases_of, count_cases
 from utvm_deploy.targets.contract.timing import Kind
 from utvm_deploy.targets.emulator import cycle_model_digest
+from utvm_deploy.targets.riscv.target import RISCV
 from utvm_deploy.targets.riscv.timings import KINDS, NOT_THERE, TIMINGS
 
 BOARDS = ("qemu_cv32e40p", "qemu_ibex", "qemu_ibex_single_cycle")
@@ -63,6 +64,12 @@ def test_what_the_decoder_never_finds_has_no_timing() -> None:
         assert {row.kind for row in timing.rows if row.source != NOT_THERE} - set(KINDS) == {
             Kind.MULTIPLY_ADD
         }
+
+
+def test_the_planner_has_costs_in_cycles_where_cycles_are_counted() -> None:
+    assert {core: costs.unit for core, costs in RISCV.costs.items()} == dict.fromkeys(
+        TIMINGS, "cycles"
+    )
 
 
 def test_each_core_has_its_own_digest() -> None:

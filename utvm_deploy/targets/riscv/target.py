@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from utvm_deploy.targets.contract.debugger import Debugger
 from utvm_deploy.targets.contract.target import Target
+from utvm_deploy.targets.riscv.costs import COSTS
 from utvm_deploy.targets.riscv.fault import FAULTS
 from utvm_deploy.targets.riscv.sequences import SEQUENCES
 from utvm_deploy.targets.riscv.templates import TEMPLATES
@@ -19,6 +20,7 @@ RISCV = Target(
     templates=TEMPLATES,
     emulators=("qemu-system-riscv32",),
     families_of=lambda core: ("rvv", "scalar") if core.vectors else ("scalar",),
+    costs=COSTS,
     sequences=SEQUENCES,
     timings=TIMINGS,
     debugger=Debugger(
