@@ -12,15 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
-from utvm_deploy.kernels.contract.operation import Parameters
-from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler
-from utvm_deploy.kernels.native.gathered_gemm import gathered
-from utvm_deploy.kernels.native.layer_tables import constants, limits_of
+from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, INT16
@@ -29,6 +26,7 @@ from utvm_deploy.kernels.native.routines.int16x8 import (
     Int16x8ProductDense,
     is_short,
 )
+from utvm_deploy.kernels.native.routines.int16x8_gathered import WideProduct, wide_conv_call
 from utvm_deploy.kernels.native.window_rewrites import simplified
 from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
@@ -45,48 +43,23 @@ def mve_int16x8_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
     if not isinstance(call.kernel, Int16x8ProductConv):
         return "it sums up in 32 bits, which may wrap, or has groups"
     window, weights = simplified(call.kernel.window, layer.constant(1))
-    (outputs, rows, columns, channels), tables = weights.shape, constants(call)
+    tables, outputs = constants(call), weights.shape[0]
     bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
     flat = weights.reshape(outputs, -1)
     if is_short(weights, bias, shift):
-        length, bits, function, table_type = "", 32, _SHORT.function, "int32"
-        products = _SHORT.texts(layer.core)
+        label, bits, function = "mve", 32, _SHORT.function
+        texts = _SHORT.texts(layer.core)
         # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
         numbers = bias, multiplier.astype(np.int32) << 16, shift + 1
         packed, scaling = _SHORT.pack(flat, np.array(numbers, dtype=np.int32))
     else:
-        length, bits, function, table_type = "_long", 64, _LONG, "int64"
-        products = _four_text(), family_text("mve", _LONG)
+        label, bits, function = "mve_long", 64, _LONG
+        texts = _four_text(), family_text("mve", _LONG)
         packed = gemm.pack_weights(flat, INT16)
         scaling = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(-1)
-    # Windows are gathered as if their bytes were channels.
-    gathering = gathered(window, (2 * channels, outputs), MveProduct(), None)
-    images, pixels = window.batch, window.output_height * window.output_width
-    if not gathering.is_gathered:  # one image of all pixels
-        images, pixels = 1, images * pixels
-    step = gathering.pixels if gathering.is_gathered else pixels
-    depth = rows * columns * channels
-    names = ("PRODUCT", function, 2), ("SCALING", table_type, 1)
-    given: Parameters = {
-        "geometry": gathering.geometry,
-        "weights": packed,
-        "scaling": scaling,
-        "limits": np.array([0, *limits_of(call)], dtype=np.int32),
-    }
-    kernel = CRoutine(
-        f"utvm_mve_wide_conv_by_{function}",
-        parameters_of(layer, given),
-        (images, pixels, step, outputs, depth, int(gathering.is_gathered)),
-        (Operand("windows", (max(gathering.pixels * depth, 1),), "int16"),),
-        name=f"conv2d_{window.label}_{channels}x{outputs}_16x8_mve{length}",
-        why=f"{_HOW}, summed up in {bits} bits",
-        c_texts=(
-            *map(shared_text, ("utvm_bytes_copy", "utvm_bytes_fill", "utvm_windows")),
-            *products,
-            replaced(family_text("mve", "utvm_mve_wide_conv"), *names),
-        ),
-    )
-    return layer.call(kernel, given, macs=call.macs)
+    why = f"{_HOW}, summed up in {bits} bits"
+    product = WideProduct("mve", function, texts, packed, scaling, label, why, MveProduct())
+    return wide_conv_call(layer, window, weights, product)
 
 
 def mve_int16x8_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:

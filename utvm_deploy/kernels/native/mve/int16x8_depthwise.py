@@ -8,9 +8,8 @@ VMULLB multiplies the even lanes, VMULLT the odd ones. So the layouts are
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
@@ -18,10 +17,9 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, requantize_once
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
@@ -126,14 +124,4 @@ def mve_int16x8_depthwise_call(call: KernelCall) -> KernelCall | str:
     kernel = call.kernel
     if not isinstance(kernel, Int16x8Depthwise):
         return "it has several outputs of a channel, or its sums need more than 32 bits"
-    given = constants(call)
-    taps = math.prod(kernel.window.kernel)
-    split = given["weights"].reshape(-1, taps, kernel.lanes).transpose(1, 0, 2)
-    weights = split.reshape(taps, -1)[:, : kernel.channels]
-    rows = given["scaling"].reshape(-1, 4, kernel.lanes).swapaxes(0, 1).reshape(4, -1)
-    bias, multiplier, _, right = rows[:, : kernel.channels]
-    made = MveInt16x8Depthwise(kernel.window, kernel.channels)
-    source, _, _, _, *others = call.arguments
-    given = made.tables(weights, bias, multiplier, right)
-    tables = (ConstantArgument(name, table) for name, table in given.items())
-    return replace(call, kernel=made, arguments=(source, *tables, *others))
+    return kernel.by(MveInt16x8Depthwise, call)

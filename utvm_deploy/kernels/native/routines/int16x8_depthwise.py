@@ -8,7 +8,8 @@ the DSP extension.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import KernelParameter, buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
@@ -94,6 +96,20 @@ class Int16x8Depthwise(RoutineKernel):
             "weights": self.pack_weights(weights),
             "scaling": self.pack_scaling(bias, multiplier, right),
         }
+
+    def by(self, family: type[Int16x8Depthwise], call: KernelCall) -> KernelCall:
+        """The call of a family's kernel instead of ``call``, which is of this one."""
+        given = {a.name: a.data for a in call.arguments if isinstance(a, ConstantArgument)}
+        taps = math.prod(self.window.kernel)
+        split = given["weights"].reshape(-1, taps, self.lanes).transpose(1, 0, 2)
+        weights = split.reshape(taps, -1)[:, : self.channels]
+        rows = given["scaling"].reshape(-1, 4, self.lanes).swapaxes(0, 1).reshape(4, -1)
+        bias, multiplier, _, right = rows[:, : self.channels]
+        made = family(self.window, self.channels)
+        source, _, _, _, *others = call.arguments
+        made_tables = made.tables(weights, bias, multiplier, right)
+        tables = (ConstantArgument(name, table) for name, table in made_tables.items())
+        return replace(call, kernel=made, arguments=(source, *tables, *others))
 
     def pack_weights(self, weights: Array) -> Array:
         """The table of weights from [taps, channels]."""

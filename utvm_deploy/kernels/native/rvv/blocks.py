@@ -31,6 +31,13 @@ _AROUND = Around(
 _SAVED = [f"s{number}" for number in range(12)]
 #: Bytes that a routine puts on the stack.
 FRAME = 4 * len(_SAVED)
+#: C for what ``requantize_once`` computes.
+ROUNDED = """\
+static inline int32_t utvm_rvv_rounded(int32_t value, int32_t multiplier, int32_t shift) {
+    const int32_t high = (int32_t)(((int64_t)value * multiplier) >> 32);
+    return (high + (1 << (shift - 1))) >> shift;
+}
+"""
 #: What VSSRA shifts by at most.
 _LARGEST_SHIFT = 31
 
@@ -91,6 +98,17 @@ class Block:
         lines += [f"vssra.vv {one}, {one}, v0" for one in sums]
         return [*lines, *self.narrowed(sums), *(f"vsadd.vx {s}, {s}, {zero_point}" for s in sums)]
 
+    def requantize_once(
+        self, sums: Sequence[str], scaling: str, row: str, temporary: str
+    ) -> list[str]:
+        """Sums to int16: the high word of the product is shifted, and rounded half up."""
+        lines = [f"vsetvli zero, zero, {self.bits32}", f"add {temporary}, {scaling}, {row}"]
+        lines += [f"vle32.v v0, ({temporary})", f"add {temporary}, {temporary}, {row}"]
+        lines += [f"vmulh.vv {one}, {one}, v0" for one in sums]
+        lines += [f"vle32.v v0, ({temporary})"]
+        lines += [f"vssra.vv {one}, {one}, v0" for one in sums]
+        return [*lines, *self.narrowed(sums)]
+
     def narrowed(self, sums: Sequence[str]) -> list[str]:
         """Values of 32 bits to int16."""
         return [f"vsetvli zero, zero, {self.bits16}", *(f"vnclip.wi {s}, {s}, 0" for s in sums)]
@@ -99,13 +117,26 @@ class Block:
         self, sums: Sequence[str], limits: tuple[str, str], output: str, apart: str, temporary: str
     ) -> list[str]:
         """Outputs of int16 to bytes within the limits, each pixel ``apart`` behind the other."""
-        lines = [f"vsetvli zero, zero, {self.bits8}", f"mv {temporary}, {output}"]
-        for operation in ("vnclip.wi {0}, {0}, 0", f"vmax.vx {{0}}, {{0}}, {limits[0]}"):
-            lines += [operation.format(one) for one in sums]
+        lines = [f"vsetvli zero, zero, {self.bits8}"]
+        lines += [f"vnclip.wi {one}, {one}, 0" for one in sums]
+        return [*lines, *self.store_wide(sums, limits, output, apart, temporary, 8)]
+
+    def store_wide(
+        self,
+        sums: Sequence[str],
+        limits: tuple[str, str],
+        output: str,
+        apart: str,
+        temporary: str,
+        bits: int = 16,
+    ) -> list[str]:
+        """The same of outputs that have their size already."""
+        lines = [f"vmax.vx {one}, {one}, {limits[0]}" for one in sums]
         lines += [f"vmin.vx {one}, {one}, {limits[1]}" for one in sums]
+        lines += [f"mv {temporary}, {output}"]
         for number, one in enumerate(sums):
             lines += [f"add {temporary}, {temporary}, {apart}"] if number else []
-            lines += [f"vse8.v {one}, ({temporary})"]
+            lines += [f"vse{bits}.v {one}, ({temporary})"]
         return lines
 
 

@@ -11,6 +11,9 @@ Layouts:
 Dense layers are rounded once in 64 bits. Then an offset has two words:
     scaling  int32 [bias (, multiplier, low and high word of the offset, shift - 32)][channel]
     limits   int32 [low, high (, multiplier, low and high word of the offset, shift - 32)]
+
+Pixels of int16 are rounded once, too, from the high word (``routines/int16x8.py``). Their tables
+are the first ones, with multipliers of 31 bits and the shift of that word.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
-from utvm_deploy.kernels.native.rvv.blocks import FRAME, Block, Routine, tiles
+from utvm_deploy.kernels.native.rvv.blocks import FRAME, ROUNDED, Block, Routine, tiles
 
 #: How sums become outputs.
-TWICE, WIDE, WIDE_EACH = "", "_wide", "_wide_each"
+TWICE, WIDE, WIDE_EACH, INT16 = "", "_wide", "_wide_each", "_int16"
 #: Rows of the scaling table, and words of the limits.
-_TABLES = {TWICE: (3, 3), WIDE: (1, 6), WIDE_EACH: (5, 2)}
+_TABLES = {TWICE: (3, 3), WIDE: (1, 6), WIDE_EACH: (5, 2), INT16: (3, 3)}
 #: Steps of the depth in a turn of the inner loop.
 UNITS = (4, 2, 1)
 _POINTERS = ("s8", "s9", "s10", "s11", "s5", "s6")
@@ -49,11 +52,16 @@ class VectorProduct:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Pixels of the tiles."""
-        return Block(self.lmul).sizes if self.rounding == TWICE else (1,)
+        return Block(self.lmul).sizes if self.rounding in (TWICE, INT16) else (1,)
 
     @property
     def pixels(self) -> int:
         return self.sizes[0]
+
+    @property
+    def element_bytes(self) -> int:
+        """Of pixels and outputs."""
+        return 2 if self.rounding == INT16 else 1
 
     @property
     def depth_step(self) -> int:
@@ -72,8 +80,9 @@ class VectorProduct:
         return f"Zve32x assembly, {self.pixels} pixels x {self.lmul} registers of channels"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        scale = () if self.rounding == TWICE else (shared_text("utvm_scale_wide"),)
-        return *scale, _text(self)
+        if self.rounding in (WIDE, WIDE_EACH):
+            return shared_text("utvm_scale_wide"), _text(self)
+        return (ROUNDED, _text(self)) if self.rounding == INT16 else (_text(self),)
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         rows, limits = _TABLES[self.rounding]
@@ -93,8 +102,12 @@ def _text(product: VectorProduct) -> str:
     """The C of the function."""
     rows = [f"scaling[{n} * channels + c]" for n in range(1, _TABLES[product.rounding][0])]
     wide = "const int32_t low = limits[0], high = limits[1];"
-    total = "(int32_t)sum"
+    total, parameters = "(int32_t)sum", PRODUCT_PARAMETERS
     first, scaled = {
+        INT16: (
+            "const int32_t low = limits[1], high = limits[2];",
+            f"utvm_rvv_rounded({', '.join([total, *rows])})",
+        ),
         TWICE: (
             "const int32_t zero_point = limits[0], low = limits[1], high = limits[2];",
             f"utvm_add(utvm_requantize({total}, {', -'.join(rows)}), zero_point)",
@@ -104,15 +117,16 @@ def _text(product: VectorProduct) -> str:
     }[product.rounding]
     text = family_text("rvv", "utvm_rvv_gemm")
     portable = replaced(text, ("FIRST", first, 1), ("SCALED", scaled, 1))
-    names = (
-        ("s2", "s3", "s4") if product.rounding == TWICE else ("s2", "s3", "s4", "s5", "s6", "s7")
-    )
-    words = _TABLES[product.rounding][1]
     lines = [f"lw s0, {FRAME}(sp)", "slli s1, a6, 2"]
-    lines += [f"lw {name}, {4 * n}(a3)" for n, name in enumerate(names[:words])]
+    lines += [f"lw s{2 + n}, {4 * n}(a3)" for n in range(_TABLES[product.rounding][1])]
+    if product.rounding == INT16:
+        lines += ["slli a7, a7, 1", "slli s0, s0, 1", "slli s11, a6, 1"]
+        portable = replaced(portable, ("(int8_t)utvm_clamp", "(int16_t)utvm_clamp", 1))
+        for name in ("*pixels", "*output"):
+            parameters = replaced(parameters, (f"int8_t {name}", f"int16_t {name}", 1))
     bodies = [_tile(product, size, n) for n, size in enumerate(product.sizes, 1)]
     lines += tiles(product.sizes, "a5", 1, bodies)
-    return Routine(PRODUCT_PARAMETERS, lines).c_function(product.function, portable)
+    return Routine(parameters, lines).c_function(product.function, portable)
 
 
 def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
@@ -122,7 +136,8 @@ def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
     channels that are left. a3 is where the first pixel ends.
     """
     block, pointers = Block(product.lmul), _POINTERS[:size]
-    sums = block.sums(size)
+    sums, step = block.sums(size), product.element_bytes
+    load, row = ("lb", "a6") if step == 1 else ("lh", "s11")
     yield from ("mv t0, a1", "mv t1, a2", "mv t2, a4", "mv t3, a6", f"{label}1:")
     yield f"vsetvli zero, t3, {block.bits16}"
     yield from block.begin(sums, "t1")
@@ -133,14 +148,15 @@ def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
         yield from (*block.load_wide(k % 2, "t4"), "add t4, t4, a6")
         for first in range(0, size, len(_BYTES)):
             some = list(zip(_BYTES, pointers[first:], sums[first:], strict=False))
-            yield from (f"lb {x}, {k}({p})" for x, p, _ in some)
+            yield from (f"{load} {x}, {step * k}({p})" for x, p, _ in some)
             yield from (f"vwmacc.vx {s}, {x}, {block.wide(k % 2)}" for x, _, s in some)
-    yield from (f"addi {p}, {p}, {product.unit}" for p in pointers)
+    yield from (f"addi {p}, {p}, {step * product.unit}" for p in pointers)
     yield f"bne s8, a3, {label}2b"
     yield from _finish(product, block, sums)
-    yield from ("csrr t5, vl", "add t0, t0, t5", "add t2, t2, t5", "sub t3, t3, t5")
+    yield from ("csrr t5, vl", "add t0, t0, t5", "sub t3, t3, t5")
+    yield from step * ("add t2, t2, t5",)
     yield from ("slli t5, t5, 2", "add t1, t1, t5", f"bnez t3, {label}1b")
-    yield from size * ("add a0, a0, s0", "add a4, a4, a6")
+    yield from size * ("add a0, a0, s0", f"add a4, a4, {row}")
 
 
 def _finish(product: VectorProduct, block: Block, sums: list[str]) -> Iterator[str]:
@@ -148,6 +164,10 @@ def _finish(product: VectorProduct, block: Block, sums: list[str]) -> Iterator[s
     if product.rounding == TWICE:
         yield from block.requantize(sums, "t1", "s1", "s2", "t5")
         yield from block.store(sums, ("s3", "s4"), "t2", "a6", "t5")
+        return
+    if product.rounding == INT16:
+        yield from block.requantize_once(sums, "t1", "s1", "t5")
+        yield from block.store_wide(sums, ("s3", "s4"), "t2", "s11", "t5")
         return
     (low,), high = sums, "v16"
     yield f"vsetvli zero, zero, {block.bits32}"

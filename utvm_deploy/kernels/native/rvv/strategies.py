@@ -32,6 +32,7 @@ from utvm_deploy.kernels.native.rvv.blocks import TILES, scaled_rows
 from utvm_deploy.kernels.native.rvv.depthwise import VectorRowProduct, vector_depthwise_call
 from utvm_deploy.kernels.native.rvv.elementwise import VectorElementwise
 from utvm_deploy.kernels.native.rvv.gemm import TWICE, UNITS, WIDE, WIDE_EACH, VectorProduct
+from utvm_deploy.kernels.native.rvv.int16x8 import int16x8_conv_call, int16x8_depthwise_call
 from utvm_deploy.kernels.native.rvv.pool import VectorPool
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 
@@ -163,4 +164,6 @@ RVV_STRATEGIES = (
         ("AVERAGE_POOL_2D", "MAX_POOL_2D", "REDUCE_MAX"),
         of_portable(partial(pool_call, VectorPool)),
     ),
+    Strategy(("CONV_2D",), int16x8_conv_call, dtype="int16"),
+    Strategy(("DEPTHWISE_CONV_2D",), of_portable(int16x8_depthwise_call), dtype="int16"),
 )

@@ -1,5 +1,5 @@
 // Multiplies `step` windows of int16 at a time by all channels. The geometry counts bytes.
-static inline void utvm_mve_wide_conv_by_PRODUCT(const int16_t *image, const int32_t *geometry,
+static inline void ROUTINE(const int16_t *image, const int32_t *geometry,
                                                  const int8_t *weights, const SCALING_t *scaling,
                                                  const int32_t *limits, int16_t *output,
                                                  int16_t *windows, int32_t batch, int32_t pixels,

@@ -1,0 +1,70 @@
+"""CONV_2D of int16 by int8 weights as a matrix product, by a micro-kernel of the family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_text
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.operation import Parameters
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.contract.strategy import Layer
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.gathered_gemm import Product, gathered
+from utvm_deploy.kernels.native.layer_tables import limits_of
+
+
+@dataclass(frozen=True, eq=False)
+class WideProduct:
+    """A C function that takes pixels of int16, and otherwise what that of a ``Product`` takes."""
+
+    family: str
+    function: str
+    texts: tuple[str, ...]
+    weights: Array
+    scaling: Array
+    label: str  # of the kernel's name
+    why: str
+    tile: Product  # whose blocks are gathered
+
+
+def wide_conv_call(
+    layer: Layer, window: Window, weights: Array, product: WideProduct
+) -> KernelCall:
+    """The call instead of the portable one; window and weights are those of ``simplified``."""
+    outputs, rows, columns, channels = weights.shape
+    depth = rows * columns * channels
+    # Windows are gathered as if their bytes were channels.
+    gathering = gathered(window, (2 * channels, outputs), product.tile, None)
+    images, pixels = window.batch, window.output_height * window.output_width
+    if not gathering.is_gathered:  # one image of all pixels
+        images, pixels = 1, images * pixels
+    step = gathering.pixels if gathering.is_gathered else pixels
+    routine = f"utvm_{product.family}_wide_conv_by_{product.function}"
+    scaling = f"{product.scaling.dtype}"
+    names = ("ROUTINE", routine, 1), ("PRODUCT", product.function, 1), ("SCALING", scaling, 1)
+    given: Parameters = {
+        "geometry": gathering.geometry,
+        "weights": product.weights,
+        "scaling": product.scaling,
+        "limits": np.array([0, *limits_of(layer.portable)], dtype=np.int32),
+    }
+    kernel = CRoutine(
+        routine,
+        parameters_of(layer, given),
+        (images, pixels, step, outputs, depth, int(gathering.is_gathered)),
+        (Operand("windows", (max(gathering.pixels * depth, 1),), "int16"),),
+        name=f"conv2d_{window.label}_{channels}x{outputs}_16x8_{product.label}",
+        why=product.why,
+        c_texts=(
+            *bytes_texts(layer.core),
+            shared_text("utvm_windows"),
+            *product.texts,
+            replaced(shared_text("utvm_wide_conv_by"), *names),
+        ),
+    )
+    return layer.call(kernel, given, macs=layer.portable.macs)
