@@ -169,8 +169,12 @@ def _write_pairs(path: Path, kind: str, options: str) -> ModelWriter:
     m = ModelWriter()
     for index, shape in enumerate(PAIRS):
         scales = [0.03, 0.03] if index == 3 else rng.uniform(0.01, 0.2, 2).tolist()
+        if index == len(PAIRS) - 1:
+            scales = [0.05, 0.05]
         sides = [m.input((1, *shape), scale, int(rng.integers(-128, 128))) for scale in scales]
         scale = float(rng.uniform(0.3, 1.0)) * sum(scales)
+        if index == len(PAIRS) - 1:
+            scale = 0.1  # half of all sums are ties
         if kind == "MUL":
             scale = float(rng.uniform(10, 100)) * scales[0] * scales[1]
         y = m.tensor((1, *shape), "int8", scale, int(rng.integers(-128, 128)))

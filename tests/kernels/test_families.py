@@ -34,7 +34,7 @@ FAMILIES = {
     "dsp": ("DSP assembly", (*MATRICES, write_additions, write_pools)),
     "mve": ("Helium assembly", EVERYTHING),
     "thumb": ("Thumb-2 assembly", MATRICES),
-    "scalar": ("C, ", MATRICES),
+    "scalar": ("C, ", (*MATRICES, write_additions, write_differences)),
     "rvv": ("Zve32x assembly", EVERYTHING),
 }
 SMALL_CORE, VECTOR_CORE = "cortex-m0plus", "rv32imc_zve32x"

@@ -32,6 +32,8 @@ from utvm_deploy.kernels.native.scalar.rounding import TWICE, Rounding
 #: Steps of the depth in a turn of the inner loop.
 UNITS = (4, 2, 1)
 CHANNELS = 4
+#: The largest number that a load adds to an address.
+REACH = 2047
 _SLOTS, _HALVES = range(CHANNELS), range(CHANNELS // 2)
 
 
@@ -43,6 +45,8 @@ class ScalarProduct:
     unit: int
     rounding: Rounding = TWICE
     is_paired: bool = True
+    # Bytes from pixel to pixel, if the code is made for them: then a tile needs one pointer.
+    pitch: int = 0
 
     @property
     def depth_step(self) -> int:
@@ -55,7 +59,7 @@ class ScalarProduct:
 
     @property
     def function(self) -> str:
-        return f"utvm_gemm_{self.label}"
+        return f"utvm_gemm_{self.label}{f'_at_{self.pitch}' if self.pitch else ''}"
 
     @property
     def why(self) -> str:
@@ -64,6 +68,14 @@ class ScalarProduct:
 
     def texts(self, core: str) -> tuple[str, ...]:
         return family_text("scalar", "utvm_scalar_keep"), self.rounding.text, gemm_text(self)
+
+    def place(self, pixel: int, step: int) -> tuple[str, int]:
+        """The pointer to a pixel, and where this step of the depth is from it on."""
+        return ("p0", pixel * self.pitch + step) if self.pitch else (f"p{pixel}", step)
+
+    def pointers(self, pixels: int) -> list[str]:
+        """The pointers to the pixels of a tile, each once."""
+        return list(dict.fromkeys(self.place(p, 0)[0] for p in range(pixels)))
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         groups = -(-channels // CHANNELS)
@@ -83,7 +95,8 @@ class ScalarProduct:
         scaling = by_groups(rows, CHANNELS).astype(np.int64)  # [group, row, slot]
         if self.is_paired:
             table, chunks = pairs.packed(weights, self.unit, CHANNELS)
-            scaling[:, 0, ::2] -= pairs.RAISED * chunks[:, None]
+            # Sums of words begin with the bias of both halves.
+            scaling[:, 0, ::2] += (scaling[:, 0, 1::2] << 16) - pairs.RAISED * chunks[:, None]
         else:
             table = by_groups(weights.T, CHANNELS).reshape(-1)
         return table, scaling.astype(np.uint32).view(np.int32).reshape(-1)
@@ -101,21 +114,25 @@ def gemm_text(product: ScalarProduct) -> str:
 def _tile(product: ScalarProduct, pixels: int) -> str:
     """The C function of a tile: all channels of ``pixels`` pixels."""
     tile, rows = range(pixels), len(product.rounding.numbers)
+    pointers = product.pointers(pixels)
+    begin_at = [f"const int8_t *{one} = pixels + {one[1:]} * pitch;" for one in pointers]
     places: list[tuple[str, str | list[str], int]] = [
         ("TILE", f"{product.function}_{pixels}", 1),
-        ("BEGIN", [f"const int8_t *p{p} = pixels + {p} * pitch;" for p in tile], 1),
-        ("FINISH", [*(f"p{p} -= depth;" for p in tile), *_finish(product, pixels)], 1),
+        ("BEGIN", begin_at, 1),
+        ("FINISH", [*(f"{one} -= depth;" for one in pointers), *_finish(product, pixels)], 1),
         ("SCALING_WORDS", str(rows * CHANNELS), 1),
     ]
     if product.is_paired:
         sums = [f"{p}{h}" for p in tile for h in _HALVES]
-        begin = "uint32_t a{0}, t{0} = 0, u{0} = 0;"
+        begin = (
+            "uint32_t a{0}{1}, t{0}{1} = (uint32_t)scaling[{2}], u{0}{1} = (uint32_t)scaling[{3}];"
+        )
         split = "t{0} += a{0}; u{0} += (uint32_t)((int32_t)a{0} >> 16);"
         places += [
             ("RAISED", str(pairs.RAISED), 1),
-            ("CLEAR", [begin.format(one) for one in sums], 1),
-            ("FIRST", _paired_turn(product.unit, pixels, "= raised +"), 1),
-            ("MULTIPLY", _paired_turn(product.unit, pixels, "+="), 1),
+            ("CLEAR", [begin.format(p, h, 2 * h, 2 * h + 1) for p in tile for h in _HALVES], 1),
+            ("FIRST", _paired_turn(product, pixels, "= raised +"), 1),
+            ("MULTIPLY", _paired_turn(product, pixels, "+="), 1),
             ("SPLIT", [split.format(one) for one in sums], 1),
             ("LENGTH_WORDS", f"((depth / {product.unit} + 4) / 4)", 1),
         ]
@@ -123,7 +140,7 @@ def _tile(product: ScalarProduct, pixels: int) -> str:
         begin = "uint32_t t{0}{1} = (uint32_t)scaling[{1}];"
         places += [
             ("CLEAR", [begin.format(p, c) for c in _SLOTS for p in tile], 1),
-            ("MULTIPLY", _turn(product.unit, pixels), 1),
+            ("MULTIPLY", _turn(product, pixels), 1),
             ("UNIT", str(product.unit), 1),
         ]
     text = family_text("scalar", f"utvm_scalar{'_pair' if product.is_paired else ''}_tile")
@@ -133,31 +150,37 @@ def _tile(product: ScalarProduct, pixels: int) -> str:
     return replaced(text, *joined)
 
 
-def _turn(unit: int, pixels: int) -> list[str]:
+def _turn(product: ScalarProduct, pixels: int) -> list[str]:
     """The C of a turn of the inner loop."""
     lines = []
-    for k in range(unit):
+    for k in range(product.unit):
         lines += [f"w{c} = (uint32_t)(int32_t)taps[{k * CHANNELS + c}];" for c in _SLOTS]
         for p in range(pixels):
-            lines += [f"x = (uint32_t)(int32_t)p{p}[{k}];"]
-            lines += [f"t{p}{c} += x * w{c};" for c in _SLOTS]
-    return [*lines, *_steps(unit, pixels, "taps", CHANNELS)]
+            lines += [_loaded(product, p, k), *(f"t{p}{c} += x * w{c};" for c in _SLOTS)]
+    return [*lines, *_steps(product, pixels, "taps", CHANNELS)]
 
 
-def _paired_turn(unit: int, pixels: int, begins: str) -> list[str]:
+def _paired_turn(product: ScalarProduct, pixels: int, begins: str) -> list[str]:
     """The same of pairs; ``begins``: how the first products go to their sums."""
     lines = []
-    for k in range(unit):
+    for k in range(product.unit):
         lines += [f"w{h} = (uint32_t)words[{k * len(_HALVES) + h}];" for h in _HALVES]
         for p in range(pixels):
-            lines += [f"x = (uint32_t)(int32_t)p{p}[{k}];"]
+            lines += [_loaded(product, p, k)]
             lines += [f"a{p}{h} {'+=' if k else begins} x * w{h};" for h in _HALVES]
-    return [*lines, *_steps(unit, pixels, "words", len(_HALVES))]
+    return [*lines, *_steps(product, pixels, "words", len(_HALVES))]
 
 
-def _steps(unit: int, pixels: int, weights: str, each: int) -> list[str]:
+def _loaded(product: ScalarProduct, pixel: int, step: int) -> str:
+    """The C that loads an input."""
+    pointer, place = product.place(pixel, step)
+    return f"x = (uint32_t)(int32_t){pointer}[{place}];"
+
+
+def _steps(product: ScalarProduct, pixels: int, weights: str, each: int) -> list[str]:
     """The C that moves the pointers of a turn."""
-    steps = {f"p{p}": unit for p in range(pixels)} | {weights: unit * each}
+    unit = product.unit
+    steps = dict.fromkeys(product.pointers(pixels), unit) | {weights: unit * each}
     return [f"{pointer} += {step}; UTVM_SCALAR_KEEP({pointer});" for pointer, step in steps.items()]
 
 
@@ -166,17 +189,16 @@ def _finish(product: ScalarProduct, pixels: int) -> list[str]:
     lines = []
     for c in _SLOTS:
         lines += [f"if (left > {c}) {{"] if c else ["{"]
-        first = 0 if product.is_paired else 1  # the bias is in the sums
+        # The bias is in the sums.
         lines += [
             f"const int32_t {name}{c} = scaling[{row * CHANNELS + c}];"
-            for row, name in list(enumerate(product.rounding.numbers))[first:]
+            for row, name in list(enumerate(product.rounding.numbers))[1:]
         ]
         for p in range(pixels):
             total = f"t{p}{c}"
             if product.is_paired:
                 half = f"{p}{c // 2}"
-                total = f"u{half}" if c % 2 else f"t{half} - (u{half} << 16)"
-                total = f"({total} + (uint32_t)b{c})"
+                total = f"u{half}" if c % 2 else f"(t{half} - (u{half} << 16))"
             value = product.rounding.scaled(total, c)
             lines += [f"output[{p} * channels + {c}] = (int8_t)utvm_clamp({value}, low, high);"]
         lines += ["}"]

@@ -48,7 +48,7 @@ def best_pairing(weights: Array, units: tuple[int, ...], channels: int) -> Pairi
     for unit in units:
         starts = _starts(weights, unit, channels)
         if starts is not None:
-            count = starts.size * (17 * unit + 6) + 26 * int(starts.sum())
+            count = starts.size * (17 * unit + 4) + 26 * int(starts.sum())
             found.append(Pairing(unit, count / (12 * starts.size * unit)))
     return min(found, key=lambda one: one.instructions, default=None)
 

@@ -18,6 +18,7 @@ from utvm_deploy.kernels.contract.strategy import (
     Strategy,
     Wish,
     candidates_of,
+    of_portable,
 )
 from utvm_deploy.kernels.native.estimated import best_kernel, choices_of_small
 from utvm_deploy.kernels.native.gathered_gemm import (
@@ -33,6 +34,7 @@ from utvm_deploy.kernels.native.layer_tables import (
 )
 from utvm_deploy.kernels.native.scalar import gemm
 from utvm_deploy.kernels.native.scalar.depthwise import scalar_depthwise_call
+from utvm_deploy.kernels.native.scalar.elementwise import scalar_sum_call
 from utvm_deploy.kernels.native.scalar.pairs import best_pairing
 from utvm_deploy.kernels.native.scalar.rounding import (
     WIDE,
@@ -86,7 +88,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(kernel, DepthwiseConv2D) and kernel.channels > 1:
         if isinstance(refused := NoChoices.read(wish.candidate), str):
             return refused
-        return scalar_depthwise_call(layer.portable, tables, scaling, rounding)
+        return scalar_depthwise_call(layer.portable, tables, scaling, rounding, wish.most_scratch)
     winograd = WinogradChoices.read(wish.candidate)
     if not wish.is_open and isinstance(winograd, WinogradChoices):
         return _winograd(layer.portable, tables, winograd)
@@ -94,7 +96,8 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(choices, str):
         return choices
     groups = kernel.groups if isinstance(kernel, Conv2D) else 1
-    call = _convolution(layer.portable, tables, scaling, rounding, choices, groups)
+    numbers = scaling, rounding, choices, groups
+    call = _convolution(layer.portable, tables, *numbers, is_compact=wish.compact > 0)
     if not wish.is_open or wish.compact or isinstance(call, str):
         return call
     assert isinstance(call.kernel, GatheredConv2D)
@@ -154,7 +157,10 @@ def _convolution(
     rounding: Rounding,
     choices: GemmChoices,
     groups: int,
+    *,
+    is_compact: bool,
 ) -> KernelCall | str:
+    """The matrix product; ``is_compact``: all layers share the code."""
     window, weights = tables.window, tables.weights
     inputs, outputs = weights.shape[3], weights.shape[0] // groups
     count = window.output_height * window.output_width
@@ -167,6 +173,9 @@ def _convolution(
     if isinstance(product, str):
         return product
     rows = np.array(scaling, dtype=np.int32)
+    pitch = with_product(product).depth if is_gathered else inputs * groups
+    if not is_compact and (product.pixels - 1) * pitch + product.unit <= gemm.REACH:
+        product = replace(product, pitch=pitch)
     kernel = with_product(product)
     made = gathered_conv2d_call(call, kernel, weights, rows, tables.limits, tables.border)
     return replace(made, heeds_compact=COMPACT_MOST)
@@ -251,4 +260,5 @@ SCALAR_STRATEGIES = (
         _convolution_candidates,
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, gemm_choices)),
+    Strategy(("ADD", "SUB"), of_portable(scalar_sum_call)),
 )
