@@ -15,7 +15,7 @@ from covered_models import covered_bytes, covered_halfwords
 from fake_library import FAKE, NOWHERE
 from tflite_writer import ModelWriter
 
-from utvm_deploy.backends.cmsis_nn import CmsisNn, scratch
+from utvm_deploy.backends.cmsis_nn import MURISCV_NN, CmsisNn, scratch
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import write_bundle
@@ -121,6 +121,7 @@ def test_the_arena_holds_the_planned_scratch_and_a_status_for_every_layer(
 
 MVE = CmsisNn((), "", "", "", has_mve=True)
 ARMCLANG = CmsisNn((), "", "", "", is_armclang=True)
+MURISCV = CmsisNn((), "", "", "", product=MURISCV_NN)
 
 
 def test_scratch_of_a_convolution() -> None:
@@ -130,6 +131,14 @@ def test_scratch_of_a_convolution() -> None:
     pointwise = Window.of((1, 8, 8, 9), (1, 8, 8, 4), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
     sizes = [scratch.convolution(library, pointwise, 9) for library in (NOWHERE, MVE, ARMCLANG)]
     assert sizes == [0, 0, 36]
+    # One library has no kernel for strides, nor for 9 channels.
+    for channels, stride, theirs in ((8, 1, 0), (9, 1, 48), (8, 2, 32)):
+        output = (1, 8 // stride, 8 // stride, 4)
+        window = Window.of(
+            (1, 8, 8, channels), output, (1, 1), (stride, stride), (1, 1), (0, 0, 0, 0)
+        )
+        sizes = [scratch.convolution(one, window, channels) for one in (NOWHERE, MURISCV)]
+        assert sizes == [0, theirs]
 
 
 def test_scratch_of_depthwise_and_pools() -> None:

@@ -1,4 +1,4 @@
-"""``utvm_deploy.bench``: our kernels against CMSIS-NN's, layer by layer."""
+"""``utvm_deploy.bench``: our kernels against CMSIS-NN's or muRISCV-NN's, layer by layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from utvm_deploy.api.bench_models import Comparing
 from utvm_deploy.api.steps import board_of, model_file, with_shapes
-from utvm_deploy.backends.cmsis_nn import CmsisNn
+from utvm_deploy.backends.cmsis_nn import CMSIS_NN, MURISCV_NN, CmsisNn
 from utvm_deploy.base.errors import BenchError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, picked, plain_object
@@ -25,8 +25,6 @@ from utvm_deploy.results.comparing.summary import bench_summary
 from utvm_deploy.results.pages.bars_picture import bars_svg
 
 SCHEMA = "utvm.bench/1"
-#: The engine that is compared with.
-CMSIS_NN = "cmsis-nn"
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +102,7 @@ def bench(
     board: Board | str | Path,
     *,
     cmsis_nn: str | Path | Sequence[CmsisNn] | None = None,
+    muriscv_nn: str | Path | Sequence[CmsisNn] | None = None,
     records: str | Path | None = None,
     allow_float: bool = True,
     inputs: Mapping[str, Any] | None = None,
@@ -123,14 +122,13 @@ def bench(
 
     ``models`` is a file, what ``quantize`` gave, or a list of these. ``cmsis_nn`` is the folder of
     your CMSIS-NN, with its builds for the board's core, or what ``project.find_cmsis_nn_builds``
-    gave. Without it, ours are compared with figures that were recorded once. ``records`` is a file
-    that ``tune`` wrote. Without ``allow_float``, models that compute in float32 are refused.
-    ``inputs`` maps names of inputs to shapes or to example arrays, and ``signature`` is
-    that of a .tflite file with several. ``states``, ``stream`` and ``image_input`` are as for
-    ``compile``.
-    ``board``, ``port``, ``probe``, ``serial``, ``link``,
-    ``server`` and ``timing`` are as for ``connect``. ``progress(what, done, total)`` is called on
-    the way.
+    gave. Without it, ours are compared with figures that were recorded once. ``muriscv_nn`` is
+    muRISCV-NN instead, with its builds for a RISC-V core. ``records`` is a file that ``tune``
+    wrote. Without ``allow_float``, models that compute in float32 are refused. ``inputs`` maps
+    names of inputs to shapes or to example arrays, and ``signature`` is that of a .tflite file with
+    several. ``states``, ``stream`` and ``image_input`` are as for ``compile``. ``board``, ``port``,
+    ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    ``progress(what, done, total)`` is called on the way.
 
     Ratios are their time over ours, so above 1 ours is faster. Cycles of emulated boards are
     modelled, never measured on silicon; sizes are in bytes. A single model that cannot be compared
@@ -141,6 +139,8 @@ def bench(
     given = list(models) if isinstance(models, list | tuple) else [models]
     if not given:
         raise UsageError("there is no model to compare; give the path of a model file")
+    if cmsis_nn is not None and muriscv_nn is not None:
+        raise UsageError("cmsis_nn and muriscv_nn are both given; compare with one at a time")
 
     where: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
     where |= {"server": server, "timing": timing}
@@ -151,14 +151,17 @@ def bench(
     with with_shapes(inputs, signature, states, stream, image_input), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
-        if isinstance(cmsis_nn, str | Path):
-            cmsis_nn = find_cmsis_nn_builds(Path(cmsis_nn), target)
-        if not cmsis_nn:
+        product, theirs = CMSIS_NN, cmsis_nn
+        if muriscv_nn is not None:
+            product, theirs = MURISCV_NN, muriscv_nn
+        if isinstance(theirs, str | Path):
+            theirs = find_cmsis_nn_builds(Path(theirs), target, product=product)
+        if not theirs:
             check_recorded_core(target)
         device().check_ready()
         work = Comparing(
             target,
-            list(cmsis_nn or ()),
+            list(theirs or ()),
             None if records is None else Path(records),
             log.warning,
             progress or no_progress,
@@ -173,7 +176,7 @@ def benched(
     """Check all models, and measure those that are ready."""
     work.check(paths)
     work.measure(device)
-    return BenchResult(tuple(work.found), tuple(work.failed), board, CMSIS_NN)
+    return BenchResult(tuple(work.found), tuple(work.failed), board, work.against)
 
 
 def check_names(models: Sequence[Path]) -> list[str]:

@@ -62,6 +62,11 @@ class Comparing:
     failed: list[NotCompared] = field(default_factory=list)
     _is_alone: bool = False
 
+    @property
+    def against(self) -> str:
+        """The other engine, as --against names it."""
+        return next((one.product.option for one in self._libraries), CMSIS_NN)
+
     def check(self, paths: Sequence[Path]) -> None:
         """Import, compile and size every model; the error itself if there is one model only."""
         self._is_alone = len(paths) == 1
@@ -112,7 +117,8 @@ class Comparing:
         for compiled in (ours, *theirs.values()):
             check_fits(compiled, board)
         if any(compiled.external is None for compiled in theirs.values()):
-            raise BenchError(f"CMSIS-NN has no function for any layer of {path.name}")
+            name = self._libraries[0].product.name
+            raise BenchError(f"{name} has no function for any layer of {path.name}")
         in_file = {}
         if any(tensor.channels is not None for tensor in simplify(graph).tensors):
             in_file = {library.label: self._in_file(path, library) for library in self._libraries}

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.backends.cmsis_nn import CmsisNn
+from utvm_deploy.backends.cmsis_nn import CMSIS_NN as CMSIS_NN_PRODUCT
+from utvm_deploy.backends.cmsis_nn import CmsisNn, Product
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
@@ -16,9 +17,6 @@ from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, COMPILED, FLASH_BUDG
 from utvm_deploy.cli.parser import given, taken
 from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
-
-#: Names the user's copy of CMSIS-NN for every verb.
-CMSIS_NN_VARIABLE = "UTVM_CMSIS_NN"
 
 
 def compile_options(args: argparse.Namespace, board: Board) -> dict[str, Any]:
@@ -53,7 +51,7 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
         raise UsageError(
             f"--kernels {CMSIS_NN} needs your own copy of CMSIS-NN; name the folder that holds its "
             f"Include/ and a libcmsis-nn.a built for {board.cpu.core} (--cmsis-nn DIR, or "
-            f"{CMSIS_NN_VARIABLE})"
+            f"{CMSIS_NN_PRODUCT.variable})"
         )
     return library
 
@@ -91,21 +89,28 @@ def refuse_compile_options(args: argparse.Namespace) -> None:
 
 def cmsis_nn_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     """The user's CMSIS-NN, checked for the board; None if no folder is named."""
-    folder = _cmsis_nn_folder(args)
+    folder = _folder(args, CMSIS_NN_PRODUCT)
     return find_cmsis_nn(folder, board, args.cmsis_nn_library) if folder else None
 
 
-def cmsis_nn_builds_of(args: argparse.Namespace, board: Board) -> tuple[CmsisNn, ...]:
-    """Every build of the user's CMSIS-NN, checked for the board; empty if no folder is named."""
-    folder = _cmsis_nn_folder(args)
-    return find_cmsis_nn_builds(folder, board, args.cmsis_nn_library or ()) if folder else ()
+def builds_of(
+    args: argparse.Namespace, board: Board, product: Product = CMSIS_NN_PRODUCT
+) -> tuple[CmsisNn, ...]:
+    """Every build of the user's library, checked for the board; empty if no folder is named."""
+    folder, libraries = _folder(args, product), _given(args, f"{product.option}-library")
+    return find_cmsis_nn_builds(folder, board, libraries or (), product) if folder else ()
 
 
-def _cmsis_nn_folder(args: argparse.Namespace) -> Path | None:
-    folder = args.cmsis_nn or os.environ.get(CMSIS_NN_VARIABLE)
-    if not folder and args.cmsis_nn_library:
+def _given(args: argparse.Namespace, option: str) -> Any:
+    return getattr(args, option.replace("-", "_"))
+
+
+def _folder(args: argparse.Namespace, product: Product) -> Path | None:
+    option = product.option
+    folder = _given(args, option) or os.environ.get(product.variable)
+    if not folder and _given(args, f"{option}-library"):
         raise UsageError(
-            "--cmsis-nn-library names a library without its headers; give their folder too "
-            "(--cmsis-nn DIR)"
+            f"--{option}-library names a library without its headers; give their folder too "
+            f"(--{option} DIR)"
         )
     return Path(folder) if folder else None

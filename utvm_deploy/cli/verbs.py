@@ -146,9 +146,10 @@ VERBS = {
             "compare our kernels with CMSIS-NN's, layer by layer",
             (
                 *(t.MODELS, *t.CHOSEN, *_REACHED, t.TIMING, t.AGAINST, t.CMSIS_NN_LIBRARIES),
+                t.MURISCV_NN_LIBRARIES,
                 *(t.HTML, *t.GATE, t.NO_STORE),
             ),
-            (t.CMSIS_NN_BUILDS, t.RECORDS, t.NO_FLOAT),
+            (t.CMSIS_NN_BUILDS, t.MURISCV_NN_BUILDS, t.RECORDS, t.NO_FLOAT),
             reads_file=True,
         ),
         Verb(

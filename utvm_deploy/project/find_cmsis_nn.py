@@ -1,4 +1,4 @@
-"""Finds the user's CMSIS-NN and checks that it was built for the board."""
+"""Finds the user's CMSIS-NN, or muRISCV-NN, and checks that it was built for the board."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.backends.cmsis_nn import CmsisNn
-from utvm_deploy.backends.cmsis_nn.library import is_in_zephyr
+from utvm_deploy.backends.cmsis_nn import CMSIS_NN, CmsisNn, Product
+from utvm_deploy.backends.cmsis_nn.library import PREFIX, is_in_zephyr
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
@@ -16,9 +16,8 @@ from utvm_deploy.project.zephyr import is_zephyr
 
 HEADER = "arm_nnfunctions.h"
 SOURCES = "Source"
-LIBRARY = "libcmsis-nn.a"
-#: A function that every build of the library has.
-KNOWN_FUNCTION = "arm_convolve_wrapper_s8"
+#: A function that every build of the library has, behind the prefix.
+KNOWN_FUNCTION = "convolve_wrapper_s8"
 
 
 def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) -> CmsisNn:
@@ -29,33 +28,34 @@ def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) ->
     enough.
     """
     directory = directory.absolute()
-    include = _find_headers(directory)
+    include = _find_headers(directory, CMSIS_NN)
     if library is None and _zephyr_builds_it(directory, board):
         return _sources(directory, include, board)
     found = _the_library(directory, board) if library is None else library.absolute()
-    return _checked(found, include, board)
+    return _checked(found, include, board, CMSIS_NN)
 
 
 def find_cmsis_nn_builds(
-    directory: Path, board: Board, libraries: Sequence[Path] = ()
+    directory: Path, board: Board, libraries: Sequence[Path] = (), product: Product = CMSIS_NN
 ) -> tuple[CmsisNn, ...]:
     """Every build of the library in ``directory``, each labelled by where it lies.
 
-    ``libraries`` names the builds in place of those that are found.
+    ``libraries`` names the builds in place of those that are found. ``product`` may be another
+    library with CMSIS-NN's interface.
     """
     directory = directory.absolute()
-    include = _find_headers(directory)
-    if not libraries and _zephyr_builds_it(directory, board):
+    include = _find_headers(directory, product)
+    if not libraries and product == CMSIS_NN and _zephyr_builds_it(directory, board):
         return (_sources(directory, include, board),)
-    paths = [path.absolute() for path in libraries] or _find_libraries(directory, board)
+    paths = [path.absolute() for path in libraries] or _find_libraries(directory, board, product)
     if len(paths) == 1:
-        return (_checked(paths[0], include, board),)
-    labels = [_label(path, directory) for path in paths]
+        return (_checked(paths[0], include, board, product),)
+    labels = [_label(path, directory, product) for path in paths]
     for label in labels:
         if labels.count(label) > 1:
             raise BuildError(f"the library {label} is named twice; name each build once")
     return tuple(
-        replace(_checked(path, include, board), label=label)
+        replace(_checked(path, include, board, product), label=label)
         for path, label in zip(paths, labels, strict=True)
     )
 
@@ -64,12 +64,12 @@ def _zephyr_builds_it(directory: Path, board: Board) -> bool:
     return is_zephyr(board) and (directory / SOURCES).is_dir()
 
 
-def _sources(directory: Path, include: Path, board: Board) -> CmsisNn:
+def _sources(directory: Path, include: tuple[Path, ...], board: Board) -> CmsisNn:
     sources = list((directory / SOURCES).rglob("*.c"))
     return CmsisNn(
-        include_dirs=(str(include),),
+        include_dirs=tuple(map(str, include)),
         library="",
-        digest=digest_of((include,), sources),
+        digest=digest_of(include, sources),
         built_with=f"built by Zephyr for {board.cpu.core}",
         has_mve=board.cpu.mve,
         # A file for each function, by its name.
@@ -77,62 +77,73 @@ def _sources(directory: Path, include: Path, board: Board) -> CmsisNn:
     )
 
 
-def _checked(library: Path, include: Path, board: Board) -> CmsisNn:
+def _checked(library: Path, include: tuple[Path, ...], board: Board, product: Product) -> CmsisNn:
     facts = read_static_library(library)
-    check_machine(facts, board, _how_to_build(board))
-    if KNOWN_FUNCTION not in facts.symbols:
+    advice, wanted = _how_to_build(board, product), product.prefix + KNOWN_FUNCTION
+    check_machine(facts, board, advice)
+    if wanted not in facts.symbols:
+        older = ", or it is older than 4.0" if product == CMSIS_NN else ""
         raise BuildError(
-            f"{library} does not define {KNOWN_FUNCTION}: it is not CMSIS-NN, or it is older "
-            f"than 4.0; {_how_to_build(board)}"
+            f"{library} does not define {wanted}: it is not {product.name}{older}; {advice}"
         )
-    _check_instructions(facts, board)
+    _check_instructions(facts, board, advice)
     variant = "MVE" if facts.built.has_mve else "DSP" if facts.built.has_dsp else "plain C"
     return CmsisNn(
-        include_dirs=(str(include),),
+        include_dirs=tuple(map(str, include)),
         library=str(library),
-        digest=digest_of((include,), (library,)),
+        digest=digest_of(include, (library,)),
         built_with=", ".join(filter(None, (facts.compiler, facts.built.architecture, variant))),
         has_mve=facts.built.has_mve,
         is_armclang="arm compiler" in facts.compiler.lower(),
-        functions=facts.symbols,
+        functions=_by_cmsis_nn_names(facts.symbols, product),
+        product=product,
     )
 
 
-def _label(library: Path, directory: Path) -> str:
+def _by_cmsis_nn_names(symbols: frozenset[str], product: Product) -> frozenset[str]:
+    if product.prefix == PREFIX:
+        return symbols
+    own = (name for name in symbols if name.startswith(product.prefix))
+    return frozenset(PREFIX + name.removeprefix(product.prefix) for name in own)
+
+
+def _label(library: Path, directory: Path, product: Product) -> str:
     """The folder of the library inside the user's folder, and the file if it has its own name."""
     if library.is_relative_to(directory):
         library = library.relative_to(directory)
-    is_usual = library.name == LIBRARY and library.parent.name
+    is_usual = library.name == product.library and library.parent.name
     return str(library.parent if is_usual else library)
 
 
-def _find_headers(directory: Path) -> Path:
+def _find_headers(directory: Path, product: Product) -> tuple[Path, ...]:
+    given = f"(--{product.option} DIR or {product.variable})"
     if not directory.is_dir():
         raise BuildError(
-            f"there is no CMSIS-NN at {directory}; name the folder that holds its Include/ "
-            "(--cmsis-nn DIR or UTVM_CMSIS_NN)"
+            f"there is no {product.name} at {directory}; name the folder that holds its Include/ "
+            f"{given}"
         )
-    for folder in (directory / "Include", directory):
-        if (folder / HEADER).is_file():
-            return folder
+    folders = tuple(directory / name for name in product.include)
+    for found in (folders, (directory,)):
+        if (found[0] / HEADER).is_file():
+            return found
     raise BuildError(
-        f"{directory} holds no Include/{HEADER}; name the folder of a CMSIS-NN checkout "
-        "(--cmsis-nn DIR or UTVM_CMSIS_NN)"
+        f"{directory} holds no {product.include[0]}/{HEADER}; name the folder of a {product.name} "
+        f"checkout {given}"
     )
 
 
-def _find_libraries(directory: Path, board: Board) -> list[Path]:
-    found = sorted(path for path in directory.rglob(LIBRARY) if path.is_file())
+def _find_libraries(directory: Path, board: Board, product: Product) -> list[Path]:
+    found = sorted(path for path in directory.rglob(product.library) if path.is_file())
     if not found:
         raise BuildError(
-            f"{directory} holds CMSIS-NN's headers but no {LIBRARY}; {_how_to_build(board)}, "
-            "or name it with --cmsis-nn-library"
+            f"{directory} holds {product.name}'s headers but no {product.library}; "
+            f"{_how_to_build(board, product)}, or name it with --{product.option}-library"
         )
     return found
 
 
 def _the_library(directory: Path, board: Board) -> Path:
-    found = _find_libraries(directory, board)
+    found = _find_libraries(directory, board, CMSIS_NN)
     if len(found) > 1:
         listed = ", ".join(str(path.relative_to(directory)) for path in found)
         raise BuildError(
@@ -141,23 +152,23 @@ def _the_library(directory: Path, board: Board) -> Path:
     return found[0]
 
 
-def _check_instructions(facts: LibraryFacts, board: Board) -> None:
+def _check_instructions(facts: LibraryFacts, board: Board, advice: str) -> None:
     cpu = board.cpu
-    check_architecture(facts, board, _how_to_build(board))
+    check_architecture(facts, board, advice)
     if cpu.mve and not facts.built.has_mve:
         raise BuildError(
             f"{facts.path} was built without the vector extension (MVE) that {board.name}'s "
-            f"{cpu.core} has, so its figures would mean nothing; {_how_to_build(board)}"
+            f"{cpu.core} has, so its figures would mean nothing; {advice}"
         )
     if cpu.dsp and not cpu.mve and not facts.built.has_dsp:
         raise BuildError(
             f"{facts.path} was built without DSP instructions (no SMLAD in it, built for "
             f"{facts.built.architecture}), and {board.name}'s {cpu.core} has them, so its figures "
-            f"would mean nothing; {_how_to_build(board)}"
+            f"would mean nothing; {advice}"
         )
 
 
-def _how_to_build(board: Board) -> str:
+def _how_to_build(board: Board, product: Product) -> str:
     flags = " ".join(board.cpu.compiler_flags)
     tail = f" with {flags} -O3" if flags else ""
-    return f"build it as CMSIS-NN's README says, for {board.cpu.core}{tail}"
+    return f"build it as {product.name}'s README says, for {board.cpu.core}{tail}"

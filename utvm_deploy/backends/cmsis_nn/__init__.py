@@ -5,6 +5,6 @@ the user's copy, ``lower`` turns operators into calls, ``scratch`` plans its scr
 package only loads the facts; ``lower`` needs TVM.
 """
 
-from utvm_deploy.backends.cmsis_nn.library import CmsisNn
+from utvm_deploy.backends.cmsis_nn.library import CMSIS_NN, MURISCV_NN, CmsisNn, Product
 
-__all__ = ["CmsisNn"]
+__all__ = ["CMSIS_NN", "MURISCV_NN", "CmsisNn", "Product"]

@@ -1,12 +1,49 @@
-"""The user's copy of CMSIS-NN, as facts; ``project.find_cmsis_nn`` finds and checks it."""
+"""The user's copy of CMSIS-NN, as facts; ``project.find_cmsis_nn`` finds and checks it.
+
+muRISCV-NN is a port of CMSIS-NN to RISC-V. Its headers give its functions the names of CMSIS-NN's,
+so the generated C calls both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-NAME = "CMSIS-NN"
-URL = "https://github.com/ARM-software/CMSIS-NN"
+
+@dataclass(frozen=True)
+class Product:
+    """A library with CMSIS-NN's interface, and what is in the user's folder of it."""
+
+    name: str
+    option: str  # of the command line, such as "cmsis-nn"
+    url: str
+    include: tuple[str, ...]  # folders of headers; the first one has that of all functions
+    library: str  # the file
+    prefix: str  # how the names of functions begin where CMSIS-NN's begin with PREFIX
+
+    @property
+    def variable(self) -> str:
+        """Of the environment; it names the user's copy for every verb."""
+        return f"UTVM_{self.option.upper().replace('-', '_')}"
+
+
+PREFIX = "arm_"
+CMSIS_NN = Product(
+    "CMSIS-NN",
+    "cmsis-nn",
+    "https://github.com/ARM-software/CMSIS-NN",
+    ("Include",),
+    "libcmsis-nn.a",
+    PREFIX,
+)
+MURISCV_NN = Product(
+    "muRISCV-NN",
+    "muriscv-nn",
+    "https://github.com/tum-ei-eda/muriscv-nn",
+    ("Include/CMSIS/NN/Include", "Include"),
+    "libmuriscvnn.a",
+    "muriscv_nn_",
+)
 
 #: What functions begin with -> Zephyr's option for the part of the library that has them
 #: (modules/cmsis-nn/Kconfig of 3.7; it has none for arm_pad_s8 and arm_transpose_s8, which are
@@ -55,10 +92,11 @@ class CmsisNn:
     # What the build chose among its variants, which need different scratch memory.
     has_mve: bool = False
     is_armclang: bool = False
-    # What this revision defines; None: not known.
+    # What this revision defines, by the names of CMSIS-NN; None: not known.
     functions: frozenset[str] | None = field(default=None, repr=False)
     # Which of the user's builds it is; empty where there is one alone.
     label: str = ""
+    product: Product = CMSIS_NN
 
     def has(self, function: str) -> bool:
         """Whether a call of it can be linked, as far as known."""

@@ -26,7 +26,8 @@ from utvm_deploy.backends.cmsis_nn.convolution import (
     lower_transpose_convolution,
 )
 from utvm_deploy.backends.cmsis_nn.elementwise import lower_extremum, lower_sum_or_product
-from utvm_deploy.backends.cmsis_nn.library import NAME, URL, CmsisNn, zephyr_options
+from utvm_deploy.backends.cmsis_nn.library import CMSIS_NN as CMSIS_NN_LIBRARY
+from utvm_deploy.backends.cmsis_nn.library import CmsisNn, zephyr_options
 from utvm_deploy.backends.cmsis_nn.movers import lower_concatenation, lower_pad, lower_transpose
 from utvm_deploy.backends.cmsis_nn.pool_softmax import lower_pool, lower_softmax
 from utvm_deploy.backends.cmsis_nn.products import lower_dense, lower_products
@@ -44,16 +45,22 @@ def cmsis_nn_backend(library: CmsisNn) -> Backend:
     """The user's copy of the library as a backend."""
 
     def pattern(kind: str, lowering: _Lowering) -> Pattern:
-        return Pattern((kind,), lambda match: _lower(match, lowering, library))
+        def lowered(match: Match) -> KernelCall | str:
+            made = _lower(match, lowering, library)
+            if isinstance(made, KernelCall):
+                return made
+            return made.replace(CMSIS_NN_LIBRARY.name, library.product.name)
+
+        return Pattern((kind,), lowered)
 
     return Backend(
-        NAME,
+        library.product.name,
         tuple(pattern(kind, lowering) for kind, lowering in _LOWERINGS.items()),
         StaticLibrary(
             Path(library.library) if library.library else None,
             tuple(Path(folder) for folder in library.include_dirs),
         ),
-        url=URL,
+        url=library.product.url,
         zephyr_options=zephyr_options,
         digest=library.digest,
         built_with=library.built_with,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from utvm_deploy.backends import Window
-from utvm_deploy.backends.cmsis_nn.library import CmsisNn
+from utvm_deploy.backends.cmsis_nn.library import MURISCV_NN, CmsisNn
 
 _INT16_BYTES = 2
 _INT32_BYTES = 4
@@ -38,7 +38,7 @@ def convolution(
             return _MVE_COLUMNS * _round_up(column * _INT16_BYTES, _MVE_LANES)
         return 2 * column * _INT16_BYTES
     is_plain = not window.is_padded and window.dilations == (1, 1) and groups == 1
-    if window.kernel == (1, 1) and is_plain:
+    if window.kernel == (1, 1) and is_plain and _has_1x1(library, window, channels):
         # Only with armclang the 1x1 kernel without strides expands two columns.
         expands = library.is_armclang and not library.has_mve and window.strides == (1, 1)
         return 2 * channels * _INT16_BYTES if expands else 0
@@ -48,6 +48,11 @@ def convolution(
     # Its 1xN kernel copies one window together with the border.
     row = (window.kernel[1] + window.left + 1) * channels
     return max(general, row if window.height == 1 and groups == 1 else 0)
+
+
+def _has_1x1(library: CmsisNn, window: Window, channels: int) -> bool:
+    """Whether a kernel for 1x1 takes this shape; muRISCV-NN has one for some shapes only."""
+    return library.product != MURISCV_NN or (window.strides == (1, 1) and channels % 4 == 0)
 
 
 def transpose_convolution(

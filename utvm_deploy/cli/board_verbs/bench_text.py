@@ -25,7 +25,7 @@ def report(found: ModelComparison, out: Output) -> None:
         )
         out.line(
             f"end to end: ours drops channels that are constant. With all channels of the file, "
-            f"CMSIS-NN{f' ({run.label})' if run.label else ''} takes "
+            f"{found.library}{f' ({run.label})' if run.label else ''} takes "
             f"{run.figures[headline]:,} {found.unit_label}; ratios: {ratios}"
         )
     ours, theirs = found.our_placement, found.their_placement
@@ -33,7 +33,7 @@ def report(found: ModelComparison, out: Output) -> None:
         out.line(f"placement{'' if theirs is None else ' (both)'}: {ours}")
     else:
         out.line(f"placement (ours): {ours}")
-        out.line(f"placement (CMSIS-NN): {theirs}")
+        out.line(f"placement ({found.library}): {theirs}")
     if found.elsewhere is not None:
         other = found.elsewhere
         ratios = ", ".join(
@@ -44,8 +44,8 @@ def report(found: ModelComparison, out: Output) -> None:
         headline = found.figures[0]
         out.line(
             f"everything but weights in {other.region} (both): ours {other.ours[headline]:,}, "
-            f"CMSIS-NN{f' ({other.build})' if other.build else ''} {other.theirs[headline]:,} "
-            f"{found.unit_label}; ratios: {ratios}"
+            f"{found.library}{f' ({other.build})' if other.build else ''} "
+            f"{other.theirs[headline]:,} {found.unit_label}; ratios: {ratios}"
         )
     size = found.our_size
     out.line(
@@ -55,7 +55,7 @@ def report(found: ModelComparison, out: Output) -> None:
     if found.their_size is not None:
         size = found.their_size
         out.line(
-            f"CMSIS-NN: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+            f"{found.library}: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
             f"flash {size.flash_bytes:,}"
         )
     if found.source == MEASURED:
@@ -64,7 +64,7 @@ def report(found: ModelComparison, out: Output) -> None:
 
 
 def _builds(found: ModelComparison, out: Output) -> None:
-    """Every build of CMSIS-NN; the rest is about the fastest."""
+    """Every build of the library; the rest is about the fastest."""
     out.table(
         ["build", *(f">{_short(name)}" for name in found.figures), "layers that differ", ""],
         [
@@ -76,7 +76,7 @@ def _builds(found: ModelComparison, out: Output) -> None:
             )
             for build in found.builds
         ],
-        title=f"builds of CMSIS-NN, {found.unit_label} of the whole model",
+        title=f"builds of {found.library}, {found.unit_label} of the whole model",
     )
 
 
@@ -84,9 +84,9 @@ def _table(found: ModelComparison, out: Output) -> None:
     headline, *further = found.figures
     out.table(
         [
-            *("layer", "operator", ">MACs", ">ours", ">CMSIS-NN", ">ratio"),
+            *("layer", "operator", ">MACs", ">ours", f">{found.library}", ">ratio"),
             *(f">{_short(name)}" for name in further),
-            *("output", "CMSIS-NN's"),
+            *("output", f"{found.library}'s"),
         ],
         [
             (
@@ -102,7 +102,7 @@ def _table(found: ModelComparison, out: Output) -> None:
             )
             for layer in found.layers
         ],
-        title=f"{found.unit_label}; ratio: CMSIS-NN's over ours, above 1 we are faster",
+        title=f"{found.unit_label}; ratio: {found.library}'s over ours, above 1 we are faster",
     )
 
 
@@ -115,7 +115,7 @@ def _totals(found: ModelComparison, figure: str, out: Output) -> None:
     told = "" if ratio is None else f", ratio {ratio:.3f}"
     if found.theirs is not None:
         out.line(
-            f"whole model: ours {found.ours[figure]:,}, CMSIS-NN {found.theirs[figure]:,} "
+            f"whole model: ours {found.ours[figure]:,}, {found.library} {found.theirs[figure]:,} "
             f"{figure}{told}"
         )
         return
@@ -123,7 +123,8 @@ def _totals(found: ModelComparison, figure: str, out: Output) -> None:
     count = sum(1 for layer in found.layers if layer.theirs is not None)
     out.line(
         f"the {count} of {len(found.layers)} layers that are recorded: ours {ours:,}, "
-        f"CMSIS-NN {theirs:,} {figure}{told}; ours for the whole model {found.ours[figure]:,}"
+        f"{found.library} {theirs:,} {figure}{told}; ours for the whole model "
+        f"{found.ours[figure]:,}"
     )
 
 
@@ -135,13 +136,13 @@ def _agreement_line(found: ModelComparison, out: Output) -> None:
     listed = ", ".join(f"{layer.index} ({layer.kind})" for layer in differing)
     out.line(
         f"outputs: layers {listed} differ for equal inputs; ours are the reference's "
-        "(utvm verify), CMSIS-NN rounds otherwise there"
+        f"(utvm verify), {found.library} rounds otherwise there"
     )
 
 
 def overview(found: Sequence[ModelComparison], figure: str, out: Output) -> None:
     out.table(
-        ["model", ">ours", ">CMSIS-NN", ">ratio", "source"],
+        ["model", ">ours", f">{found[0].library}", ">ratio", "source"],
         [
             (
                 comparison.name,

@@ -7,10 +7,12 @@ import argparse
 import utvm_deploy
 from utvm_deploy.api.bench_function import SCHEMA, BenchResult, benched, check_names
 from utvm_deploy.api.bench_models import Comparing
+from utvm_deploy.backends.cmsis_nn import MURISCV_NN, CmsisNn
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.board_verbs.bench_text import overview, refused, report
-from utvm_deploy.cli.compile_options import cmsis_nn_builds_of
+from utvm_deploy.cli.compile_options import builds_of
 from utvm_deploy.cli.gate import check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, dry_run_step
@@ -27,9 +29,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     check_board(args, board)
     if args.baseline is not None:
         check_covered(args.baseline, names, board.name)
-    libraries = cmsis_nn_builds_of(args, board)
-    if not libraries:
-        check_recorded_core(board)
+    libraries = _libraries(args, board)
     with out.progress() as progress:
         work = Comparing(
             board, libraries, args.records, out.note, progress, allow_float=args.allow_float
@@ -45,6 +45,24 @@ def run(args: argparse.Namespace, out: Output) -> int:
     gate = judge(args, out, SCHEMA, result) if found.figure else {}
     out.found(result | gate)
     return exit_code(gate) if found.ok else 1
+
+
+def _libraries(args: argparse.Namespace, board: Board) -> tuple[CmsisNn, ...]:
+    """The builds of the other engine; none where its figures were recorded earlier."""
+    if args.against == MURISCV_NN.option:
+        found = builds_of(args, board, MURISCV_NN)
+        if not found:
+            raise UsageError(
+                f"no figures of {MURISCV_NN.name} were recorded; give your own copy, built for "
+                f"{board.cpu.core} (--{MURISCV_NN.option} DIR)"
+            )
+        return found
+    if args.muriscv_nn or args.muriscv_nn_library:
+        raise UsageError(f"--muriscv-nn goes with --against {MURISCV_NN.option}")
+    found = builds_of(args, board)
+    if not found:
+        check_recorded_core(board)
+    return found
 
 
 def _write(args: argparse.Namespace, found: BenchResult, out: Output) -> None:

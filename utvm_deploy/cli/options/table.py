@@ -551,7 +551,20 @@ NO_IMAGE = Option(
     keyword="image",
 )
 MEMORY: Rows = (SVG.but("also draw the arena over time"), HTML)
-AGAINST = Option("--against", "the other engine", "cmsis-nn", choices=("cmsis-nn",))
+AGAINST = Option(
+    "--against",
+    "the other engine; muriscv-nn is for RISC-V",
+    "cmsis-nn",
+    choices=("cmsis-nn", "muriscv-nn"),
+)
+MURISCV_NN_BUILDS = Option(
+    "--muriscv-nn DIR",
+    "for --against muriscv-nn, your muRISCV-NN: a folder with Include/ and each libmuriscvnn.a in "
+    "or below it, built for the board's core; default: $UTVM_MURISCV_NN",
+)
+MURISCV_NN_LIBRARIES = CMSIS_NN_LIBRARIES.but(
+    CMSIS_NN_LIBRARIES.help, "--muriscv-nn-library FILE..."
+)
 CERTIFICATES = Option(
     "--certificates DIR",
     "for a cluster at tls://..., what `utvm serve --make-certificates DIR` made",

@@ -13,7 +13,7 @@ from utvm_deploy.base.files import check_writable, write_text
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.base.results import picked
 from utvm_deploy.cli.arguments import board_of, connection
-from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, keywords
+from utvm_deploy.cli.compile_options import builds_of, keywords
 from utvm_deploy.cli.options.kinds import stream_of_options
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, dry_run
@@ -71,7 +71,7 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
     options = keywords(args, board)
     options["library"] = options.pop("cmsis_nn")
     if args.kernels != CMSIS_NN:
-        options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
+        options["cmsis_nn"] = builds_of(args, board) or None
     stream = stream_of_options(args)
     chosen = {
         "inputs": args.inputs or None,

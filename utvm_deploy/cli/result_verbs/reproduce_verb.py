@@ -15,7 +15,7 @@ from utvm_deploy.base.outputs import keep_input
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import board_of, connection
-from utvm_deploy.cli.compile_options import cmsis_nn_builds_of, cmsis_nn_of
+from utvm_deploy.cli.compile_options import builds_of, cmsis_nn_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.project import load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -122,7 +122,7 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
         if options["library"] is None:
             raise UsageError("the report was made with --kernels cmsis-nn; give --cmsis-nn DIR")
     else:
-        options["cmsis_nn"] = cmsis_nn_builds_of(args, board) or None
+        options["cmsis_nn"] = builds_of(args, board) or None
         if then.get("cmsis_nn") and options["cmsis_nn"] is None:
             raise UsageError(
                 "the report has measured figures of CMSIS-NN; give its folder (--cmsis-nn DIR)"

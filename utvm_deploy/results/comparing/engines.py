@@ -73,13 +73,15 @@ def compare_builds(
     found = {}
     for label, compiled in theirs.items():
         which = f" (build {label})" if label else ""
-        progress(f"{ours.name}: CMSIS-NN's kernels{which} on {device.board.name}", 0, 1)
+        progress(
+            f"{ours.name}: {_library(compiled).name}'s kernels{which} on {device.board.name}", 0, 1
+        )
         try:
             found[label] = _compare_with(device, left, compiled, samples, progress)
         except UtvmError as error:
             if not label:
                 raise
-            raise BenchError(f"with CMSIS-NN's build {label}: {error}") from error
+            raise BenchError(f"with {_library(compiled).name}'s build {label}: {error}") from error
     headline = next(iter(left.profile.figures))
     fastest = min(found, key=lambda label: (found[label].theirs or {})[headline])
     if len(found) == 1:
@@ -110,7 +112,11 @@ def run_in_file(
     """The fastest build's whole run of models with all channels of the file; None without any."""
     found = []
     for label, compiled in theirs.items():
-        progress(f"{compiled.name}: CMSIS-NN's kernels on all channels of the file", 0, 1)
+        progress(
+            f"{compiled.name}: {_library(compiled).name}'s kernels on all channels of the file",
+            0,
+            1,
+        )
         _, ticks = device.load(compiled).run(samples.inputs[0])
         figures = device.figures([ticks])[0]
         found.append(facts.BuildRun(label, _library(compiled).built_with, figures, ()))

@@ -22,6 +22,11 @@ MEASURED = "measured"
 RECORDED = "recorded"
 
 
+def library_of(engine: str) -> str:
+    """The name at the beginning of an engine and its provenance, such as "CMSIS-NN"."""
+    return engine.partition(" ")[0].rstrip(",")
+
+
 @dataclass(frozen=True)
 class LayerComparison:
     """One layer on both engines; ``theirs`` is None if it is not known."""
@@ -108,6 +113,11 @@ class ModelComparison:
     in_file: BuildRun | None = None
 
     __repr__ = one_line
+
+    @property
+    def library(self) -> str:
+        """The other engine's name."""
+        return library_of(self.engine)
 
     @property
     def headline(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from utvm_deploy.results.comparing.facts import MEASURED
+from utvm_deploy.results.comparing.facts import MEASURED, library_of
 from utvm_deploy.results.pages.chart import bar
 from utvm_deploy.results.pages.figure_table import (
     Column,
@@ -34,11 +34,12 @@ def comparison_values(result: Mapping[str, Any]) -> dict[str, Any]:
         "found": result,
         "models": [_model(model) for model in result["models"]],
         "failed": result["failed"],
+        "library": next((library_of(one["engine"]) for one in result["models"]), "CMSIS-NN"),
     }
 
 
 def recorded_or_measured(model: Mapping[str, Any]) -> str:
-    """A sentence on where CMSIS-NN's figures of a model come from, from ``bench --json``."""
+    """A sentence on where the library's figures of a model come from, from ``bench --json``."""
     if model["source"] == MEASURED:
         return f"Measured with ours: {model['engine']}."
     return f"Recorded once, for equal layer shapes: {model['engine']}."
@@ -58,7 +59,7 @@ def _model(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layers(model: Mapping[str, Any], figure: str) -> FigureTable:
-    layers = model["layers"]
+    layers, library = model["layers"], library_of(model["engine"])
     ours = [layer["ours"][figure] for layer in layers]
     theirs = [(layer["theirs"] or {}).get(figure) for layer in layers]
     longest = max((*ours, *(one for one in theirs if one)), default=0)
@@ -66,7 +67,7 @@ def _layers(model: Mapping[str, Any], figure: str) -> FigureTable:
         Line(
             layer["operator"],
             layer["kernel"],
-            (bar(left, longest, "one", "ours"), bar(right, longest, "two", "CMSIS-NN")),
+            (bar(left, longest, "one", "ours"), bar(right, longest, "two", library)),
             layer["index"],
             are_beside=True,
         )
@@ -76,7 +77,7 @@ def _layers(model: Mapping[str, Any], figure: str) -> FigureTable:
     columns = [
         column("ours", list(map(number, ours)), number(whole)),
         column("share %", [share(one, whole) for one in ours], share(whole, whole)),
-        column("CMSIS-NN", list(map(number, theirs)), number((model["theirs"] or {}).get(figure))),
+        column(library, list(map(number, theirs)), number((model["theirs"] or {}).get(figure))),
         Column(
             "ratio",
             tuple(ratio_cell(layer["ratio"]) for layer in layers),
@@ -86,7 +87,7 @@ def _layers(model: Mapping[str, Any], figure: str) -> FigureTable:
         *_other_ratios(model),
         column("output", list(map(_agreement, layers)), is_number=False, is_optional=True),
         column(
-            "CMSIS-NN's function",
+            f"{library}'s function",
             [layer["their_kernel"] or _ours(model) for layer in layers],
             is_number=False,
             is_optional=True,
@@ -113,7 +114,7 @@ def _other_ratios(model: Mapping[str, Any]) -> list[Column]:
 
 
 def _builds(model: Mapping[str, Any]) -> dict[str, Any] | None:
-    """All builds of CMSIS-NN, without figures that repeat another one."""
+    """All builds of the library, without figures that repeat another one."""
     builds: Sequence[Mapping[str, Any]] = model["builds"]
     if not builds:
         return None
@@ -122,7 +123,7 @@ def _builds(model: Mapping[str, Any]) -> dict[str, Any] | None:
         figures.setdefault(tuple(build["theirs"].get(name, 0) for build in builds), name)
     return {
         "heads": [
-            "build of CMSIS-NN",
+            f"build of {library_of(model['engine'])}",
             *(f">{name}" for name in figures.values()),
             *("layers that differ", ""),
         ],

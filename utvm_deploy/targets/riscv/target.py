@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from utvm_deploy.targets.contract.debugger import Debugger
-from utvm_deploy.targets.contract.target import Target
+from utvm_deploy.targets.contract.target import Libraries, Target
+from utvm_deploy.targets.riscv import library
 from utvm_deploy.targets.riscv.costs import COSTS
 from utvm_deploy.targets.riscv.fault import FAULTS
 from utvm_deploy.targets.riscv.sequences import SEQUENCES
@@ -18,6 +19,7 @@ RISCV = Target(
     cores=CORES,
     toolchain=TOOLCHAIN,
     templates=TEMPLATES,
+    libraries=Libraries(library.built_for, library.why_not),
     emulators=("qemu-system-riscv32",),
     families_of=lambda core: ("rvv", "scalar") if core.vectors else ("scalar",),
     costs=COSTS,
