@@ -45,6 +45,12 @@ def test_the_deepest_path_goes_through_the_table_and_the_assembly() -> None:
     assert found.notes == ()
 
 
+def test_a_frame_of_risc_v_is_counted() -> None:
+    assembly = ASSEMBLY.replace("push {r4-r11, lr}", "addi sp, sp, -48")
+    functions = with_assembly(call_graph([KERNELS]), [assembly.replace("pop {", "vpop {")])
+    assert functions["k.c:tile"].frame_bytes == 48 + 52 + 16
+
+
 def test_what_cannot_be_bounded_is_said() -> None:
     found = deepest(call_graph([ENTRY]), "m_run")
     assert found.notes == (

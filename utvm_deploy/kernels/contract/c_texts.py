@@ -7,8 +7,10 @@ from importlib import resources
 from utvm_deploy.targets.table import CORES
 
 _KERNELS = "utvm_deploy.kernels"
-#: Where the compiler takes assembly with vector instructions of RISC-V.
-VECTORS = "defined(UTVM_VECTORS) && defined(__riscv) && defined(__GNUC__)"
+#: Where the compiler takes assembly with vector instructions of RISC-V, and the core has them.
+VECTORS = (
+    "defined(__riscv) && defined(__GNUC__) && (defined(UTVM_VECTORS) || defined(__riscv_zve32x))"
+)
 
 
 def family_text(family: str, name: str) -> str:
