@@ -111,6 +111,18 @@ def test_how_values_are_passed_counts(tmp_path: Path) -> None:
         find_cmsis_nn_builds(tmp_path, load_board("qemu_rv32imafc"))
 
 
+def test_cores_of_one_instruction_set_run_one_library(tmp_path: Path) -> None:
+    build_library(tmp_path, *RV32, compiler=GCC)
+    for board in (BOARD, "qemu_ibex", "qemu_cv32e40p", "qemu_rv32imcv"):
+        assert len(find_cmsis_nn_builds(tmp_path, load_board(board))) == 1
+
+
+def test_a_port_without_the_vectors_of_the_core_is_refused(tmp_path: Path) -> None:
+    folder = build_muriscv_nn(tmp_path / "theirs", *RV32)
+    with pytest.raises(BuildError, match=r"without the vectors .* its figures would mean nothing"):
+        find_cmsis_nn_builds(folder, load_board("qemu_rv32imcv"), product=MURISCV_NN)
+
+
 def test_what_is_missing_is_one_sentence(
     small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,7 @@ def test_the_arena_holds_the_planned_scratch_and_a_status_for_every_layer(
 MVE = CmsisNn((), "", "", "", has_mve=True)
 ARMCLANG = CmsisNn((), "", "", "", is_armclang=True)
 MURISCV = CmsisNn((), "", "", "", product=MURISCV_NN)
+VECTORS = replace(MURISCV, has_vectors=True)
 
 
 def test_scratch_of_a_convolution() -> None:
@@ -139,6 +140,8 @@ def test_scratch_of_a_convolution() -> None:
         )
         sizes = [scratch.convolution(one, window, channels) for one in (NOWHERE, MURISCV)]
         assert sizes == [0, theirs]
+    # Four columns, rounded up to 8 bytes.
+    assert scratch.convolution(VECTORS, window, 8) == 32
 
 
 def test_scratch_of_depthwise_and_pools() -> None:
@@ -148,6 +151,8 @@ def test_scratch_of_depthwise_and_pools() -> None:
     assert scratch.depthwise(NOWHERE, large, 6, 6) == 25 * 6 * 2
     assert scratch.depthwise(NOWHERE, large, 6, 12) == 0
     assert scratch.depthwise(MVE, small, 6, 6) == 4 * 124 * 9
+    assert scratch.depthwise(VECTORS, large, 6, 6) == 4 * 124 * 25
+    assert [scratch.dense(one, 7) for one in (MVE, MURISCV, VECTORS)] == [0, 0, 28]
     assert (scratch.average_pool(NOWHERE, 6), scratch.average_pool(MVE, 6)) == (24, 0)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.backends.cmsis_nn import CMSIS_NN, CmsisNn, Product
+from utvm_deploy.backends.cmsis_nn import CMSIS_NN, MURISCV_NN, CmsisNn, Product
 from utvm_deploy.backends.cmsis_nn.library import PREFIX, is_in_zephyr
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board
@@ -86,14 +86,17 @@ def _checked(library: Path, include: tuple[Path, ...], board: Board, product: Pr
         raise BuildError(
             f"{library} does not define {wanted}: it is not {product.name}{older}; {advice}"
         )
-    _check_instructions(facts, board, advice)
-    variant = "MVE" if facts.built.has_mve else "DSP" if facts.built.has_dsp else "plain C"
+    _check_instructions(facts, board, product, advice)
+    built = facts.built
+    variants = {"MVE": built.has_mve, "DSP": built.has_dsp, "vectors": built.has_vectors}
+    variant = next((name for name, has in variants.items() if has), "plain C")
     return CmsisNn(
         include_dirs=tuple(map(str, include)),
         library=str(library),
         digest=digest_of(include, (library,)),
-        built_with=", ".join(filter(None, (facts.compiler, facts.built.architecture, variant))),
-        has_mve=facts.built.has_mve,
+        built_with=", ".join(filter(None, (facts.compiler, built.architecture, variant))),
+        has_mve=built.has_mve,
+        has_vectors=built.has_vectors,
         is_armclang="arm compiler" in facts.compiler.lower(),
         functions=_by_cmsis_nn_names(facts.symbols, product),
         product=product,
@@ -152,9 +155,14 @@ def _the_library(directory: Path, board: Board) -> Path:
     return found[0]
 
 
-def _check_instructions(facts: LibraryFacts, board: Board, advice: str) -> None:
+def _check_instructions(facts: LibraryFacts, board: Board, product: Product, advice: str) -> None:
     cpu = board.cpu
     check_architecture(facts, board, advice)
+    if cpu.facts.vectors and product == MURISCV_NN and not facts.built.has_vectors:
+        raise BuildError(
+            f"{facts.path} was built without the vectors (USE_VEXT) that {board.name}'s {cpu.core} "
+            f"has, so its figures would mean nothing; {advice}"
+        )
     if cpu.mve and not facts.built.has_mve:
         raise BuildError(
             f"{facts.path} was built without the vector extension (MVE) that {board.name}'s "

@@ -59,6 +59,7 @@ def read_static_library(path: Path) -> LibraryFacts:
             is_hard_float=any(built.is_hard_float for built in builds),
             has_dsp=any(built.has_dsp for built in builds),
             has_mve=any(built.has_mve for built in builds),
+            has_vectors=any(built.has_vectors for built in builds),
         ),
         compiler=", ".join(compilers),
         symbols=frozenset().union(*(made.symbols for made in objects)),

@@ -91,6 +91,7 @@ class CmsisNn:
     built_with: str  # compiler, version and instruction set, for reports
     # What the build chose among its variants, which need different scratch memory.
     has_mve: bool = False
+    has_vectors: bool = False
     is_armclang: bool = False
     # What this revision defines, by the names of CMSIS-NN; None: not known.
     functions: frozenset[str] | None = field(default=None, repr=False)

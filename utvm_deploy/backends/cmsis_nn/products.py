@@ -19,6 +19,7 @@ from utvm_deploy.backends import (
     quantize_multiplier,
     quantize_multipliers,
 )
+from utvm_deploy.backends.cmsis_nn import scratch
 from utvm_deploy.backends.cmsis_nn.call import (
     SCALING,
     SET_CLAMP,
@@ -60,7 +61,8 @@ def lower_dense(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall
         sums.append(_kernel_sums(source, weights, bias))
     # The table is not scratch, so the library may ask for its bytes without asking for too much.
     table_bytes = _INT32_BYTES * outputs * len(sums)
-    buffer = f"(int32_t *)kernel_sums, {table_bytes}" if sums else "0, 0"
+    scratch_bytes = 0 if is_int16 else scratch.dense(library, outputs)
+    given = f"    const cmsis_nn_context context = {{(int32_t *)kernel_sums, {table_bytes}}};\n"
     shapes = dims("filter_dims", (inputs, 1, 1, outputs))
     return library_call(
         op,
@@ -82,9 +84,9 @@ def lower_dense(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelCall
         + dims("input_dims", (batch, 1, 1, inputs))
         + dims("bias_dims", (1, 1, 1, outputs))
         + dims("output_dims", (batch, 1, 1, outputs))
-        + f"    const cmsis_nn_context context = {{{buffer}}};\n"
+        + (given if sums else context(scratch_bytes))
         + WEIGHTED_CALL.format(function=function),
-        0,
+        scratch_bytes,
         f"{shapes}    return arm_fully_connected_{kind}_get_buffer_size(&filter_dims)"
         f" - {table_bytes};\n",
     )

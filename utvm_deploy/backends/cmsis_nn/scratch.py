@@ -18,6 +18,8 @@ _INT32_BYTES = 4
 _MVE_LANES = 16
 _MVE_COLUMNS = 4
 _MVE_DEPTHWISE_CHANNELS = 124
+# The vector kernels of muRISCV-NN take 4 columns, and 8 bytes at a time.
+_VECTOR_BYTES = 8
 # Transposed convolutions of more channels, and of small strides, are convolutions of the input
 # with zeros between its pixels; weights in reverse.
 _TRANSPOSED_CHANNELS = 16
@@ -88,6 +90,8 @@ def depthwise(
         columns, beyond = (_MVE_COLUMNS, _INT16_DEPTHWISE_BEYOND) if library.has_mve else (1, 0)
         return columns * channels * taps * _INT16_BYTES + beyond if is_fast else 0
     is_single = window.batch == 1 and window.dilations == (1, 1) and channels == outputs
+    if library.has_vectors:
+        return 4 * _MVE_DEPTHWISE_CHANNELS * taps if is_single else 0
     if library.has_mve:
         if channels == 1:
             # It may become a convolution, whose weights are transposed into scratch.
@@ -99,13 +103,20 @@ def depthwise(
     return channels * taps * _INT16_BYTES
 
 
+def dense(library: CmsisNn, outputs: int) -> int:
+    """arm_fully_connected_s8, where the caller gives no sums: what it asks for and never reads."""
+    return _INT32_BYTES * outputs if library.has_vectors else 0
+
+
 def average_pool(library: CmsisNn, channels: int) -> int:
     """arm_avgpool_s8 and arm_avgpool_s16."""
-    return 0 if library.has_mve else channels * _INT32_BYTES
+    return 0 if library.has_mve or library.has_vectors else channels * _INT32_BYTES
 
 
 def _columns(library: CmsisNn, taps: int) -> int:
     """arm_convolve_s8: the part of the image for a few outputs."""
+    if library.has_vectors:
+        return 4 * _round_up(taps, _VECTOR_BYTES)
     if library.has_mve:
         return _MVE_COLUMNS * _round_up(taps, _MVE_LANES)
     return 2 * _round_up(taps, 4) * _INT16_BYTES

@@ -56,6 +56,7 @@ class BuiltFor:
     is_hard_float: bool = False
     has_dsp: bool = False  # it holds SMLAD
     has_mve: bool = False  # it was built for Helium
+    has_vectors: bool = False  # of RISC-V
 
 
 @dataclass(frozen=True)

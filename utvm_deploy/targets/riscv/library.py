@@ -38,6 +38,7 @@ def built_for(elf: Any) -> BuiltFor:
         # Of several objects, the one with the most extensions counts.
         rank=len(letters) + len(names),
         is_hard_float=bool(elf["e_flags"] & _FLOAT_ABI),
+        has_vectors="zve32x" in names,
     )
 
 
@@ -45,7 +46,9 @@ def why_not(built: BuiltFor, core: Core, flags: Sequence[str], board: str) -> st
     """Why a core cannot run it, or why it passes float values elsewhere; else empty."""
     if built.architecture is None:
         return ""
-    if _extensions(built.architecture) - _extensions(core.name):
+    isa = next(flag for flag in flags if flag.startswith("-march=")).removeprefix("-march=")
+    has = _extensions(f"{isa}_zve32x" if core.vectors else isa)
+    if _extensions(built.architecture) - has:
         return (
             f"was built for {built.architecture}, and {board}'s core is {core.name}, which cannot "
             "run it"
