@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.requantization import (
     requantized,
 )
 from utvm_deploy.kernels.native.routines.softmax import exponential_table
+from utvm_deploy.kernels.portable.integers.conversions import FRACTIONS, reciprocal_of
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 MULTIPLIERS = st.integers(2**30, 2**31 - 1) | st.just(0)
@@ -39,6 +40,23 @@ _FUNCTIONS = {
 }
 
 
+#: The first of some values that ``utvm_quantize_by`` rounds unlike a quotient; -1 without any.
+_FIRST_OTHER = """
+int32_t first_other(const float *x, int32_t count, float scale, int32_t reciprocal,
+                    int32_t exponent, int32_t bits, int32_t least, int32_t margin);
+int32_t first_other(const float *x, int32_t count, float scale, int32_t reciprocal,
+                    int32_t exponent, int32_t bits, int32_t least, int32_t margin) {
+    for (int32_t i = 0; i < count; i++) {
+        int32_t got = utvm_quantize_by(x[i], scale, reciprocal, exponent, bits, least, margin);
+        if (got != utvm_quantize(x[i] / scale)) {
+            return i;
+        }
+    }
+    return -1;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The header's functions under names of their own."""
@@ -52,6 +70,7 @@ def c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         lines.append(f"int32_t call_{name}({parameters}) {{ return {name}({arguments}); }}")
     lines.append("int32_t call_utvm_quantize(float x);")
     lines.append("int32_t call_utvm_quantize(float x) { return utvm_quantize(x); }")
+    lines.append(_FIRST_OTHER)
     source = tmp_path_factory.mktemp("header") / "header.c"
     source.write_text("\n".join(lines) + "\n")
     return compile_library(source)
@@ -125,6 +144,36 @@ def test_quantize_float(c: ctypes.CDLL, value: float) -> None:
     function = c.call_utvm_quantize
     function.argtypes = [ctypes.c_float]
     assert function(value) == expected
+
+
+@given(
+    scale=st.floats(2.0**-60, 2.0**60, width=32) | st.floats(2.0**-126, 2.0**126, width=32),
+    dtype=st.sampled_from(["int8", "int16"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@example(scale=0.5, dtype="int8", seed=0)
+@example(scale=2.0**-9 - 2.0**-33, dtype="int16", seed=0)
+def test_quantize_by_reciprocal(c: ctypes.CDLL, scale: float, dtype: str, seed: int) -> None:
+    """Near halves, of all sizes, and of all patterns of bits; as the quotient in float32."""
+    found = reciprocal_of(scale, dtype)
+    if found is None:
+        assert not 2.0**-60 <= scale <= 2.0**60
+        return
+    rng = np.random.default_rng(seed)
+    most = 300 if dtype == "int8" else 70_000
+    whole = rng.integers(-most, most, 500)
+    with np.errstate(over="ignore", under="ignore"):
+        halves = ((whole + 0.5) * scale).astype(np.float32)
+        sizes = (scale * 2.0 ** rng.uniform(-40, 40, 300)).astype(np.float32)
+    near = halves.view(np.int32)[:, None] + np.arange(-3, 4, dtype=np.int32)
+    words = rng.integers(0, 2**32, 300, np.uint32)
+    parts = (near.reshape(-1).view(np.float32), sizes, -sizes, words.view(np.float32))
+    values = np.ascontiguousarray(np.concatenate(parts))
+    first_other, (reciprocal, exponent) = c.first_other, found
+    first_other.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_float] + [ctypes.c_int32] * 5
+    numbers = reciprocal - 2**32, exponent, *FRACTIONS[dtype]
+    other = first_other(values.ctypes.data, values.size, scale, *numbers)
+    assert other == -1, (values[other], scale)
 
 
 @given(st.integers(1, 2**31 - 1))

@@ -102,6 +102,35 @@ static inline int32_t utvm_quantize(float value) {
     return whole;
 }
 
+// utvm_quantize(value / scale), by the reciprocal of the scale, which has 32 bits:
+// 1 / scale = reciprocal * 2^(126 - bits - exponent).
+//
+// Its product with the value's 24 bits is the quotient in steps of 2^-bits, rounded towards zero: off
+// by less than 2 steps. The quotient in float32 is off by at most 2^-24 of itself, which is less than
+// margin - 2 steps as long as the shift is least or more. So the product rounds as the quotient in
+// float32 does, if it is farther than margin from a half. The few others are divided. So are large
+// values, infinity and NaN, whose shift is less than least.
+static inline int32_t utvm_quantize_by(float value, float scale, int32_t reciprocal,
+                                       int32_t exponent, int32_t bits, int32_t least,
+                                       int32_t margin) {
+    uint32_t word;
+    __builtin_memcpy(&word, &value, sizeof word);
+    int32_t shift = exponent - (int32_t)((word >> 23) & 255u);
+    if (shift > 31) {
+        return 0;
+    }
+    if (shift >= least) {
+        uint64_t product = (uint64_t)((word << 8) | 0x80000000u) * (uint32_t)reciprocal;
+        int32_t steps = (int32_t)((uint32_t)(product >> 32) >> shift);
+        int32_t sign = -(int32_t)(word >> 31);
+        int32_t above = ((steps ^ sign) - sign) + (1 << (bits - 1));
+        if ((((uint32_t)(above + margin)) & ((1u << bits) - 1u)) >= 2u * (uint32_t)margin) {
+            return above >> bits;
+        }
+    }
+    return utvm_quantize(value / scale);
+}
+
 // left * right / 2^31, half up.
 static inline int32_t utvm_high_product(int32_t left, int32_t right) {
     return (int32_t)(((int64_t)left * right + ((int64_t)1 << 30)) >> 31);

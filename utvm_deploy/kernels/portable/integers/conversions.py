@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +26,12 @@ from utvm_deploy.kernels.contract.requantization import (
 )
 from utvm_deploy.kernels.portable.integers.lookup import lower_lookup
 from utvm_deploy.kernels.portable.schedules.skeletons import Unary
+
+#: Type of the result -> bits, least and margin of ``utvm_quantize_by``. Of what is always divided,
+#: nearly all is beyond the range of the type.
+FRACTIONS = {"int8": (16, 7, 4), "uint8": (16, 7, 4), "int16": (14, 2, 67)}
+#: The exponents of a float32 that say zero or denormal, and infinity or NaN.
+_SMALLEST, _LARGEST = 0, 255
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,31 @@ class QuantizeFloat(_OfFloat):
         return f"quantize_{self.count}{type_label(self.result)}"
 
     def element(self, value: Any, given: Mapping[str, Any]) -> Any:
-        rounded = tirx.call_pure_extern("int32", "utvm_quantize", value / given["scale"][0])
+        rounded = self.rounded(value, given)
         return clamped(
             rounded + given["zero_point"], *element_type(self.result).limits, self.result
         )
+
+    def rounded(self, value: Any, given: Mapping[str, Any]) -> Any:
+        """TIR: the quotient as an int32."""
+        return tirx.call_pure_extern("int32", "utvm_quantize", value / given["scale"][0])
+
+
+@dataclass(frozen=True)
+class QuantizeByReciprocal(QuantizeFloat):
+    """The same, by the reciprocal of the scale; what is near a half is divided."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("zero_point", "reciprocal", "exponent")
+    why: ClassVar[str] = "integer product with the scale's reciprocal; divided near a half"
+
+    @property
+    def name(self) -> str:
+        return f"quantize_by_reciprocal_{self.count}{type_label(self.result)}"
+
+    def rounded(self, value: Any, given: Mapping[str, Any]) -> Any:
+        numbers = (value, given["scale"][0], given["reciprocal"], given["exponent"])
+        fraction = FRACTIONS[self.result]
+        return tirx.call_pure_extern("int32", "utvm_quantize_by", *numbers, *fraction)
 
 
 @dataclass(frozen=True)
@@ -96,12 +125,39 @@ def lower_quantize(op: Operation) -> KernelCall:
     """QUANTIZE of float32, or of integers to another scale or type."""
     source, result = op.source, op.result
     if source.dtype == "float32":
-        kernel = QuantizeFloat(element_count(result), source.dtype, result.dtype)
-        return op.call(kernel, _scale_of(result))
+        return _quantize_call(op)
     if source.element.bits == result.element.bits == 8:
         return lower_lookup(op)
     start, end = op.ends
     return _requantize_call(op, start.scale / end.scale, result.element.limits)
+
+
+def _quantize_call(op: Operation) -> KernelCall:
+    result = op.result
+    sizes, scale = (element_count(result), op.source.dtype, result.dtype), _scale_of(result)
+    found = reciprocal_of(quantization_of(result).scale, result.dtype)
+    if found is None:
+        return op.call(QuantizeFloat(*sizes), scale)
+    reciprocal, exponent = found
+    given = {"reciprocal": reciprocal - (1 << 32), "exponent": exponent}  # as int32
+    return op.call(QuantizeByReciprocal(*sizes), scale | given)
+
+
+def reciprocal_of(scale: float, dtype: str) -> tuple[int, int] | None:
+    """The reciprocal, of 32 bits, and the exponent of a scale for ``utvm_quantize_by``.
+
+    None for scales near the ends of float32, for which its shifts are not enough.
+    """
+    bits, least, _ = FRACTIONS[dtype]
+    fraction, power = math.frexp(np.float32(scale))
+    reciprocal = round(2**31 / Fraction(fraction))
+    if reciprocal == 1 << 32:
+        reciprocal, power = reciprocal >> 1, power - 1
+    exponent = 126 - bits + 31 + power
+    # Zeros are to be shifted out, and infinity and NaN to be divided.
+    if exponent - _SMALLEST < 32 or exponent - _LARGEST >= least:
+        return None
+    return reciprocal, exponent
 
 
 def lower_relu_int16(op: Operation) -> KernelCall:
