@@ -105,11 +105,11 @@ static inline int32_t utvm_quantize(float value) {
 // utvm_quantize(value / scale), by the reciprocal of the scale, which has 32 bits:
 // 1 / scale = reciprocal * 2^(126 - bits - exponent).
 //
-// Its product with the value's 24 bits is the quotient in steps of 2^-bits, rounded towards zero: off
-// by less than 2 steps. The quotient in float32 is off by at most 2^-24 of itself, which is less than
-// margin - 2 steps as long as the shift is least or more. So the product rounds as the quotient in
-// float32 does, if it is farther than margin from a half. The few others are divided. So are large
-// values, infinity and NaN, whose shift is less than least.
+// Its product with the value's 24 bits is the quotient in steps of 2^-bits, rounded towards zero:
+// off by less than 2 steps. The quotient in float32 is off by at most 2^-24 of itself, which is
+// less than margin - 2 steps as long as the shift is least or more. So the product rounds as the
+// quotient in float32 does, if it is farther than margin from a half. The few others are divided.
+// So are large values, infinity and NaN, whose shift is less than least.
 static inline int32_t utvm_quantize_by(float value, float scale, int32_t reciprocal,
                                        int32_t exponent, int32_t bits, int32_t least,
                                        int32_t margin) {

@@ -140,7 +140,7 @@ def _quantize_call(op: Operation) -> KernelCall:
         return op.call(QuantizeFloat(*sizes), scale)
     reciprocal, exponent = found
     given = {"reciprocal": reciprocal - (1 << 32), "exponent": exponent}  # as int32
-    return op.call(QuantizeByReciprocal(*sizes), scale | given)
+    return op.call(QuantizeByReciprocal(*sizes), {**scale, **given})
 
 
 def reciprocal_of(scale: float, dtype: str) -> tuple[int, int] | None:
@@ -154,7 +154,7 @@ def reciprocal_of(scale: float, dtype: str) -> tuple[int, int] | None:
     if reciprocal == 1 << 32:
         reciprocal, power = reciprocal >> 1, power - 1
     exponent = 126 - bits + 31 + power
-    # Zeros are to be shifted out, and infinity and NaN to be divided.
+    # Shifts must make zero of zeros, and infinity and NaN must be divided.
     if exponent - _SMALLEST < 32 or exponent - _LARGEST >= least:
         return None
     return reciprocal, exponent
