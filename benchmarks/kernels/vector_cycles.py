@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.arena.plan import is_view
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import simplify
 from utvm_deploy.kernels.choose.lowering import lower
-from utvm_deploy.kernels.contract.call import is_native
+from utvm_deploy.kernels.contract.call import ConstantArgument, is_native
 from utvm_deploy.kernels.contract.driver import Argument, Driver, Index
 from utvm_deploy.kernels.native.rvv.blocks import FRAME
 
@@ -57,9 +59,12 @@ class CountingDriver(Driver):
 
 
 class Walk:
-    """A routine, run for its branches; values that it loads are 0."""
+    """A routine, run for its branches; values that it loads are 0, but for the table's bytes."""
 
-    def __init__(self, lines: Sequence[str], arguments: Sequence[int], vlen: int) -> None:
+    def __init__(
+        self, lines: Sequence[str], arguments: Sequence[int], vlen: int, table: bytes = b""
+    ) -> None:
+        self._table = table
         self._registers = Counter({f"a{n}": one for n, one in enumerate(arguments[:8])})
         self._stack = {FRAME + 4 * n: one for n, one in enumerate(arguments[8:])}
         self._vlen, self._vl, self._sew, self._lmul = vlen, 0, 8, 1
@@ -88,11 +93,14 @@ class Walk:
             value = r[first]
             taken = {
                 "bnez": value != 0,
+                "beqz": value == 0,
                 "bltz": value < 0,
                 "blez": value <= 0,
                 "bne": name == "bne" and value != values[0],
             }[name]
             return operands[-1] if taken else ""
+        elif name == "lbu":
+            r[first] = self._table[r[operands[1].partition("(")[2][:-1]]]
         elif name in ("lw", "lb"):
             at = int(operands[1].partition("(")[0])
             r[first] = self._stack.get(at, 0) if operands[1].endswith("(sp)") and at >= FRAME else 0
@@ -130,6 +138,7 @@ _ARITHMETIC = {
     "addi": lambda one, other: one + other,
     "sub": lambda one, other: one - other,
     "slli": lambda one, other: one << other,
+    "srli": lambda one, other: one >> other,
     "neg": lambda one: -one,
 }
 
@@ -155,7 +164,10 @@ def main() -> int:
             for operator in graph.operators:
                 if is_view(graph, operator):
                     continue
-                kernel = lower(graph, operator, core).kernel
+                call = lower(graph, operator, core)
+                kernel, constants = call.kernel, call.arguments
+                tables = (a.data for a in constants if isinstance(a, ConstantArgument))
+                table = next((one.tobytes() for one in tables if one.dtype == np.int8), b"")
                 if not is_native(kernel):
                     continue
                 assembly, driver = routines(kernel.texts(core)), CountingDriver()
@@ -163,7 +175,7 @@ def main() -> int:
                 row: Counter[str] = Counter()
                 for (function, numbers), times in driver.calls.items():
                     if function in assembly:
-                        walk = Walk(assembly[function], numbers, vlen)
+                        walk = Walk(assembly[function], numbers, vlen, table)
                         row["instructions"] += times * walk.instructions
                         for width, cycles in walk.bits.items():
                             row[f"{width} bits"] += times * cycles

@@ -128,8 +128,8 @@ PUBLIC_FUNCTIONS = {
 #: The same inside ``kernels``: a unit here is a package, without the packages below it.
 KERNEL_LAYERS = (
     ("choose",),
-    ("native.mve",),
-    ("native.dsp", "native.fpu", "native.thumb", "native.scalar", "native.rvv"),
+    ("native.mve", "native.rvv"),
+    ("native.dsp", "native.fpu", "native.thumb", "native.scalar"),
     ("native.dsp.assembly",),
     ("native.routines",),
     ("native",),

@@ -2,9 +2,13 @@
 
 A step of the depth loads a weight of each channel of the block, and a byte of each pixel.
 
+In *chunks*, products of bytes are summed up in 16 bits as long as the sums fit, for any pixels. So
+half as many bits are added for a product, and weights need no conversion. Two pixels fit the
+registers. The weights decide how long a chunk is; all channels have the same ones.
+
 Layouts:
     pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
-    weights  int8  [depth][channel]
+    weights  int8  [depth][channel]; of chunks with their turns as bytes, then 0, before it
     scaling  int32 [bias, multiplier, right shift][channel]
     limits   int32 [zero point, low, high]
 
@@ -30,6 +34,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_t
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.rvv.blocks import FRAME, ROUNDED, Block, Routine, tiles
+from utvm_deploy.kernels.native.scalar.pairs import chunk_starts
 
 #: How sums become outputs.
 TWICE, WIDE, WIDE_EACH, INT16 = "", "_wide", "_wide_each", "_int16"
@@ -39,6 +44,8 @@ _TABLES = {TWICE: (3, 3), WIDE: (1, 6), WIDE_EACH: (5, 2), INT16: (3, 3)}
 UNITS = (4, 2, 1)
 _POINTERS = ("s8", "s9", "s10", "s11", "s5", "s6")
 _BYTES = ("t5", "t6", "s7")
+#: Where the sums of a chunk are.
+_CHUNK_SUMS = ("v24", "v28")
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,13 @@ class VectorProduct:
     lmul: int
     unit: int
     rounding: str = TWICE
+    is_chunked: bool = False  # with blocks of two registers
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Pixels of the tiles."""
+        if self.is_chunked and self.rounding == TWICE:
+            return (2, 1)
         return Block(self.lmul).sizes if self.rounding in (TWICE, INT16) else (1,)
 
     @property
@@ -69,7 +79,8 @@ class VectorProduct:
 
     @property
     def label(self) -> str:
-        return f"rvv{self.rounding}_m{self.lmul}_{self.unit}"
+        chunks = "_chunks" if self.is_chunked else ""
+        return f"rvv{chunks}{self.rounding}_m{self.lmul}_{self.unit}"
 
     @property
     def function(self) -> str:
@@ -77,7 +88,8 @@ class VectorProduct:
 
     @property
     def why(self) -> str:
-        return f"Zve32x assembly, {self.pixels} pixels x {self.lmul} registers of channels"
+        chunks = ", sums of 16 bits" if self.is_chunked else ""
+        return f"Zve32x assembly, {self.pixels} pixels x {self.lmul} registers of channels{chunks}"
 
     def texts(self, core: str) -> tuple[str, ...]:
         if self.rounding in (WIDE, WIDE_EACH):
@@ -87,14 +99,24 @@ class VectorProduct:
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         rows, limits = _TABLES[self.rounding]
         return (
-            Operand("weights", (depth * channels,), "int8"),
+            Operand("weights", (self._length_bytes(depth) + depth * channels,), "int8"),
             Operand("scaling", (rows * channels,), "int32"),
             Operand("limits", (limits,), "int32"),
         )
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         """[channels, depth] and [rows, channels] -> both tables."""
-        return np.ascontiguousarray(weights.T).reshape(-1), rows.astype(np.int32).reshape(-1)
+        lengths = np.zeros(self._length_bytes(weights.shape[1]), dtype=np.uint8)
+        if self.is_chunked:
+            starts = chunk_starts(weights, self.unit, len(weights))
+            assert starts is not None
+            found = np.diff(np.append(np.flatnonzero(starts[0]), starts.shape[1]))
+            lengths[: found.size] = found
+        table = np.concatenate([lengths.view(np.int8), weights.T.reshape(-1)])
+        return table, rows.astype(np.int32).reshape(-1)
+
+    def _length_bytes(self, depth: int) -> int:
+        return depth // self.unit + 1 if self.is_chunked else 0
 
 
 @lru_cache(maxsize=32)
@@ -124,12 +146,17 @@ def _text(product: VectorProduct) -> str:
         portable = replaced(portable, ("(int8_t)utvm_clamp", "(int16_t)utvm_clamp", 1))
         for name in ("*pixels", "*output"):
             parameters = replaced(parameters, (f"int8_t {name}", f"int16_t {name}", 1))
-    bodies = [_tile(product, size, n) for n, size in enumerate(product.sizes, 1)]
+    start = "a1"
+    if product.is_chunked:
+        start, shift = "s10", product.unit.bit_length() - 1
+        lines += [f"srli s10, a7, {shift}", "addi s10, s10, 1", "add s10, s10, a1"]
+        portable = f"    weights += depth / {product.unit} + 1;\n{portable}"
+    bodies = [_tile(product, size, n, start) for n, size in enumerate(product.sizes, 1)]
     lines += tiles(product.sizes, "a5", 1, bodies)
     return Routine(parameters, lines).c_function(product.function, portable)
 
 
-def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
+def _tile(product: VectorProduct, size: int, label: int, start: str) -> Iterator[str]:
     """All channels of ``size`` pixels.
 
     t0, t1 and t2 are where the weights, the scaling and the output of a block begin, t3 the
@@ -137,12 +164,27 @@ def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
     """
     block, pointers = Block(product.lmul), _POINTERS[:size]
     sums, step = block.sums(size), product.element_bytes
-    load, row = ("lb", "a6") if step == 1 else ("lh", "s11")
-    yield from ("mv t0, a1", "mv t1, a2", "mv t2, a4", "mv t3, a6", f"{label}1:")
+    row = "a6" if step == 1 else "s11"
+    yield from (f"mv t0, {start}", "mv t1, a2", "mv t2, a4", "mv t3, a6", f"{label}1:")
     yield f"vsetvli zero, t3, {block.bits16}"
     yield from block.begin(sums, "t1")
     yield from ("mv t4, t0", "mv s8, a0", "add a3, a0, a7")
     yield from (f"add {p}, {q}, s0" for q, p in pairwise(pointers))
+    if product.is_chunked:
+        yield from _chunks(product, block, sums, label)
+    else:
+        yield from _steps(product, block, sums, label)
+    yield from _finish(product, block, sums)
+    yield from ("csrr t5, vl", "add t0, t0, t5", "sub t3, t3, t5")
+    yield from step * ("add t2, t2, t5",)
+    yield from ("slli t5, t5, 2", "add t1, t1, t5", f"bnez t3, {label}1b")
+    yield from size * ("add a0, a0, s0", f"add a4, a4, {row}")
+
+
+def _steps(product: VectorProduct, block: Block, sums: list[str], label: int) -> Iterator[str]:
+    """The products of all steps, to sums of 32 bits."""
+    size, step, pointers = len(sums), product.element_bytes, _POINTERS[: len(sums)]
+    load = "lb" if step == 1 else "lh"
     yield f"{label}2:"
     for k in range(product.unit):
         yield from (*block.load_wide(k % 2, "t4"), "add t4, t4, a6")
@@ -152,11 +194,31 @@ def _tile(product: VectorProduct, size: int, label: int) -> Iterator[str]:
             yield from (f"vwmacc.vx {s}, {x}, {block.wide(k % 2)}" for x, _, s in some)
     yield from (f"addi {p}, {p}, {step * product.unit}" for p in pointers)
     yield f"bne s8, a3, {label}2b"
-    yield from _finish(product, block, sums)
-    yield from ("csrr t5, vl", "add t0, t0, t5", "sub t3, t3, t5")
-    yield from step * ("add t2, t2, t5",)
-    yield from ("slli t5, t5, 2", "add t1, t1, t5", f"bnez t3, {label}1b")
-    yield from size * ("add a0, a0, s0", f"add a4, a4, {row}")
+
+
+def _chunks(product: VectorProduct, block: Block, sums: list[str], label: int) -> Iterator[str]:
+    """The same by way of sums of 16 bits. s11: the lengths of chunks; a3: turns that are left."""
+    pairs = list(zip(_BYTES, _POINTERS, _CHUNK_SUMS[: len(sums)], strict=False))
+
+    def turn(first: str) -> Iterator[str]:
+        for k in range(product.unit):
+            weights = f"v{block.lmul * (k % 4)}"
+            yield from (f"vle8.v {weights}, (t4)", "add t4, t4, a6")
+            yield from (f"lb {x}, {k}({p})" for x, p, _ in pairs)
+            operation = "vwmacc.vx {0}, {1}, {2}" if k else first
+            yield from (operation.format(total, x, weights) for x, _, total in pairs)
+        yield from (f"addi {p}, {p}, {product.unit}" for _, p, _ in pairs)
+        yield "addi a3, a3, -1"
+
+    yield from ("mv s11, a1", "lbu a3, 0(s11)", f"{label}2:")
+    yield from (f"vsetvli zero, zero, {block.bits8}", "addi s11, s11, 1")
+    yield from (*turn("vwmul.vx {0}, {2}, {1}"), f"beqz a3, {label}4f", f"{label}3:")
+    yield from (*turn("vwmacc.vx {0}, {1}, {2}"), f"bnez a3, {label}3b", f"{label}4:")
+    yield from ("lbu a3, 0(s11)", f"vsetvli zero, zero, {block.bits16}")
+    yield from (
+        f"vwadd.wv {one}, {one}, {part}" for one, (_, _, part) in zip(sums, pairs, strict=True)
+    )
+    yield f"bnez a3, {label}2b"
 
 
 def _finish(product: VectorProduct, block: Block, sums: list[str]) -> Iterator[str]:

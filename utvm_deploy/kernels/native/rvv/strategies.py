@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
@@ -34,6 +35,7 @@ from utvm_deploy.kernels.native.rvv.elementwise import VectorElementwise
 from utvm_deploy.kernels.native.rvv.gemm import TWICE, UNITS, WIDE, WIDE_EACH, VectorProduct
 from utvm_deploy.kernels.native.rvv.int16x8 import int16x8_conv_call, int16x8_depthwise_call
 from utvm_deploy.kernels.native.rvv.pool import VectorPool
+from utvm_deploy.kernels.native.scalar.pairs import chunk_starts
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 
 _C = TypeVar("_C", bound="BlockChoices")
@@ -42,6 +44,8 @@ FAMILY = "rvv"
 _PIXELS = (6, 12, 24)
 #: Channels that a register of weights has in the shortest vectors.
 _CHANNELS = 16
+#: Registers of weights in chunks, and steps of a chunk from which dense layers have them.
+_CHUNKED, _LEAST_CHUNK = 2, 4
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,14 @@ class BlockChoices(Choices):
 
 
 @dataclass(frozen=True)
-class WindowsChoices(BlockChoices):
+class ProductChoices(BlockChoices):
+    """The same, and whether products are summed up in chunks of 16 bits."""
+
+    chunks: bool | None = None
+
+
+@dataclass(frozen=True)
+class WindowsChoices(ProductChoices):
     """The same, and pixels whose windows are gathered at a time."""
 
     pixels: int | None = None
@@ -83,8 +94,11 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     channels = inputs, outputs // groups
     product = VectorProduct(lmul, UNITS[0])
     found = gathered(tables.window, channels, product, choices.pixels, groups)
-    if not found.is_gathered:
-        product = VectorProduct(lmul, _unit(inputs))
+    if choices.chunks:
+        product = _chunked(weights, UNITS if found.is_gathered else _units(inputs), TWICE)
+        found = gathered(tables.window, channels, product, choices.pixels, groups)
+    elif not found.is_gathered:
+        product = VectorProduct(lmul, _units(inputs)[0])
         found = gathered(tables.window, channels, product, choices.pixels, groups)
     limits = tables.zero_point, *tables.limits
     return gathered_conv2d_call(layer.portable, found, weights, rows, limits, tables.border)
@@ -92,14 +106,19 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED."""
-    tables, choices = dense_tables(layer), _read(BlockChoices, wish)
+    tables, choices = dense_tables(layer), _read(ProductChoices, wish)
     if isinstance(tables, str):
         return tables
     if isinstance(choices, str):
         return choices
     outputs, inputs = tables.weights.shape
     is_one = len(tables.scales) == 1
-    product = VectorProduct(choices.lmul or 2, _unit(inputs), WIDE if is_one else WIDE_EACH)
+    rounding = WIDE if is_one else WIDE_EACH
+    product = VectorProduct(choices.lmul or 2, _units(inputs)[0], rounding)
+    in_chunks = _chunked(tables.weights, _units(inputs), rounding)
+    are_long = inputs >= _LEAST_CHUNK * _chunk_count(tables.weights, in_chunks.unit)
+    if choices.chunks or (choices.chunks is None and choices.lmul is None and are_long):
+        product = in_chunks
     rows = [tables.bias] if is_one else [tables.bias, *np.array(tables.scales).T]
     limits: Sequence[int] = [*tables.limits, *tables.scales[0]] if is_one else tables.limits
     kernel = gathered_dense(tables.batch, inputs, outputs, product)
@@ -115,8 +134,22 @@ def _read(choices: type[_C], wish: Wish) -> _C | str:
     return found
 
 
-def _unit(depth: int) -> int:
-    return next(unit for unit in UNITS if depth % unit == 0)
+def _units(depth: int) -> tuple[int, ...]:
+    """The steps of a turn that divide the depth, the most first."""
+    return tuple(unit for unit in UNITS if depth % unit == 0)
+
+
+def _chunked(weights: Array, units: Sequence[int], rounding: str) -> VectorProduct:
+    """The product in the fewest chunks that have as many steps in a turn as possible."""
+    fitting = (unit for unit in units if _chunk_count(weights, unit))
+    return VectorProduct(_CHUNKED, next(fitting), rounding, is_chunked=True)
+
+
+def _chunk_count(weights: Array, unit: int) -> int:
+    """Chunks of turns of ``unit`` steps; 0 if the sums of a turn need more than 16 bits."""
+    flat = weights.reshape(len(weights), -1)
+    starts = chunk_starts(flat, unit, len(flat))
+    return 0 if starts is None else int(starts.sum())
 
 
 def _best_lmul(channels: int, loads: int) -> int:
@@ -142,14 +175,15 @@ def block_choices(kernel: object) -> Iterator[Choices]:
     assert isinstance(kernel.product, VectorProduct)
     own = kernel.product.lmul
     if kernel.product.rounding != TWICE:
-        yield BlockChoices()
-        yield from (BlockChoices(lmul) for lmul in TILES if lmul != own)
+        yield ProductChoices()
+        yield ProductChoices(chunks=not kernel.product.is_chunked)
         return
     yield WindowsChoices()
     for lmul in TILES:
         for pixels in _PIXELS if kernel.is_gathered else (None,):
             if lmul != own or pixels not in (None, kernel.pixels):
-                yield WindowsChoices(lmul, pixels)
+                yield WindowsChoices(lmul, None, pixels)
+    yield WindowsChoices(chunks=True)
 
 
 RVV_STRATEGIES = (

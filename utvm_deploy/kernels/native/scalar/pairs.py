@@ -46,7 +46,7 @@ def best_pairing(weights: Array, units: tuple[int, ...], channels: int) -> Pairi
     """
     found = []
     for unit in units:
-        starts = _starts(weights, unit, channels)
+        starts = chunk_starts(weights, unit, channels)
         if starts is not None:
             count = starts.size * (17 * unit + 4) + 26 * int(starts.sum())
             found.append(Pairing(unit, count / (12 * starts.size * unit)))
@@ -62,7 +62,7 @@ def packed(weights: Array, unit: int, channels: int) -> tuple[Array, Wide]:
     """[channels, depth] -> the table of weights, and the number of chunks of each group."""
     depth = weights.shape[1]
     groups = by_groups(weights.T, channels)  # [group, depth, slot]
-    starts = _starts(weights, unit, channels)
+    starts = chunk_starts(weights, unit, channels)
     assert starts is not None
     lengths = np.zeros((len(groups), 4 * _length_words(depth, unit)), dtype=np.uint8)
     for table, first in zip(lengths, starts, strict=True):
@@ -79,7 +79,7 @@ def _length_words(depth: int, unit: int) -> int:
 
 
 @by_content
-def _starts(weights: Array, unit: int, channels: int) -> NDArray[np.bool_] | None:
+def chunk_starts(weights: Array, unit: int, channels: int) -> NDArray[np.bool_] | None:
     """Whether a chunk begins at each unit of each group; None if a unit does not fit.
 
     A chunk takes as many units as fit.
