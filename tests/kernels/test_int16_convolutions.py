@@ -114,7 +114,9 @@ def kernels_of(graph: Graph, core: str) -> list[str]:
     return [lower(graph, operator, core).kernel.name for operator in graph.operators]
 
 
-@pytest.mark.parametrize("core", ["cortex-m7", "cortex-m55", "rv32imc_zve32x", "generic"])
+@pytest.mark.parametrize(
+    "core", ["cortex-m7", "cortex-m55", "rv32imc", "rv32imc_zve32x", "generic"]
+)
 def test_in_plain_c(core: str, tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "model.tflite")
     assert check(model, tmp_path, core=core) == len(SHAPES)
@@ -161,7 +163,7 @@ def test_outputs_lie_on_what_was_read(tmp_path: Path) -> None:
 
 
 # The fence below is around the Cortex-M7's kernels.
-@pytest.mark.spread(2, among=("mps2_an386", "qemu_rv32imcv"))
+@pytest.mark.spread(3, among=("mps2_an386", "qemu_rv32imcv", "qemu_rv32imc"))
 def test_on_cores(device: Device, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write_convolutions, "")
 

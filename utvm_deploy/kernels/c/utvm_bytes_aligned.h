@@ -24,6 +24,13 @@ static inline int8_t *utvm_bytes_copy(int8_t *to, const int8_t *from, int32_t co
             UTVM_IN_PLACE;
         }
     }
+    for (; end - to >= 4; to += 4, from += 4) {
+        to[0] = from[0];
+        to[1] = from[1];
+        to[2] = from[2];
+        to[3] = from[3];
+        UTVM_IN_PLACE;
+    }
     while (to < end) {
         *to++ = *from++;
         UTVM_IN_PLACE;

@@ -111,14 +111,13 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
 
     The reference multiplies by the scale as a double and rounds halves away from zero. Both it and
     (a * m + offset) >> shift grow with a. So they agree on all sums from ``lowest`` to ``highest``
-    if each output begins at the same sum, which is checked.
+    if each output begins at the same sum. For a multiplier, each output bounds the offset from both
+    sides. The nearest multiplier with an offset within all bounds is taken.
     """
     fraction, exponent = math.frexp(scale)
     shift = 31 - exponent
     if not 32 <= shift <= 54:
         return f"the scale {scale:g} needs a shift by {shift}"
-    multiplier = min(round(fraction * 2.0**31), (1 << 31) - 1)
-    offset = (1 << (shift - 1)) + (zero_point << shift)
     numerator, denominator = scale.as_integer_ratio()
 
     def reference(output: int) -> int:
@@ -128,15 +127,25 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
             return _ceiling((2 * steps - 1) * denominator, 2 * numerator)
         return 1 - _ceiling((1 - 2 * steps) * denominator, 2 * numerator)
 
-    def ours(output: int) -> int:
-        return _ceiling((output << shift) - offset, multiplier)
-
-    for output in range(INT8_MIN + 1, INT8_MAX + 1):
-        first, own = (
-            min(max(sum_, lowest), highest + 1) for sum_ in (reference(output), ours(output))
+    outputs = range(INT8_MIN + 1, INT8_MAX + 1)
+    firsts = [(k << shift, min(max(reference(k), lowest), highest + 1)) for k in outputs]
+    nearest = min(round(fraction * 2.0**31), (1 << 31) - 1)
+    middle = (1 << (shift - 1)) + (zero_point << shift)
+    # A larger multiplier rounds halves away from zero, as the reference does.
+    for multiplier in (nearest + step for step in (0, 1, -1, 2, -2)):
+        least = max(
+            (start - multiplier * first for start, first in firsts if first <= highest),
+            default=middle,
         )
-        if first != own:
-            return f"output {output} would begin at another sum than {first}"
+        most = min(
+            (start - multiplier * (first - 1) for start, first in firsts if first > lowest),
+            default=middle + 1,
+        )
+        offset = min(max(middle, least), most - 1)
+        if least <= offset and multiplier < 1 << 31:
+            break
+    else:
+        return f"no multiplier gives every output of the scale {scale:g}"
     words = [multiplier, offset & 0xFFFFFFFF, (offset >> 32) & 0xFFFFFFFF, shift - 32]
     found = np.array(words, dtype=np.int64).astype(np.uint32).view(np.int32)
     found.flags.writeable = False

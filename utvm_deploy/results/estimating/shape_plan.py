@@ -78,42 +78,20 @@ def shaped(graph: Graph, *, has_weights: bool = True) -> Graph:
     tensors = list(simpler.tensors)
     for operator in simpler.operators:
         for number in (one for one in operator.inputs if one is not None):
-            tensors[number] = _stand_in(simpler, operator, tensors[number])
+            tensors[number] = _stand_in(tensors[number])
     return simpler.replaced(tensors=tuple(tensors))
 
 
-def _stand_in(graph: Graph, operator: Operator, tensor: Tensor) -> Tensor:
+def _stand_in(tensor: Tensor) -> Tensor:
     if tensor.data is None or tensor.data.ndim == 0:
         return tensor
     typical = np.full((), _TYPICAL_WEIGHT if tensor.dtype == "int8" else 1, tensor.data.dtype)
     data = np.broadcast_to(typical, tensor.data.shape)
     found = tensor.quantization
     if found is not None and len(found.scales) > 1:
-        scale = found.scales[0]
-        if operator.kind == "FULLY_CONNECTED" and tensor.dtype == "int8":
-            scale = _telling_scale(graph, operator, found.scales)
         count = len(found.scales)
-        found = Quantization((scale,) * count, found.zero_points[:1] * count, found.axis)
+        found = Quantization(found.scales[:1] * count, found.zero_points[:1] * count, found.axis)
     return replace(tensor, data=data, quantization=found)
-
-
-def _telling_scale(graph: Graph, operator: Operator, scales: tuple[float, ...]) -> float:
-    """A scale that the fast kernel cannot take, or else the first one.
-
-    It rounds in 64 bits with 31 bits of a factor. The layer gets plain C if one of its outputs then
-    begins at another sum. Here, in double precision, nearly every such scale is found.
-    """
-    source, result = graph.tensors[operator.inputs[0] or 0], graph.tensors[operator.outputs[0]]
-    if source.quantization is None or result.quantization is None:
-        return scales[0]
-    factors = np.array(scales) * source.quantization.scales[0] / result.quantization.scales[0]
-    fractions, exponents = np.frexp(factors)
-    kept = np.ldexp(np.rint(fractions * 2.0**31), exponents - 31)
-    halves = np.arange(-127, 128)[None, :] - result.quantization.zero_points[0] - 0.5
-    most = 128.0 * 128 * graph.tensors[operator.inputs[1] or 0].shape[1]
-    begins = [np.clip(np.ceil(halves / one[:, None]), -most, most) for one in (factors, kept)]
-    odd = np.flatnonzero((begins[0] != begins[1]).any(axis=1))
-    return scales[odd[0]] if odd.size else scales[0]
 
 
 def shape_plan(graph: Graph, board: Board) -> ShapePlan:
@@ -212,7 +190,5 @@ def _facts(graph: Graph, operator: Operator, tensor: Tensor) -> tuple[Hashable, 
     first = operator.inputs[0]
     found = tensor.quantization
     same = first is not None and graph.tensors[first].quantization == found
-    scales: float = 0 if found is None else min(len(found.scales), 2)
-    if scales == 2 and found is not None and operator.kind == "FULLY_CONNECTED":
-        scales = found.scales[0]  # see ``_telling_scale``
+    scales = 0 if found is None else min(len(found.scales), 2)
     return tensor.shape, tensor.dtype, tensor.data is not None, scales, same

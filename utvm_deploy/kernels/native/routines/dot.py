@@ -14,10 +14,17 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, post
+from utvm_deploy.targets.table import CORES, target_of
 
 ROWS = 4
 _POINTERS = ("r1", "r4", "r5", "r6")
 _SUMS = ("r7", "r8", "r9", "r10")
+#: GCC would load all bytes of a turn first, for which there are too few registers.
+_AS_WRITTEN = """
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((noinline, optimize("no-schedule-insns")))
+#endif
+""".lstrip()
 #: Saved first, and read again for the next four rows.
 _PITCH, _COUNT = Slot(0), Slot(4)
 
@@ -71,8 +78,12 @@ def wide_dot_texts(core: str) -> tuple[str, ...]:
     a.ldr("r0", a.stack_argument("sums"))
     a.stmia("r0", _SUMS)
     a.leave()
-    portable, driver = map(shared_text, ("utvm_wide_four", "utvm_wide_rows"))
-    return a.c_function("utvm_wide_four", portable, CONDITION), driver
+    # The scalar family has registers for the sums of all four rows.
+    is_scalar = core in CORES and "scalar" in target_of(core).families_of(CORES[core])
+    name = "utvm_wide_four_at_once" if is_scalar else "utvm_wide_four"
+    portable, driver = map(shared_text, (name, "utvm_wide_rows"))
+    attribute = _AS_WRITTEN if is_scalar else ""
+    return a.c_function("utvm_wide_four", portable, CONDITION, attribute), driver
 
 
 def _parameters(element: str) -> tuple[str, ...]:
