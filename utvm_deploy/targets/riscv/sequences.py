@@ -54,7 +54,7 @@ _BODIES: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[int, ...]
      (1, 1, 1, 2)),
     ("jr behind the load of it", "auipc t0, 0; addi t0, t0, 20; sw t0, 0(a0); lw t1, 0(a0); jr t1",
      (1, 1, 1, 1, 4), (1, 1, 2, 2, 2), (1, 1, 2, 2, 2)),
-    ("fence.i", "fence.i", (2,), (2,), (2,)),
+    ("fence.i", "fence.i", (4,), (2,), (2,)),
     ("loop", "add t0, t0, t1; lw t1, 0(a0); addi t5, t5, -1; bnez t5, 1b", (1, 1, 1, 3),
      (1, 2, 1, 3), (1, 2, 1, 3)),
 )  # fmt: skip

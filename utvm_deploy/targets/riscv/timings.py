@@ -84,7 +84,7 @@ _CV_CYCLES: _Cycles = {
         (Kind.BRANCH, Kind.CALL, Kind.BRANCH_INDIRECT), (1, f"{CV}: jump 2, with what jumps lose")
     ),
     Kind.BRANCH_CONDITIONAL: (1, f"{CV}: branch not taken 1"),
-    Kind.BARRIER: (2, f"{CV}: fence.i 2; rtl/cv32e40p_decoder.sv: fence as fence.i"),
+    Kind.BARRIER: (4, "CV32E40P, its RTL in simulation: 4; the manual says fence.i 2"),
     Kind.SYSTEM: (4, f"{CV}: CSR access 4, of some 1; {ASSUMED}: the most, and for ecall and mret"),
 }
 _LOADED = "the instruction immediately following a load uses the result"
