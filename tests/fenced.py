@@ -24,9 +24,9 @@ from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.targets.arm_m.target import ARM_M
+from utvm_deploy.targets.table import target_of
 
-#: Where a task's function returns to (templates/arm_m/baremetal/guard_armv7m.c).
+#: Where a task's function returns to (guard*.c of templates/*/baremetal).
 RETURN_SYMBOL = "leave_task"
 
 
@@ -49,7 +49,7 @@ def watched(
     assert fence.accesses, "the fence saw no access at all: it was not armed for this call"
     symbols = device.session.symbols()
     for one in fence.crossings():
-        place = nearest_symbol(one.pc, symbols, ARM_M.code_bit)
+        place = nearest_symbol(one.pc, symbols, target_of(device.board.cpu.core).code_bit)
         found.append(f"{place}: {one}, {_near(one.address, allowed)}")
 
 

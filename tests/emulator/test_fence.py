@@ -41,6 +41,13 @@ int32_t vector(const int8_t *at, int32_t offset, int8_t *result) {
     __asm volatile("vldrb.u8 q0, [%0]\\n\\tvstrb.8 q0, [%1]" ::"r"(at + offset), "r"(result + 1)
                    : "q0", "memory");
     return 1;
+#elif defined(UTVM_VECTORS)
+    __asm volatile(".option push\\n\\t.option arch, +zicsr, +zve32x\\n\\t"
+                   "vsetivli t0, 16, e8, m1, ta, ma\\n\\t"
+                   "vle8.v v0, (%0)\\n\\tvse8.v v0, (%1)\\n\\t.option pop" ::"r"(at + offset),
+                   "r"(result + 1)
+                   : "t0", "memory");
+    return 1;
 #else
     memcpy(result + 1, at + offset, 16);
     return 0;
@@ -50,7 +57,7 @@ void copy(int8_t *to, const int8_t *from, uint32_t count) { memcpy(to + 1, from 
 """
 
 
-@pytest.fixture(scope="module", params=["mps2_an385", "mps3_an547"])
+@pytest.fixture(scope="module", params=["mps2_an385", "mps3_an547", "qemu_rv32imcv"])
 def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Fence, Device]]:
     with fenced_device(request.param) as found:
         yield found
@@ -92,7 +99,9 @@ def test_a_word_that_begins_inside(rig: tuple[Fence, Device]) -> None:
     buffer, result = bytes_on(device, SIZE), bytes_on(device, 1)
     assert found(rig, "word", buffer, SIZE - 3, result) == []
     (text,) = found(rig, "word", buffer, SIZE - 2, result)
-    assert "of 4 bytes" in text
+    # GCC for RISC-V loads words that may be unaligned byte by byte.
+    size = 1 if device.board.cpu.core.startswith("rv32") else 4
+    assert f"of {size} bytes" in text
 
 
 def test_vectors_are_seen(rig: tuple[Fence, Device]) -> None:
