@@ -55,7 +55,7 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
     "page",
     [
         *("first-model.md", "from-data.md", "small-ram.md", "tune-in-ci.md"),
-        *("own-board.md", "own-operator.md", "vibration.md"),
+        *("own-board.md", "own-operator.md", "risc-v.md", "vibration.md"),
         # It computes for a minute and a half.
         pytest.param("quantization-aware-training.md", marks=pytest.mark.soak),
     ],
