@@ -32,7 +32,13 @@ from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.tuning.measuring.build import kernel_text
 
 #: Board -> its family of kernels. The two with the DSP extension take half of the candidates each.
-BOARDS = {"mps2_an500": "dsp", "mps2_an386": "dsp", "mps2_an385": "thumb", "mps3_an547": "mve"}
+BOARDS = {
+    "mps2_an500": "dsp",
+    "mps2_an386": "dsp",
+    "mps2_an385": "thumb",
+    "mps3_an547": "mve",
+    "qemu_rv32imc": "scalar",
+}
 HALF = ("mps2_an500", "mps2_an386")
 _IN_ONE_MODULE = 10
 # What kernels ask of a tensor's address, and no more: the rest is for the allocator to choose.
