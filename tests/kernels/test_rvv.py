@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.graph.rounding import requantized
 from utvm_deploy.kernels.choose.lowering import families_for
+from utvm_deploy.kernels.contract.c_texts import VECTORS
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.kernels.native.rvv.gemm import INT16, TWICE, WIDE_EACH, VectorProduct
 from utvm_deploy.kernels.native.single_rounding import first_sums
@@ -125,3 +127,23 @@ def test_vectors_of_256_bits(write: Callable[[Path], ModelWriter], tmp_path: Pat
 def test_a_core_without_vectors_has_no_such_kernels() -> None:
     assert "rvv" in families_for(CORE)
     assert "rvv" not in (*families_for("rv32imc"), *families_for("rv32imafc"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_vectors"),
+    [
+        (["-march=rv32imc_zve32x_zvl128b", "-mabi=ilp32"], True),
+        (["-march=rv32imc", "-mabi=ilp32", "-DUTVM_VECTORS"], True),
+        # Vectors may be shorter than a group of channels of int16x8.
+        (["-march=rv32imc_zve32x", "-mabi=ilp32"], False),
+        # The assembly loads addresses by LW.
+        (["-march=rv64imac_zve32x_zvl128b", "-mabi=lp64"], False),
+        (["-march=rv32imc", "-mabi=ilp32"], False),
+    ],
+)
+def test_where_the_compiler_takes_the_assembly(flags: list[str], has_vectors: bool) -> None:
+    command = ["riscv64-unknown-elf-gcc", *flags, "-Wundef", "-Werror", "-E", "-P", "-"]
+    text = f"#if {VECTORS}\nvectors\n#endif\n"
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["vectors"] * has_vectors

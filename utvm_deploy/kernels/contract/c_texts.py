@@ -7,9 +7,11 @@ from importlib import resources
 from utvm_deploy.targets.table import CORES
 
 _KERNELS = "utvm_deploy.kernels"
-#: Where the compiler takes assembly with vector instructions of RISC-V, and the core has them.
+#: Where the compiler takes assembly with vector instructions of RISC-V, and the core has them. The
+#: assembly is for addresses of 32 bits, and for vectors of at least 128 bits.
 VECTORS = (
-    "defined(__riscv) && defined(__GNUC__) && (defined(UTVM_VECTORS) || defined(__riscv_zve32x))"
+    "defined(__riscv) && defined(__GNUC__) && __riscv_xlen == 32 && (defined(UTVM_VECTORS) || "
+    "(defined(__riscv_zve32x) && __riscv_v_min_vlen >= 128))"
 )
 
 
