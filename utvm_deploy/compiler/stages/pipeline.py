@@ -29,6 +29,9 @@ from utvm_deploy.graph.model import Graph
 
 _log = logging.getLogger(__name__)
 
+#: Times the bytes of a model's constants, beyond which it is said.
+_MUCH_FLASH = 2
+
 
 @dataclass(frozen=True)
 class Emitted:
@@ -46,15 +49,27 @@ def emitted(found: Placed) -> Emitted:
     """The C of a program whose bytes have their places."""
     plan = found.plan
     options, goal = plan.request.options, plan.request.goal
+    made = emit(found.program)
     model = replace(
-        emit(found.program),
+        made,
         optimize=options.objective,
         float_math=options.float_math,
         # Nobody asked for what is lost at level time.
         tradeoff=plan.made.tradeoff if goal in (Goal.WITHIN_BUDGET, Goal.SMALLEST) else None,
-        hint=plan.hint,
+        hint="; ".join(filter(None, (plan.hint, _hint_of_flash(made, plan.made.graph)))),
     )
     return Emitted(model)
+
+
+def _hint_of_flash(made: CompiledModel, graph: Graph) -> str:
+    """That speed takes much flash, in a sentence; empty if it does not."""
+    own, taken = graph.constants_bytes, made.weights_bytes
+    if taken <= _MUCH_FLASH * own:
+        return ""
+    return (
+        f"for speed, tables of weights take {taken:,} bytes of flash, {taken / max(own, 1):.1f} "
+        "times those of the model; --optimize size takes the least"
+    )
 
 
 #: Name of each stage, and its function: in this order, each takes what the one before it made.
