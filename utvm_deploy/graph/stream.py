@@ -52,7 +52,7 @@ class StreamFacts:
         return (
             f"A stream: each run takes the next {_columns(self.hop)} of the input's",
             f"axis {self.axis}. Answers are {late}; the first whole one is",
-            f"that of run {self.runs} behind a reset.",
+            f"that of run {self.runs} after a reset.",
         )
 
     def beside(self, figures: Mapping[str, tuple[int | None, int | None]]) -> str:

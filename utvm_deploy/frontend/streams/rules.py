@@ -121,8 +121,8 @@ def _check_hop(w: Writer, at: Place, flow: Flow, stride: int) -> None:
         least, hop = flow.stride * stride, flow.columns * flow.stride
         raise w.refusal(
             at.position,
-            f"makes one column of {least} of the input, and a hop of {hop} is not a multiple of "
-            f"that; give a multiple of {least}",
+            f"takes {least} columns of the input for each column that it makes, and a hop of {hop} "
+            f"does not divide into these; give a multiple of {least}",
         )
 
 
