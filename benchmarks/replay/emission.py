@@ -211,6 +211,7 @@ def _models() -> Iterator[tuple[str, str, Any]]:
 
 def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
     from utvm_deploy.compiler.c_text import placed
+    from utvm_deploy.kernels.contract.c_texts import VECTORS_ON
     from utvm_deploy.kernels.contract.requantization import header
 
     interface, main, kernels, weights, private = (
@@ -222,7 +223,8 @@ def _of_model(start: str, compiled: Any) -> Iterator[Emitted]:
         yield Emitted(f"{start}{short}", (header(), kernels), function)
     # Every release has another version.
     lines = [line for line in interface.splitlines() if "_GENERATOR " not in line]
-    parts = "\n".join(lines), main, private.replace(placed(header()), "")
+    private = private.replace(placed(header()), "").replace(VECTORS_ON, "")
+    parts = "\n".join(lines), main, private
     yield Emitted(f"{start}{CALLS}", parts)
     # Megabytes of numbers: their text counts as it is.
     yield Emitted(f"{start}{WEIGHTS}", ("\n".join(weights.split()),))

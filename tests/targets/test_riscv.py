@@ -21,8 +21,10 @@ from utvm_deploy.device.link.fault import describe_fault
 from utvm_deploy.targets.table import TARGETS
 
 BOARDS = ("qemu_rv32imc", "qemu_rv32imafc", "qemu_rv32imcv")
+COMPILER = "riscv64-unknown-elf-gcc"
+RV32IMC = ("-march=rv32imc", "-mabi=ilp32")
 needs_tools = pytest.mark.skipif(
-    not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"))),
+    not all(map(shutil.which, (COMPILER, "qemu-system-riscv32"))),
     reason="needs riscv64-unknown-elf-gcc and qemu-system-riscv32",
 )
 TASKS = """
@@ -217,6 +219,52 @@ def test_the_selftest_of_a_bundle(name: str, form: str, tmp_path: Path) -> None:
     assert weights.read_text() != text
     run(["cmake", "--build", built])
     assert "FAIL digits" in run(machine, expected=1)
+
+
+@needs_tools
+@pytest.mark.parametrize("form", ["cmake", "arduino"])
+def test_whoever_compiles_a_bundle_gets_its_vectors(form: str, tmp_path: Path) -> None:
+    """By the instruction set alone; other cores, and those who ask for it, get plain C."""
+    model, bundle = data_dir("models") / "digits.tflite", tmp_path / "bundle"
+    argv = ["bundle", str(model), "--board", "qemu_rv32imcv", "-o", str(bundle), "--no-latency"]
+    assert main([*argv, "--format", form]) == 0
+    assert "must have the vector instructions Zve32x" in (bundle / "README.md").read_text()
+    kernels, header = (next(bundle.rglob(f"digits{end}")) for end in ("_kernels.c", ".h"))
+    for flags, has_vectors in (
+        (RV32IMC, True),
+        ((*RV32IMC, "-DUTVM_VECTORS"), True),
+        ((*RV32IMC, "-DUTVM_NO_VECTORS"), False),
+        ((*RV32IMC, "-DUTVM_VECTORS", "-DUTVM_NO_VECTORS"), False),
+        (("-march=rv64imac", "-mabi=lp64"), False),
+    ):
+        command = [COMPILER, *flags, "--specs=picolibc.specs", "-Wall", "-Wundef", "-Werror"]
+        text = run([*command, f"-I{header.parent}", "-S", kernels, "-o", "-"])
+        assert ("vsetvli" in text) == has_vectors, flags
+
+
+@needs_tools
+def test_a_bundle_built_without_our_toolchain_file_runs_its_vectors(tmp_path: Path) -> None:
+    """Its start-up code turns them on, too."""
+    model, bundle = data_dir("models") / "digits.tflite", tmp_path / "bundle"
+    board = load_board("qemu_rv32imcv")
+    assert (
+        main(["bundle", str(model), "--board", board.name, "-o", str(bundle), "--no-latency"]) == 0
+    )
+    selftest, elf = bundle / "selftest", tmp_path / "digits.elf"
+    sources = [
+        *bundle.glob("src/*.c"),
+        selftest / "digits_selftest.c",
+        selftest / "riscv/startup.c",
+    ]
+    flags = [*RV32IMC, "--specs=picolibc.specs", "-O3", "-ffunction-sections", "-nostartfiles"]
+    script = f"-T{selftest / 'riscv' / 'selftest.ld'}"
+    folders = [f"-I{bundle / 'include'}", f"-I{selftest}"]
+    run([COMPILER, *flags, *folders, *sources, "-Wl,--no-gc-sections", script, "-o", elf])
+    assert board.emulator is not None
+    machine = [board.emulator.program, "-machine", board.emulator.machine, "-display", "none"]
+    machine += ["-bios", "none", "-semihosting", "-kernel", str(elf)]
+    machine += board.emulator.arguments[: board.emulator.arguments.index("-bios")]
+    assert "PASS digits" in run(machine)
 
 
 def run(command: Sequence[str | Path], expected: int = 0) -> str:

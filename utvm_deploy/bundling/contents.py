@@ -11,7 +11,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
-from utvm_deploy.bundling.layout import Layout
+from utvm_deploy.bundling.layout import VECTORS_USAGE, Layout
 from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
 from utvm_deploy.bundling.vectors import vectors_header
@@ -20,6 +20,7 @@ from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.compiler.emission.pools import load_call
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import VECTORS_ON
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
@@ -164,7 +165,8 @@ def _values(
         "SELFTEST_DIR": layout.selftest_dir,
         "STACK_NEED": f"{stack_bytes:,}",
         "TASK_STACK_BYTES": str(TASK_STACK_BYTES + stack_bytes),
-        "FOR_CORE": _for_core(board),
+        "ISA": board.cpu.facts.architecture,
+        "FOR_CORE": _for_core(compiled, board),
         "USAGE": layout.usage,
         "FIRST_CMAKE": layout.cmake,
         **run_values(compiled),
@@ -242,8 +244,10 @@ def _measured(
     return values
 
 
-def _for_core(board: Board) -> str:
+def _for_core(compiled: CompiledModel, board: Board) -> str:
     """What the README says of the compiler's options; nothing where no assembly is."""
+    if VECTORS_ON in compiled.sources[f"{compiled.name}_private.h"]:
+        return VECTORS_USAGE
     if not board.cpu.toolchain.compiles_assembly:
         return ""
     flags = " ".join(board.cpu.compiler_flags)
@@ -389,6 +393,7 @@ def _bare_values(
         "COMPILER_FLAGS": " ".join(board.cpu.compiler_flags),
         "MEMORY": memory,
         "VECTORS": vectors.name,
+        "HAS_VECTORS": str(int(board.cpu.facts.vectors)),
         "FLASH": flash.name,
         "RAM": ram.name,
         # Scratch on the stack comes in addition to what the self-test takes.

@@ -50,7 +50,7 @@ from utvm_deploy.compiler.emission.rows import input_rows_of, push_text
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import VECTORS, VECTORS_ON, shared_text
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
 
@@ -121,12 +121,13 @@ def emit(program: Program) -> CompiledModel:
         pools=pools,
         loops=tuple(text.loop for text in loops),
     )
+    kernels = _kernels_file(program)
     sources = {
         f"{name}.h": emit_header(compiled),
         f"{name}.c": _main_file(program, calls, resets, rows, pools, loops),
-        f"{name}_kernels.c": _kernels_file(program),
+        f"{name}_kernels.c": kernels,
         f"{name}_weights.c": _weights_file(name, tables),
-        f"{name}_private.h": _private_header(program, tables),
+        f"{name}_private.h": _private_header(program, tables, VECTORS in kernels),
     }
     return replace(compiled, sources=sources)
 
@@ -344,7 +345,7 @@ def _weights_file(name: str, tables: ConstantTables) -> str:
     )
 
 
-def _private_header(program: Program, tables: ConstantTables) -> str:
+def _private_header(program: Program, tables: ConstantTables, has_vectors: bool) -> str:
     name, upper = program.name, program.name.upper()
     kernels = program.kernels()
     prototypes = "\n".join(f"{KERNEL_SECTION} {kernel.function.prototype}\n" for kernel in kernels)
@@ -359,7 +360,7 @@ def _private_header(program: Program, tables: ConstantTables) -> str:
 
 #include <stdint.h>
 
-// C++ compilers know this keyword of C by another name.
+{VECTORS_ON if has_vectors else ""}// C++ compilers know this keyword of C by another name.
 #ifdef __cplusplus
 #define restrict __restrict
 #endif
