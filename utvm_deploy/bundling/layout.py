@@ -64,8 +64,8 @@ the task that runs the model its stack, such as by `CONFIG_ESP_MAIN_TASK_STACK_S
 VECTORS_USAGE = """\
 The chip must have the vector instructions Zve32x, with registers of at least 128 bits (VLEN). Your
 start-up code must turn them on (`mstatus.VS`), and an operating system must keep these registers
-for the task that runs the model. GCC and Clang for 32 bits compile the vector instructions whatever
-`-march` says: `-march=@ISA@` is enough. Their assembler must know `.option arch`: Clang 19 does,
+for the task that runs the model. GCC and Clang for 32 bits compile the vector instructions with any
+`-march`: `-march=@ISA@` is enough. Their assembler must know `.option arch`: Clang 19 does,
 Clang 14 does not. For a chip without them, define `UTVM_NO_VECTORS` for the sources: the same bytes
 from plain C, but many times slower.
 

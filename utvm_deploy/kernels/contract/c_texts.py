@@ -13,10 +13,10 @@ VECTORS = (
     "defined(__riscv) && defined(__GNUC__) && __riscv_xlen == 32 && (defined(UTVM_VECTORS) || "
     "(defined(__riscv_zve32x) && __riscv_v_min_vlen >= 128))"
 )
-#: For a core with vectors: whoever compiles a model's files gets the kernels that were measured.
+#: For a core with vectors: all who compile a model's files get the kernels that were measured.
 VECTORS_ON = """\
-// The kernels take vector instructions of RISC-V (Zve32x, VLEN of at least 128), whatever -march
-// says. Define UTVM_NO_VECTORS for a core without them.
+// The kernels take vector instructions of RISC-V (Zve32x, VLEN of at least 128), with any -march.
+// Define UTVM_NO_VECTORS for a core without them.
 #if defined(UTVM_NO_VECTORS)
 #undef UTVM_VECTORS
 #elif defined(__riscv) && !defined(UTVM_VECTORS)
