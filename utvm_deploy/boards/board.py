@@ -42,8 +42,7 @@ from utvm_deploy.boards.probe_programs import PROBE_PROGRAMS
 from utvm_deploy.boards.probe_table import read_probe
 from utvm_deploy.boards.regions import read_places, read_regions
 from utvm_deploy.boards.trust import check_harmless
-from utvm_deploy.targets.table import CORES, TIMINGS
-from utvm_deploy.targets.unsupported import unsupported
+from utvm_deploy.targets.table import CORES, TIMINGS, why_no_core
 
 __all__ = [
     "CHILD_PROBE",
@@ -222,9 +221,9 @@ def _read_board(path: Path, trust: bool) -> Board:
 
 def _read_cpu(table: Table) -> Cpu:
     core_name = table.text("core")
-    unknown = None if core_name in CORES else unsupported(core_name)
-    if unknown is not None:
-        raise table.error("core", unknown.sentence)
+    why = "" if core_name in CORES else why_no_core(core_name)
+    if why:
+        raise table.error("core", why)
     cpu = Cpu(
         core=table.text("core", CORES),
         clock_hz=table.integer("clock_hz", minimum=1),

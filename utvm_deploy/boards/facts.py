@@ -296,14 +296,16 @@ class Board:
         )
 
     def fits_device(self, part: str) -> bool:
-        """Whether the file is right for a part: ``STM32H743ZIT6`` is an ``STM32H743?I``."""
+        """Whether the file is right for a part: ``STM32H743ZIT6`` is an ``STM32H743?I``.
+
+        ``ESP32C3FH4`` is an ``ESP32-C3FH4``, too.
+        """
         name = part.strip().upper()
+        patterns = (one.replace("-", "-{0,1}").replace("?", "[A-Z0-9]") for one in self.devices)
         return any(
             # What follows a part's name is its package, such as "T6" or "_xxAA".
-            re.fullmatch(
-                rf"{one.replace('?', '[A-Z0-9]')}(?:(?<![0-9])|(?![0-9]))[A-Z0-9_-]*", name
-            )
-            for one in self.devices
+            re.fullmatch(rf"{pattern}(?:(?<![0-9])|(?![0-9]))[A-Z0-9_-]*", name)
+            for pattern in patterns
         )
 
     @property

@@ -18,9 +18,16 @@ import tomlkit
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.toml_table import shown
-from utvm_deploy.boards.board import Board, board_of_device, check_name, known_devices, load_board
+from utvm_deploy.boards.board import (
+    Board,
+    board_names,
+    board_of_device,
+    check_name,
+    known_devices,
+    load_board,
+)
 from utvm_deploy.targets.contract.core import Core
-from utvm_deploy.targets.table import CORES, target_of
+from utvm_deploy.targets.table import CORES, target_of, why_no_core
 from utvm_deploy.targets.unsupported import PAGE, unsupported
 
 _PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
@@ -62,11 +69,9 @@ def donor_of(chip: Chip) -> Board | None:
     donor = board_of_device(chip.device)
     if donor is not None:
         return donor
-    kind = unsupported(chip.device)
-    if kind is not None:
-        raise BoardError(f"{chip.device}: {kind.sentence}")
+    _check_device(chip.device)
     if chip.core is not None:
-        _check_core(chip.core)
+        _check_timer(_check_core(chip.core))
     if chip.missing:
         raise BoardError(
             f"no board file knows the device {chip.device} (they know "
@@ -84,9 +89,7 @@ def check_same_chip(base: Board, chip: Chip) -> None:
     if chip.device is not None and base.fits_device(chip.device):
         remedy = "leave --core and --clock out"
     if chip.device is not None and not base.fits_device(chip.device):
-        kind = unsupported(chip.device)
-        if kind is not None:
-            raise BoardError(f"{chip.device}: {kind.sentence}")
+        _check_device(chip.device)
         has = f"has the chip {' or '.join(base.devices)}" if base.devices else "names no chip"
         raise BoardError(f"{base.name} {has}, not {chip.device}; {remedy}")
     cpu = base.cpu
@@ -105,13 +108,40 @@ def _check_core(name: str) -> Core:
     core = CORES.get(name)
     if core is not None and target_of(name).templates.drivers is not None:
         return core
-    kind = unsupported(name)
+    why = "" if name in CORES else why_no_core(name)
     known = ", ".join(one for one in CORES if target_of(one).templates.drivers is not None)
     raise BoardError(
-        f"{name}: {kind.sentence}"
-        if kind
+        f"--core {name}: {why}"
+        if why
         else f"--core {name} is not one of {known} (utvm docs {PAGE})"
     )
+
+
+def _boards_with(core: str, template: str) -> list[Board]:
+    boards = (load_board(name, trust=True) for name in board_names())
+    return [one for one in boards if (one.cpu.core, one.template) == (core, template)]
+
+
+def _check_device(part: str) -> None:
+    """BoardError of a chip that no image is made for, with the board whose bundles run there."""
+    kind = unsupported(part)
+    if kind is None:
+        return
+    command = ""
+    for board in _boards_with(*kind.bundles)[:1] if kind.bundles else ():
+        form = f" --format {board.template}" if board.why_no_image else ""
+        command = f": utvm bundle MODEL --board {board.name}{form}"
+    raise BoardError(f"{part}: {kind.sentence}{command}")
+
+
+def _check_timer(core: Core) -> None:
+    """A file from facts alone has a timer that all silicon with the core has."""
+    if not core.timers:
+        bare = [board.name for board in _boards_with(core.name, "baremetal")]
+        raise BoardError(
+            f"chips with the core {core.name} have no timer in common; leave --device out, start "
+            f"with --from {' or --from '.join(bare)}, and edit the file (utvm docs {PAGE})"
+        )
 
 
 def of_the_chip(board: Board) -> Iterator[str]:

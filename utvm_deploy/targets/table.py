@@ -17,6 +17,7 @@ from utvm_deploy.targets.contract.target import Target
 from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.host.target import HOST
 from utvm_deploy.targets.riscv.target import RISCV
+from utvm_deploy.targets.unsupported import PAGE, unsupported
 from utvm_deploy.targets.x86.target import X86
 
 _targets: dict[str, Target] = {}
@@ -38,6 +39,15 @@ def target_of(core: str) -> Target:
     if core not in _owners:
         raise BoardError(f"no target has the core {core!r}; there are {', '.join(CORES)}")
     return _owners[core]
+
+
+def why_no_core(name: str) -> str:
+    """A sentence for a name that no core has: why, and what to write; empty if nothing is known."""
+    kind = unsupported(name)
+    if kind is not None:
+        return kind.sentence
+    advice = next(filter(None, (one.core_advice(name) for one in TARGETS.values())), "")
+    return f"no core is called {name!r} here: {advice} (utvm docs {PAGE})" if advice else ""
 
 
 def _add(target: Target) -> None:

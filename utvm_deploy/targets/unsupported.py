@@ -8,6 +8,8 @@ from dataclasses import dataclass
 #: The page that lists cores and boards.
 PAGE = "reference/chips"
 _BUNDLE = "a bundle's portable C compiles for it: utvm bundle MODEL --board host"
+_OF_CORE = "take a bundle for a board with that core"
+_BUNDLES_ONLY = "supported by bundles only"
 
 
 @dataclass(frozen=True)
@@ -18,18 +20,22 @@ class Unsupported:
     chips: tuple[str, ...]
     why: str
     instead: str
+    verdict: str = "not supported"
+    #: Core and template of the boards whose bundles run there.
+    bundles: tuple[str, str] | None = None
 
     @property
     def sentence(self) -> str:
         """What it is, why it is missing, what to do."""
-        return f"{self.name} is not supported: {self.why}; {self.instead} (utvm docs {PAGE})"
+        verb = "are" if " and " in self.name else "is"
+        return f"{self.name} {verb} {self.verdict}: {self.why}; {self.instead} (utvm docs {PAGE})"
 
 
 #: Earlier rows win: the names of chips with RISC-V begin as those of their relatives do.
 UNSUPPORTED = (
     Unsupported(
         "RV32IC and RV32E",
-        ("rv32ic", "rv32iac", "rv32e"),
+        ("rv32ic", "rv32iac", "rv32e", "ch32v00"),
         "without the extension M, each multiplication calls a library",
         "take a core with the extension M",
     ),
@@ -40,19 +46,27 @@ UNSUPPORTED = (
         "take a 32-bit core",
     ),
     Unsupported(
+        "ESP32-C, ESP32-H and ESP32-P",
+        ("esp32c", "esp32h", "esp32p"),
+        "their cores have the instructions of rv32imc, and ESP-IDF builds their firmware",
+        _OF_CORE,
+        _BUNDLES_ONLY,
+        ("rv32imc", "esp-idf"),
+    ),
+    Unsupported(
+        "GD32V, CH32V and Hazard3",
+        ("gd32v", "ch32v", "hazard3"),
+        "their cores have the instructions of rv32imc, and no board file describes them",
+        _OF_CORE,
+        _BUNDLES_ONLY,
+        ("rv32imc", "baremetal"),
+    ),
+    Unsupported(
         "RISC-V",
-        (
-            "riscv",
-            "esp32c",
-            "esp32h",
-            "esp32p",
-            "gd32v",
-            "ch32v",
-            "hazard3",
-        ),
-        "of its cores rv32imc, rv32imafc, rv32imc_zve32x, CV32E40P and Ibex are here, and of their "
-        "boards the emulated ones and the ESP32-C3's",
-        _BUNDLE,
+        ("riscv",),
+        "it is the name of many instruction sets",
+        "write the core, such as rv32imc, rv32imafc or ibex",
+        "not one core",
     ),
     Unsupported(
         "Xtensa",

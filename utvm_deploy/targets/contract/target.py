@@ -130,6 +130,8 @@ class Target:
     #: Families of native kernels that fit a core, the best first; all cores have portable kernels.
     families_of: Callable[[Core], tuple[str, ...]] = lambda core: ()
     libraries: Libraries | None = None
+    #: A name that no core has -> which core to write instead, or why there is none; else empty.
+    core_advice: Callable[[str], str] = lambda name: ""
     #: Where memory begins that a controller must set up first; None: nowhere.
     external_begin: int | None = None
     #: Programs that emulate boards with its cores.

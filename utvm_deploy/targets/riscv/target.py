@@ -10,7 +10,7 @@ from utvm_deploy.targets.riscv.fault import FAULTS
 from utvm_deploy.targets.riscv.sequences import SEQUENCES
 from utvm_deploy.targets.riscv.templates import TEMPLATES
 from utvm_deploy.targets.riscv.timings import TIMINGS
-from utvm_deploy.targets.riscv.toolchain import CORES, TOOLCHAIN
+from utvm_deploy.targets.riscv.toolchain import CORES, TOOLCHAIN, core_advice
 
 RISCV = Target(
     name="riscv",
@@ -18,6 +18,7 @@ RISCV = Target(
     faults=FAULTS,
     cores=CORES,
     toolchain=TOOLCHAIN,
+    core_advice=core_advice,
     templates=TEMPLATES,
     libraries=Libraries(library.built_for, library.why_not),
     emulators=("qemu-system-riscv32",),

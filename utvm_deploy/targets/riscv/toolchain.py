@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from utvm_deploy.targets.contract.core import Core
@@ -32,6 +33,10 @@ CORES = (
     _core("ibex", "rv32imc"),
     _core("ibex-single-cycle", "rv32imc"),
 )
+#: RV32I and its extensions: letters, then longer names.
+_ISA = re.compile(r"rv32([ig])([a-z]*)((?:_[a-z][a-z0-9]*)*)")
+#: Extensions that the images need and that the names of cores do not have.
+_UNNAMED = ("Zicsr", "Zifencei")
 #: Flags that follow from a core.
 _OF_CORE = ("-march=", "-mabi=", "-mcpu=", "--specs=", "-misa-spec=")
 
@@ -48,6 +53,32 @@ def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
     return isa, f"-mabi={abi}", "--specs=picolibc.specs", *macros
 
 
+def core_advice(name: str) -> str:
+    """Which core's instructions an instruction set has, and which of its extensions are not used.
+
+    Empty for the name of a core, and for names of another form.
+    """
+    found = _ISA.fullmatch(name.lower())
+    if found is None or any(name == one.name for one in CORES):
+        return ""
+    letters = set(found[2].upper()) | (set("MAFD") if found[1] == "g" else set())
+    longer = {one.capitalize() for one in found[3].split("_") if one}
+    lacking = [letter for letter in "MC" if letter not in letters]
+    if lacking:
+        return f"take a core that has the extension {' and '.join(lacking)}, too"
+    # The kernels need vectors of 128 bits, which V means.
+    if "V" in letters or {"Zve32x", "Zvl128b"} <= longer:
+        core, used = f"rv32imc{_VECTORS}", {"M", "C", "V", "Zve32x", "Zvl128b"}
+    elif {"A", "F"} <= letters:
+        core, used = "rv32imafc", set("MAFC")
+    else:
+        core, used = "rv32imc", set("MC")
+    unused = [*sorted(letters - used), *sorted(longer - used - {*_UNNAMED})]
+    *first, last = unused or [""]
+    told = f"{', '.join(first)} and {last} are" if first else f"the extension {last} is"
+    return f"write {core}" + (f"; {told} not used" if unused else "")
+
+
 def contradiction(core: Core, fpu: str, own: Sequence[str]) -> str:
     """A core with a floating-point unit always has it, and no flag changes what a core has."""
     if core.fpus and fpu == "none":
@@ -55,9 +86,10 @@ def contradiction(core: Core, fpu: str, own: Sequence[str]) -> str:
     known = flags(core, fpu, False, False)
     for flag in own:
         if flag.startswith(_OF_CORE) and flag not in known:
+            advice = core_advice(flag.removeprefix("-march="))
             return (
                 f"compiler_flags has {flag!r}, but the core {core.name!r} means {known[0]} and "
-                f"{known[1]}; name the core that the board has, and remove the flag"
+                f"{known[1]}; {advice or 'name the core that the board has'}, and remove the flag"
             )
     return ""
 
