@@ -240,6 +240,7 @@ def test_the_selftest_of_a_bundle(name: str, form: str, tmp_path: Path) -> None:
 
 @needs_tools
 @pytest.mark.parametrize("form", ["cmake", "arduino"])
+@pytest.mark.tools
 def test_whoever_compiles_a_bundle_gets_its_vectors(form: str, tmp_path: Path) -> None:
     """By the instruction set alone; other cores, and those who ask for it, get plain C."""
     model, bundle = data_dir("models") / "digits.tflite", tmp_path / "bundle"
@@ -260,6 +261,7 @@ def test_whoever_compiles_a_bundle_gets_its_vectors(form: str, tmp_path: Path) -
 
 
 @needs_tools
+@pytest.mark.tools
 def test_a_bundle_built_without_our_toolchain_file_runs_its_vectors(tmp_path: Path) -> None:
     """Its start-up code turns them on, too."""
     model, bundle = data_dir("models") / "digits.tflite", tmp_path / "bundle"
@@ -321,6 +323,7 @@ def test_what_a_board_of_esp_idf_cannot_do_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.tools
 def test_a_component_for_an_esp32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
