@@ -213,6 +213,9 @@ def test_hot_code_needs_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", str(DIGITS), "--board", "host", "--hot", "1"]) == 1
     # Before anything is compiled.
     assert capsys.readouterr().err.startswith("error: --hot needs the cycle model, and host counts")
+    # A board of the same architecture.
+    assert main(["profile", str(DIGITS), "--board", "qemu_rv32imc", "--hot", "1"]) == 1
+    assert capsys.readouterr().err.endswith("such as qemu_cv32e40p\n")
 
 
 def test_bench_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -335,8 +335,39 @@ def test_a_component_for_an_esp32(
     assert "does not run on this computer" in capsys.readouterr().out
     assert "compiled for rv32imc" in (bundle / "README.md").read_text()
     assert not (bundle / "selftest" / "riscv").exists()
+    readme = (bundle / "README.md").read_text()
+    assert "target_compile_definitions(${COMPONENT_LIB} PRIVATE" in readme
+    # What ESP-IDF writes stays out of the bundle.
+    assert "cd digits_selftest/examples/selftest\n" in readme
+    cmake = (bundle / "CMakeLists.txt").read_text()
+    assert "for a RISC-V core" in cmake and "cortex" not in cmake.lower()
     assert main(["boards", "--new", "mine", "--device", "ESP32-C3-MINI-1"]) == 0
     assert load_board("mine.toml").why_no_image.startswith("ESP-IDF builds")
+
+
+def test_a_component_for_a_cortex_m_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, bundle = data_dir("models") / "digits.tflite", tmp_path / "digits"
+    argv = ["bundle", str(model), "--board", "mps2_an500", "--format", "esp-idf", "-o", str(bundle)]
+    assert main(argv) == 1
+    says = (
+        "ESP-IDF builds for no cortex-m7, the core of mps2_an500; choose esp32c3_devkitm, or host"
+    )
+    assert says in capsys.readouterr().err
+    assert not bundle.exists()
+
+
+@pytest.mark.tools
+def test_the_doctor_says_that_esp_idf_is_absent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("idf.py"):
+        pytest.skip("idf.py is installed; remove it from PATH to see what is said without it")
+    main(["doctor", "--board", ESP32C3])
+    said = capsys.readouterr().out
+    assert "everything for" not in said
+    assert "idf.py (build and flash its firmware)" in said or " is missing: " in said
 
 
 def test_a_board_of_esp_idf_is_ten_lines(tmp_path: Path) -> None:

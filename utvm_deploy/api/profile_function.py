@@ -11,7 +11,7 @@ from utvm_deploy.api import steps
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, Device
 from utvm_deploy.frontend.files.given_shapes import stream_given
@@ -178,7 +178,10 @@ def check_hot(hot: int | None, board: Board) -> None:
 
 
 def _without_model(board: Board) -> UtvmError:
+    boards = (load_board(name, trust=True) for name in board_names())
+    with_model = [one for one in boards if one.has_cycle_model]
+    alike = [one for one in with_model if one.cpu.target is board.cpu.target] or with_model
     return UtvmError(
-        f"--hot needs the cycle model, and {board.name} counts without one; choose an emulated "
-        "board that has it"
+        f"--hot needs the cycle model, and {board.name} counts without one; choose a board that "
+        f"has it, such as {alike[0].name}"
     )

@@ -94,7 +94,7 @@ def check_same_chip(base: Board, chip: Chip) -> None:
         raise BoardError(f"{base.name} {has}, not {chip.device}; {remedy}")
     cpu = base.cpu
     if chip.core not in (None, cpu.core):
-        raise BoardError(f"{base.name} has a {cpu.core}, not a {chip.core}; {remedy}")
+        raise BoardError(f"{base.name} has the core {cpu.core}, not {chip.core}; {remedy}")
     # An emulated machine may stand for a chip with any clock.
     if base.emulator is None and chip.clock_hz not in (None, cpu.clock_hz):
         raise BoardError(

@@ -168,6 +168,7 @@ def _values(
         "ISA": board.cpu.facts.architecture,
         "FOR_CORE": _for_core(compiled, board),
         "USAGE": layout.usage,
+        "LIBRARY": layout.library,
         "FIRST_CMAKE": layout.cmake,
         **run_values(compiled),
         **pool_values(compiled, board),
@@ -188,13 +189,13 @@ def _values(
         else _external_text(compiled.name, compiled.external, layout),
     }
     bare = _bare_selftest(board)
-    values |= _bare_build(bare or _FIRST_BARE)
+    values |= _bare_build(board.cpu.target.templates.selftest or _FIRST_BARE)
     if bare is not None:
         values |= _bare_values(compiled, board, layout, bare)
     return values
 
 
-#: For boards without one: a build for a bare core then says that its start-up code is missing.
+#: For targets without one: a build for a bare core then says that its start-up code is missing.
 _FIRST_BARE = next(
     one.templates.selftest for one in TARGETS.values() if one.templates.selftest is not None
 )

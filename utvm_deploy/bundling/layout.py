@@ -26,6 +26,8 @@ class Layout:
     cmake: str = ""
     # Whether the build system has a way to name a library that the bundle does not hold.
     takes_library: bool = True
+    # What the build system calls the library.
+    library: str = "@NAME@"
 
 
 _CMAKE_USAGE = """\
@@ -55,9 +57,10 @@ the task that runs the model its stack, such as by `CONFIG_ESP_MAIN_TASK_STACK_S
 *Component config*, `idf.py menuconfig` puts the kernels or the weights into internal RAM.
 
 `examples/selftest` is an application with the self-test, which also prints the cycles of one run.
-`set-target` takes the name of your chip:
+`set-target` takes the name of your chip. Build in a copy, because ESP-IDF writes files there:
 
-    cd my_project/components/@NAME@/examples/selftest
+    cp -r my_project/components/@NAME@ @NAME@_selftest
+    cd @NAME@_selftest/examples/selftest
     idf.py set-target esp32c3 && idf.py flash monitor"""
 
 #: For kernels with vector instructions of RISC-V.
@@ -103,6 +106,7 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             ),
             cmake=_ESP_IDF_CMAKE,
             takes_library=False,
+            library="${COMPONENT_LIB}",
         ),
         # The Arduino IDE compiles everything in src/ and looks at nothing in extras/.
         "arduino": Layout(

@@ -16,7 +16,7 @@ def check_machine(facts: LibraryFacts, board: Board, advice: str) -> None:
     if facts.machine not in board.cpu.toolchain.machines:
         raise BuildError(
             f"{facts.path} was built for another machine ({facts.machine}) than {board.name}, "
-            f"which is a {board.cpu.core}; {advice}"
+            f"whose core is {board.cpu.core}; {advice}"
         )
 
 

@@ -32,7 +32,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
         ],
     )
     if board and not missing:
-        out.line(f"everything for {board.name} is here")
+        absent = ", ".join(f"{one.what} ({one.purpose})" for one in checks if not one.found)
+        all_here = f"everything for {board.name} is here"
+        out.line(
+            f"what utvm needs for {board.name} is here; absent: {absent}" if absent else all_here
+        )
     for check in missing:
         out.line(f"{check.what} is missing: {check.fix}")
     cautions = board.cautions if board else ()
