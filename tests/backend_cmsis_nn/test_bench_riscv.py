@@ -23,6 +23,8 @@ from utvm_deploy.project.static_library import read_static_library
 GCC = "riscv64-unknown-elf-gcc"
 BOARD = "qemu_rv32imc"
 RV32 = ("-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs")
+#: As docs/guides/riscv.md has them.
+VECTOR_FLAGS = "clang-19, -DUSE_VEXT -march=rv32imc_zve32x_zvl128b -mabi=ilp32"
 #: Read before the tests' clean environment takes them away.
 COPIES = {product: os.environ.get(product.variable) for product in (CMSIS_NN, MURISCV_NN)}
 
@@ -119,8 +121,25 @@ def test_cores_of_one_instruction_set_run_one_library(tmp_path: Path) -> None:
 
 def test_a_port_without_the_vectors_of_the_core_is_refused(tmp_path: Path) -> None:
     folder = build_muriscv_nn(tmp_path / "theirs", *RV32)
-    with pytest.raises(BuildError, match=r"without the vectors .* its figures would mean nothing"):
+    with pytest.raises(BuildError, match=r"without the vectors .* its figures would mean") as told:
         find_cmsis_nn_builds(folder, load_board("qemu_rv32imcv"), product=MURISCV_NN)
+    assert VECTOR_FLAGS in str(told.value) and "UTVM_VECTORS" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("qemu_rv32imcv", 2, f"with {VECTOR_FLAGS} -O3"),
+        ("mps2_an500", 1, "muRISCV-NN is for RISC-V, and mps2_an500's core is cortex-m7"),
+        ("host", 1, "muRISCV-NN is for RISC-V, and host's core is"),
+    ],
+)
+def test_without_a_library_the_message_fits_the_board(
+    name: str, code: int, says: str, small_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["bench", str(small_model), "--board", name, "--against", "muriscv-nn"]
+    assert main(argv) == code
+    assert says in capsys.readouterr().err
 
 
 def test_what_is_missing_is_one_sentence(

@@ -18,6 +18,8 @@ HEADER = "arm_nnfunctions.h"
 SOURCES = "Source"
 #: A function that every build of the library has, behind the prefix.
 KNOWN_FUNCTION = "convolve_wrapper_s8"
+#: Vector code of muRISCV-NN is C with intrinsics, which the boards' GCC does not have.
+_VECTOR_FLAGS = "clang-19, -DUSE_VEXT -march=rv32imc_zve32x_zvl128b -mabi=ilp32"
 
 
 def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) -> CmsisNn:
@@ -43,6 +45,7 @@ def find_cmsis_nn_builds(
     ``libraries`` names the builds in place of those that are found. ``product`` may be another
     library with CMSIS-NN's interface.
     """
+    check_is_for(board, product)
     directory = directory.absolute()
     include = _find_headers(directory, product)
     if not libraries and product == CMSIS_NN and _zephyr_builds_it(directory, board):
@@ -79,7 +82,7 @@ def _sources(directory: Path, include: tuple[Path, ...], board: Board) -> CmsisN
 
 def _checked(library: Path, include: tuple[Path, ...], board: Board, product: Product) -> CmsisNn:
     facts = read_static_library(library)
-    advice, wanted = _how_to_build(board, product), product.prefix + KNOWN_FUNCTION
+    advice, wanted = how_to_build(board, product), product.prefix + KNOWN_FUNCTION
     check_machine(facts, board, advice)
     if wanted not in facts.symbols:
         older = ", or it is older than 4.0" if product == CMSIS_NN else ""
@@ -140,7 +143,7 @@ def _find_libraries(directory: Path, board: Board, product: Product) -> list[Pat
     if not found:
         raise BuildError(
             f"{directory} holds {product.name}'s headers but no {product.library}; "
-            f"{_how_to_build(board, product)}, or name it with --{product.option}-library"
+            f"{how_to_build(board, product)}, or name it with --{product.option}-library"
         )
     return found
 
@@ -176,7 +179,19 @@ def _check_instructions(facts: LibraryFacts, board: Board, product: Product, adv
         )
 
 
-def _how_to_build(board: Board, product: Product) -> str:
+def check_is_for(board: Board, product: Product) -> None:
+    """BuildError if the product has nothing for the board's core."""
+    if product == MURISCV_NN and board.cpu.target.name != "riscv":
+        raise BuildError(
+            f"{product.name} is for RISC-V, and {board.name}'s core is {board.cpu.core}; take a "
+            f"RISC-V board, or compare with --against {CMSIS_NN.option}"
+        )
+
+
+def how_to_build(board: Board, product: Product) -> str:
+    """What the user does to have a build of the product for the board's core."""
     flags = " ".join(board.cpu.compiler_flags)
+    if product == MURISCV_NN and board.cpu.facts.vectors:
+        flags = _VECTOR_FLAGS
     tail = f" with {flags} -O3" if flags else ""
     return f"build it as {product.name}'s README says, for {board.cpu.core}{tail}"

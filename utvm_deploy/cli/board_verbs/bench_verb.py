@@ -16,6 +16,7 @@ from utvm_deploy.cli.compile_options import builds_of
 from utvm_deploy.cli.gate import check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, dry_run_step
+from utvm_deploy.project.find_cmsis_nn import check_is_for, how_to_build
 from utvm_deploy.results.comparing.gate import check_covered
 from utvm_deploy.results.comparing.page import comparison_html
 from utvm_deploy.results.comparing.recorded import check_recorded_core
@@ -50,11 +51,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def _libraries(args: argparse.Namespace, board: Board) -> tuple[CmsisNn, ...]:
     """The builds of the other engine; none where its figures were recorded earlier."""
     if args.against == MURISCV_NN.option:
+        check_is_for(board, MURISCV_NN)
         found = builds_of(args, board, MURISCV_NN)
         if not found:
             raise UsageError(
-                f"no figures of {MURISCV_NN.name} were recorded; give your own copy, built for "
-                f"{board.cpu.core} (--{MURISCV_NN.option} DIR)"
+                f"no figures of {MURISCV_NN.name} were recorded; give your own copy "
+                f"(--{MURISCV_NN.option} DIR); {how_to_build(board, MURISCV_NN)}"
             )
         return found
     if args.muriscv_nn or args.muriscv_nn_library:
