@@ -24,7 +24,7 @@ GCC = "riscv64-unknown-elf-gcc"
 BOARD = "qemu_rv32imc"
 RV32 = ("-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs")
 #: As docs/guides/riscv.md has them.
-VECTOR_FLAGS = "clang-19, -DUSE_VEXT -march=rv32imc_zve32x_zvl128b -mabi=ilp32"
+VECTOR_FLAGS = "clang-19, -march=rv32imc_zve32x_zvl128b -mabi=ilp32 -DUSE_VEXT"
 #: Read before the tests' clean environment takes them away.
 COPIES = {product: os.environ.get(product.variable) for product in (CMSIS_NN, MURISCV_NN)}
 

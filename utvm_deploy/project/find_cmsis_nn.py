@@ -18,8 +18,6 @@ HEADER = "arm_nnfunctions.h"
 SOURCES = "Source"
 #: A function that every build of the library has, behind the prefix.
 KNOWN_FUNCTION = "convolve_wrapper_s8"
-#: Vector code of muRISCV-NN is C with intrinsics, which the boards' GCC does not have.
-_VECTOR_FLAGS = "clang-19, -DUSE_VEXT -march=rv32imc_zve32x_zvl128b -mabi=ilp32"
 
 
 def find_cmsis_nn(directory: Path, board: Board, library: Path | None = None) -> CmsisNn:
@@ -191,7 +189,8 @@ def check_is_for(board: Board, product: Product) -> None:
 def how_to_build(board: Board, product: Product) -> str:
     """What the user does to have a build of the product for the board's core."""
     flags = " ".join(board.cpu.compiler_flags)
-    if product == MURISCV_NN and board.cpu.facts.vectors:
-        flags = _VECTOR_FLAGS
+    reader = board.cpu.target.libraries
+    if product == MURISCV_NN and board.cpu.facts.vectors and reader:
+        flags = f"{reader.vector_build} -DUSE_VEXT"
     tail = f" with {flags} -O3" if flags else ""
     return f"build it as {product.name}'s README says, for {board.cpu.core}{tail}"

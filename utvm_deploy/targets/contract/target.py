@@ -67,6 +67,8 @@ class Libraries:
     built_for: Callable[[Any], BuiltFor]
     #: A library's build, a core, the compiler's flags and a board's name -> why they do not fit.
     why_not: Callable[[BuiltFor, Core, Sequence[str], str], str]
+    #: Compiler and flags of C with vector intrinsics, where the target's own compiler has none.
+    vector_build: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,11 @@ RISCV = Target(
     toolchain=TOOLCHAIN,
     core_advice=core_advice,
     templates=TEMPLATES,
-    libraries=Libraries(library.built_for, library.why_not),
+    libraries=Libraries(
+        library.built_for,
+        library.why_not,
+        vector_build="clang-19, -march=rv32imc_zve32x_zvl128b -mabi=ilp32",
+    ),
     emulators=("qemu-system-riscv32",),
     families_of=lambda core: ("rvv", "scalar") if core.vectors else ("scalar",),
     costs=COSTS,
