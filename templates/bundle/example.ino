@@ -1,4 +1,4 @@
-// Runs @NAME@ over and over on an input of zeros (real values); prints output 0.
+// Runs @NAME@ over and over on @ZEROS@ of zeros (real values); prints output 0.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -8,7 +8,7 @@ static uint8_t arena[@UPPER@_ARENA_BYTES] __attribute__((aligned(@UPPER@_ARENA_A
 @POOLS@
 void setup() {
     Serial.begin(115200);
-@LOAD_POOLS@@RESET_ROWS@}
+@LOAD_POOLS@@RESET_ONCE@}
 
 void loop() {
 @FILL_INPUTS@
@@ -16,7 +16,7 @@ void loop() {
 @RUN_ARENA@
     unsigned long spent = micros() - start;
 
-    const @OUTPUT_TYPE@ *output = @NAME@_output_0(arena);
+@WAIT@    const @OUTPUT_TYPE@ *output = @NAME@_output_0(arena);
     for (uint32_t i = 0; i < @UPPER@_OUTPUT_0_ELEMENTS; i++) {
         Serial.println(@OUTPUT_VALUE@);
     }

@@ -470,8 +470,12 @@ static void delay(unsigned long) {}
 
 
 def test_arduino_sketch_is_valid_cxx(case: Case, tmp_path: Path) -> None:
-    bundle = write(case, tmp_path / "bundle", format="arduino")
-    stub = tmp_path / "Arduino.h"
+    check_sketch(write(case, tmp_path / "bundle", format="arduino"), tmp_path)
+
+
+def check_sketch(bundle: Path, folder: Path) -> None:
+    """Compile the Arduino example against a stand-in for its framework."""
+    stub = folder / "Arduino.h"
     stub.write_text(ARDUINO_STUB)
     sketch = bundle / "examples" / "net" / "net.ino"
     options = (*STRICT.split(), "-fsyntax-only", f"-I{bundle / 'src'}", "-include", stub)

@@ -34,6 +34,8 @@ SCHEMA = "utvm.bundle/1"
 #: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no
 #: run influences the next one.
 DEFAULT_SAMPLES = 4
+#: A stream has more, up to its second whole answer, if these are not above this number.
+_MOST_HOPS = 64
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -107,6 +109,7 @@ def bundle(
     ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is a folder,
     or a file that ends in .zip; an older bundle there is replaced. ``format`` is "cmake" or another
     that ``utvm bundle --help`` names. ``samples`` is how many random samples the self-test has.
+    Those of a stream are hops that follow each other, and are more if a whole answer needs more.
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
     is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
@@ -130,7 +133,8 @@ def bundle(
         options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom)
         if golden is None:
-            taken = random_samples(graph, samples)
+            runs = 0 if graph.stream is None else graph.stream.runs + 1
+            taken = random_samples(graph, max(samples, runs if runs <= _MOST_HOPS else 0))
         else:
             taken = load_golden(Path(golden), graph)
         compiled = steps.compile_fitting(

@@ -174,7 +174,9 @@ def _values(
         **pool_values(compiled, board),
         "FILL_ARENA": _fill_arena(compiled),
         "RESET": _before_first_run(compiled),
-        "RESET_ROWS": f"    {compiled.name}_reset(arena);\n" if compiled.input_rows else "",
+        "RESET_ONCE": "".join(f"    {line}\n" for line in _reset(compiled)),
+        "HOW_OFTEN": "once" if compiled.stream is None else "hop by hop",
+        "ZEROS": "an input" if compiled.stream is None else "columns",
         "OUTPUT_TYPE": c_type(output.dtype),
         "OUTPUT_VALUE": _real_output(compiled, output),
         "BARE": "",
@@ -269,9 +271,13 @@ def _before_first_run(compiled: CompiledModel) -> str:
             "    return 1;",
             "}",
         ]
-    if compiled.states or compiled.input_rows is not None:
-        lines.append(f"{compiled.name}_reset(arena);")
-    return "".join(f"    {line}\n" for line in lines)
+    return "".join(f"    {line}\n" for line in [*lines, *_reset(compiled)])
+
+
+def _reset(compiled: CompiledModel) -> list[str]:
+    """C that has a model forget earlier runs, where it remembers any."""
+    remembers = compiled.states or compiled.input_rows is not None
+    return [f"{compiled.name}_reset(arena);"] if remembers else []
 
 
 def _initialize_selftest(compiled: CompiledModel) -> str:
@@ -281,7 +287,7 @@ def _initialize_selftest(compiled: CompiledModel) -> str:
     name = compiled.name
     lines = [
         *_dirty_arena(compiled),
-        *([f"{name}_reset(arena);"] if compiled.states else ()),
+        *_reset(compiled),
         "int32_t status = 0;",
         f"{name}_initialize(arena, &status);",
         "if (status != 0) {",
@@ -304,12 +310,9 @@ def _fill_arena(compiled: CompiledModel) -> str:
     """C that dirties the arena before a sample; what a model keeps, only before the first one."""
     if compiled.external is not None and compiled.external.initialize:
         return ""  # done before the first sample
-    loop = _dirty_arena(compiled)
+    lines = [*_dirty_arena(compiled), *_reset(compiled)]
     if not compiled.states:
-        if compiled.input_rows is not None:
-            loop.append(f"{compiled.name}_reset(arena);")
-        return "\n".join(f"    {line}" for line in loop)
-    lines = [*loop, f"{compiled.name}_reset(arena);"]
+        return "\n".join(f"    {line}" for line in lines)
     return "\n".join(["    if (sample == 0u) {", *(f"        {line}" for line in lines), "    }"])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -52,6 +53,7 @@ def manifest_text(
         "macs": compiled.macs,
         "inputs": [_buffer(buffer) for buffer in compiled.taken],
         "input_rows": None if compiled.input_rows is None else _rows(compiled.input_rows),
+        "stream": None if compiled.stream is None else asdict(compiled.stream),
         "outputs": [_buffer(buffer) for buffer in compiled.outputs],
         "layers": [
             {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.compiled.model import CompiledModel, InputRows
 from utvm_deploy.compiler.emission.pools import pool_arguments
+from utvm_deploy.graph.stream import StreamFacts
 
 _COPY_INPUTS = """\
     for (uint32_t input = 0u; input < @UPPER@_INPUT_COUNT; input++) {
@@ -15,6 +18,28 @@ _COPY_INPUTS = """\
         }
     }
     @NAME@_run(arena@POOL_ARGUMENTS@);"""
+
+_PRINT = """\
+    const @OUTPUT_TYPE@ *output = @NAME@_output_0(arena);
+    for (uint32_t i = 0; i < @UPPER@_OUTPUT_0_ELEMENTS; i++) {
+        printf("%g\\n", @OUTPUT_VALUE@);
+    }"""
+
+_STREAM_README = """
+## A stream
+
+{manual}
+What a run needs of earlier columns stays in the arena, so each arena is a separate stream:
+
+    @NAME@_reset(arena{pools});  // before each recording
+    for (;;) {{
+        // copy the next columns to @NAME@_input_0(arena)
+        @NAME@_run(arena{pools});
+        // @NAME@_output_0(arena) has the answer
+    }}
+
+The self-test plays hops that follow each other.
+"""
 
 _PUSH_ROWS = """\
     // One row at a time, or three, or all; the result must be the same.
@@ -45,20 +70,25 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
     """What the templates say of inputs and of a run, by placeholder."""
     rows, pools = compiled.input_rows, pool_arguments(compiled.pools)
     if rows is None:
-        fill = _fill_inputs(compiled)
+        fill, run = _fill_inputs(compiled), f"    {compiled.name}_run(arena{pools});"
+        it = compiled.stream
         return {
-            "RUN": f"{fill}\n    {compiled.name}_run(arena{pools});",
+            "RUN": f"{fill}\n{run}\n\n{_PRINT}" if it is None else _hops(it, fill, run),
+            "WAIT": "" if it is None else _wait(it, "return"),
             "FILL_INPUTS": fill,
-            "RUN_ARENA": f"    {compiled.name}_run(arena{pools});",
+            "RUN_ARENA": run,
             "RUN_SAMPLE": _COPY_INPUTS,
             "INPUT_TYPE": "",
             "RUN_FUNCTION": f"{compiled.name}_run()",
             "ARENA_HOLDS": "inputs and outputs included",
-            "ROWS_TEXT": "",
+            "ROWS_TEXT": ""
+            if it is None
+            else _STREAM_README.format(manual="\n".join(it.manual), pools=pools),
         }
     row, push = _zero_row(compiled, rows), _push_zeros(compiled)
     return {
-        "RUN": f"{row}\n{push}",
+        "RUN": f"{row}\n{push}\n\n{_PRINT}",
+        "WAIT": "",
         "FILL_INPUTS": row,
         "RUN_ARENA": push,
         "RUN_SAMPLE": _PUSH_ROWS,
@@ -67,6 +97,25 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
         "ARENA_HOLDS": "outputs and windows of the input's rows included",
         "ROWS_TEXT": _ROWS_README.format(count=rows.count, row_bytes=rows.row_bytes, pools=pools),
     }
+
+
+def _hops(it: StreamFacts, fill: str, run: str) -> str:
+    """C of an example that plays hops up to the second whole answer, and prints whole answers."""
+    told = "    // A microphone or a sensor writes the next columns here."
+    body = f"{told}\n{fill}\n{run}\n{_wait(it, 'continue')}{_PRINT}"
+    loop = f"    for (uint32_t hop = 0; hop < {it.runs + 1}u; hop++) {{"
+    return f"{loop}\n{indent(body, '    ')}\n    }}"
+
+
+def _wait(it: StreamFacts, leave: str) -> str:
+    """C that leaves out the answers before the first whole one."""
+    if it.runs < 2:
+        return ""
+    return (
+        "    // Earlier answers know padding in place of columns.\n"
+        "    static uint32_t runs = 0;\n"
+        f"    if (runs < {it.runs - 1}u) {{\n        runs++;\n        {leave};\n    }}\n"
+    )
 
 
 def _fill_inputs(compiled: CompiledModel) -> str:
