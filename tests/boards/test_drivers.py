@@ -29,7 +29,7 @@ def drivers(board: Board, folder: Path) -> ctypes.CDLL:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.name == "cortex_m.h":
+        if path.name == "core.h":
             text, count = re.subn(
                 r"#define REGISTER\(address\).*",
                 "volatile uint32_t *fake_register(uint32_t address);\n"

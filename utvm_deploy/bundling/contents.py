@@ -65,9 +65,9 @@ def bundle_files(
     templates = {path: f"bundle/{template}" for path, template in templates.items()}
     bare = _bare_selftest(board)
     if bare is not None:
-        for file, template in bare.files.items():
+        for file in ("toolchain.cmake", "selftest.ld", "startup.c"):
             path = f"{layout.selftest_dir}/{bare.folder}/{file}"
-            templates[path] = f"{bare.templates}/{template}"
+            templates[path] = bare.startup if file == "startup.c" else f"bundle/bare/{file}"
     for path, template in templates.items():
         files[_fill(path, values)] = _fill(
             (data_dir("templates") / template).read_text(encoding="utf-8"), values
@@ -393,6 +393,7 @@ def _bare_values(
         for region in regions.values()
     )
     return {
+        "SYSTEM": "\n".join(board.cpu.toolchain.system),
         "COMPILER": board.cpu.toolchain.compiler,
         "COMPILER_FLAGS": " ".join(board.cpu.compiler_flags),
         "MEMORY": memory,

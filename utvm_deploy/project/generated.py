@@ -179,14 +179,20 @@ def without_window(
     return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
 
 
-def linker_script(board: Board, templates: Path, weights: Region | None = None) -> str:
-    """The bare-metal linker script for the board's memory, made of ``*.ld.in`` in a folder.
+def text_in(folders: Sequence[Path], name: str) -> str:
+    """The file of the last folder that has it."""
+    path = next(folder / name for folder in reversed(folders) if (folder / name).is_file())
+    return path.read_text(encoding="utf-8")
+
+
+def linker_script(board: Board, templates: Sequence[Path], weights: Region | None = None) -> str:
+    """The bare-metal linker script for the board's memory, made of ``*.ld.in`` in its folders.
 
     ``weights`` is as for ``board_config``.
     """
 
     def template(name: str) -> Template:
-        return Template((templates / f"{name}.ld.in").read_text(encoding="utf-8"))
+        return Template(text_in(templates, f"{name}.ld.in"))
 
     workspace, data = board.main_ram, board.data_ram
     # An MPU of v7-M keeps tasks from the runtime's memory by eighths of a power of two.
@@ -210,17 +216,21 @@ def linker_script(board: Board, templates: Path, weights: Region | None = None) 
     if weights is not None and weights != flash:
         sections = _WEIGHTS.substitute(weights=weights.name) + sections
     width = max(len(region.name) for region in regions)
+    words = {
+        "data": data.name,
+        "workspace": workspace.name,
+        "workspace_start": start,
+        "stack_bytes": board.project.stack_bytes,
+    }
     return template("link").substitute(
+        words,
         board=board.name,
         memory="\n".join(_memory_line(region, width) for region in regions),
         vectors=board.vector_flash.name,
         flash_sections=sections,
         data_at=data_at,
         data_load=data_load,
-        data=data.name,
-        workspace=workspace.name,
-        workspace_start=start,
-        stack_bytes=board.project.stack_bytes,
+        protection=template("protection").substitute(words).rstrip(),
     )
 
 

@@ -220,9 +220,7 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
                 ", ".join(kept_out),
                 board.name,
             )
-        files["link.ld"] = generated.linker_script(
-            without_pools(board, pools), folders[-1], weights
-        )
+        files["link.ld"] = generated.linker_script(without_pools(board, pools), folders, weights)
     files.update({f"template/{p.name}": p.read_text(encoding="utf-8") for p in chosen})
     return files
 

@@ -21,7 +21,7 @@ from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
-from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS
+from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS, text_in
 
 # The RAM of kernel, runtime, rings and stacks in the workspace's region, generously.
 KERNEL_RAM_BYTES = 24 * 1024
@@ -87,7 +87,7 @@ def application_files(
     }
 
     def text(name: str) -> str:
-        return fill(_text_in(templates, f"{name}.in"), words)
+        return fill(text_in(templates, f"{name}.in"), words)
 
     files = {
         name: text(name)
@@ -100,7 +100,8 @@ def application_files(
             "sample.yaml",
         )
     }
-    files["toolchain.cmake"] = _text_in(templates, "toolchain.cmake")
+    words = {"WRAPPED_TOOLS": text_in(templates, "wrapped_tools.cmake")}
+    files["toolchain.cmake"] = fill(text_in(templates, "toolchain.cmake"), words)
     for own in _own_files(zephyr):
         if zephyr.config:
             files[f"{own}.conf"] = _config_text(zephyr.config)
@@ -109,12 +110,6 @@ def application_files(
     files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
     files["template/entry_points.c"] = kept_entry_points(compiled)
     return files
-
-
-def _text_in(folders: Sequence[Path], name: str) -> str:
-    """The file of the last folder that has it."""
-    path = next(folder / name for folder in reversed(folders) if (folder / name).is_file())
-    return path.read_text(encoding="utf-8")
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "guard.h"
 #include "port.h"
 

@@ -4,7 +4,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cortex_m.h"
+#include "core.h"
 #include "guard.h"
 
 // The parameters of functions in assembly, which the compiler cannot see used.

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "guard.h"
 #include "port.h"
 

@@ -9,7 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "port.h"
 
 #define TIMER_START REGISTER(BOARD_TIMER_BASE + 0x000u)

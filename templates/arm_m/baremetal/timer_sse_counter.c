@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "port.h"
 
 #define COUNTER_CONTROL REGISTER(BOARD_TIMER_CONTROL_BASE + 0x0u)

@@ -8,7 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "port.h"
 
 #define TIM_CR1(base) REGISTER((base) + 0x00u)

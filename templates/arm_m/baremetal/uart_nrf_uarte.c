@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "received.h"
 
 #define UARTE_START_RX REGISTER(BOARD_UART_BASE + 0x000u)

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
-#include "cortex_m.h"
+#include "core.h"
 #include "received.h"
 
 #define UART_DR REGISTER(BOARD_UART_BASE + 0x00u)

@@ -20,7 +20,7 @@
 #include "board_config.h"
 #include "guard.h"
 #include "port.h"
-#include "riscv.h"
+#include "core.h"
 
 // The parameters of functions in assembly, which the compiler cannot see used.
 #define UNSEEN __attribute__((unused))
@@ -74,11 +74,19 @@ struct trap_frame {
 
 // No code of the runtime has vectors, so traps need not save them. A task that is stopped within an
 // instruction leaves its element in vstart. Each task starts at the first element, and rounds to
-// nearest: vstart and vcsr, whose names need an extension that GCC is not told of.
+// nearest: vstart and vcsr, whose names need an extension that GCC is not told of. A core without
+// vectors traps at the first of them.
+extern const uint8_t vectors_point[];
 #if BOARD_HAS_VECTORS
-#define RESET_VECTORS "csrw 0x008, zero\n\tcsrw 0x00f, zero\n\t"
+#define RESET_VECTORS                                                                              \
+    ".global vectors_point\n"                                                                      \
+    "vectors_point:\n\t"                                                                           \
+    "csrw 0x008, zero\n\t"                                                                         \
+    "csrw 0x00f, zero\n\t"
+#define IS_AT_VECTORS() (read_mepc() == (uintptr_t)vectors_point)
 #else
 #define RESET_VECTORS
+#define IS_AT_VECTORS() false
 #endif
 
 CSR(mcause)
@@ -141,7 +149,7 @@ static void take_fault(struct utvm_fault *fault, const struct trap_frame *frame,
 // 0: go on where the trap came from; else the task ends, with this status and one.
 __attribute__((used)) uint32_t handle_trap(const struct trap_frame *frame) {
     const uint32_t cause = read_mcause();
-    const bool is_task = (read_mstatus() & MSTATUS_MPP) == 0u;
+    const bool is_task = (read_mstatus() & MSTATUS_MPP) == 0u || IS_AT_VECTORS();
     uint32_t status = UTVM_STATUS_FAULT;
     if (cause == CAUSE_TIMER || cause == CAUSE_EXTERNAL) {
         if (cause == CAUSE_TIMER) {

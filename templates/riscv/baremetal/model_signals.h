@@ -6,7 +6,7 @@
 #ifndef MODEL_SIGNALS_H
 #define MODEL_SIGNALS_H
 
-#include "riscv.h"
+#include "core.h"
 
 #define MODEL_SIGNAL(number)                                                                       \
     __asm volatile(WITH_CSR("fence.i\n\tslti x0, x0, " number "\n\tfence.i")::: "memory")

@@ -5,7 +5,7 @@
 
 #include "board_config.h"
 #include "guard.h"
-#include "riscv.h"
+#include "core.h"
 
 #define ENTRY_COUNT 16u
 #define READ 1u

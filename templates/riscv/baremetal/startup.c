@@ -5,7 +5,7 @@
 #include "board_config.h"
 #include "guard.h"
 #include "port.h"
-#include "riscv.h"
+#include "core.h"
 
 extern uint32_t ld_data_load[], ld_data_start[], ld_data_end[];
 extern uint32_t ld_bss_start[], ld_bss_end[];

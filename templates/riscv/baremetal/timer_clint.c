@@ -4,7 +4,7 @@
 
 #include "board_config.h"
 #include "port.h"
-#include "riscv.h"
+#include "core.h"
 #include "utvm.h"
 
 #define MTIMECMP_LOW REGISTER(BOARD_TIMER_BASE + 0x4000u)

@@ -6,7 +6,7 @@
 #include "board_config.h"
 #include "port.h"
 #include "ring.h"
-#include "riscv.h"
+#include "core.h"
 
 #define UART_DATA REGISTER_8(BOARD_UART_BASE + 0u) // with DLAB: the divisor's low byte
 #define UART_IER REGISTER_8(BOARD_UART_BASE + 1u)  // with DLAB: its high byte

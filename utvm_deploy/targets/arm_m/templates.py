@@ -71,17 +71,11 @@ TEMPLATES = Templates(
     selftest=Selftest(
         core="Cortex-M",
         folder="cortex_m",
-        templates="arm_m/bundle",
+        startup="arm_m/bundle/startup.c.in",
         build="arm",
         printing="semihosting, so a debugger or an emulator must",
         emulator_options=("-semihosting",),
         link_options=("--specs=nosys.specs",),
-        # Tools cannot format C with placeholders.
-        files={
-            "toolchain.cmake": "toolchain.cmake",
-            "selftest.ld": "selftest.ld",
-            "startup.c": "startup.c.in",
-        },
     ),
     zephyr_symbol="CPU_CORTEX_M",
     zephyr_fpu=("CONFIG_FPU_SHARING=y",),

@@ -41,6 +41,8 @@ class Toolchain:
     links_c_library: bool = False
     #: Whether it compiles the assembly of native kernels.
     compiles_assembly: bool = False
+    #: What a program says that lacks something, as a regular expression -> what to do.
+    remedies: Mapping[str, str] = field(default_factory=dict)
     #: How the names of sections begin that only serve to unwind the stack.
     unwind_sections: str = ".eh_frame"
     #: Program -> what it is for, and the command that installs it.
@@ -90,13 +92,11 @@ class Selftest:
 
     core: str  # what it is for, such as a family of cores
     folder: str  # of the bundle, below that of the self-test
-    templates: str  # their folder below ``templates/``
+    startup: str  # the template of its start-up code, below ``templates/``
     build: str  # how the build folder's name ends in the README
     printing: str  # how it prints, and what that needs
     emulator_options: tuple[str, ...]
     link_options: tuple[str, ...]
-    #: File of the bundle -> template.
-    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -26,17 +26,11 @@ TEMPLATES = Templates(
     selftest=Selftest(
         core="RISC-V core",
         folder="riscv",
-        templates="riscv/bundle",
+        startup="riscv/bundle/startup.c.in",
         build="riscv",
         printing="semihosting, so a debugger or an emulator must",
         emulator_options=("-bios", "none", "-semihosting"),
         # picolibc brings what it needs.
         link_options=(),
-        # Tools cannot format C with placeholders.
-        files={
-            "toolchain.cmake": "toolchain.cmake",
-            "selftest.ld": "selftest.ld",
-            "startup.c": "startup.c.in",
-        },
     ),
 )

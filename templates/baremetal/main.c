@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "board_config.h"
+#include "core.h"
 #include "guard.h"
 #include "port.h"
-#include "riscv.h"
 #include "utvm.h"
 
 // Moved in one exchange; more makes fewer round trips of a slow line.

@@ -1,9 +1,9 @@
-// Registers that Arm's cores of the M profile have at the same address.
+// Registers that Arm's cores of the M profile have at the same address, and what stops code there.
 //
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef CORTEX_M_H
-#define CORTEX_M_H
+#ifndef CORE_H
+#define CORE_H
 
 #include <stdint.h>
 
@@ -63,5 +63,31 @@ static inline void wait_for_interrupt(void) {
 static inline void enable_interrupt(uint32_t number) {
     NVIC_ENABLE(number / 32u) = 1u << (number % 32u);
 }
+
+// For debugger.c: serve() on the main stack, privileged. Armv6-M reaches farther with bl.
+#define SERVE_ON_STACK()                                                                           \
+    __asm volatile("movs r0, #0\n\t"                                                               \
+                   "msr control, r0\n\t"                                                           \
+                   "isb\n\t"                                                                       \
+                   "ldr r0, =ld_stack_top\n\t"                                                     \
+                   "mov sp, r0\n\t"                                                                \
+                   "cpsie i\n\t"                                                                   \
+                   "bl serve\n\t"                                                                  \
+                   ".ltorg")
+
+// Handlers of the vector table: of SVC, and of everything that stops a task or
+// the board.
+void service_handler(void);
+void fault_handler(void);
+
+// Why the core stopped what it ran, and where, if the frame that it stacked is
+// within a stack.
+struct utvm_fault;
+void take_fault(struct utvm_fault *fault, uint32_t exception, const uint32_t *frame,
+                uintptr_t stack, uintptr_t stack_end);
+
+// For a task whose function needs a privilege: see sync_code.c.
+void guard_sync_code(const void *address, uint32_t size);
+void sync_code(const void *address, uint32_t size);
 
 #endif

@@ -1,5 +1,5 @@
-// Tasks run in user mode on a stack of their own, so that whatever stops one can
-// be undone: guard.c. What they may touch is pmp.c's affair.
+// Tasks run unprivileged on a stack of their own, so that whatever stops one
+// can be undone: guard.c. What they may touch is the affair of mpu.c or pmp.c.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -10,7 +10,7 @@
 
 #include "utvm.h"
 
-// Of the linker script: where tasks have their stack, and the runtime has its own behind it.
+// Of the linker script: where tasks have their stack. The runtime's is behind it.
 extern uint8_t utvm_task_stack[], utvm_task_stack_end[];
 
 // Makes one call; utvm_config's call.
@@ -30,8 +30,5 @@ struct fault_record {
     struct utvm_fault fault;
 };
 extern struct fault_record utvm_fault;
-
-// Of the runtime itself: guard.c has the faults of tasks.
-_Noreturn void fault_record_and_reset(void);
 
 #endif

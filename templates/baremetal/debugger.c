@@ -3,6 +3,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+#include "core.h"
 #include "port.h"
 #include "utvm.h"
 
@@ -37,14 +38,7 @@ __attribute__((used)) void serve(void) {
     system_reset(); // gone on without a request: there is nowhere to return to
 }
 
-// Whatever the core was at: on the main stack from its top, as main is.
+// Whatever the core was at: on the runtime's stack from its top, as main is.
 __attribute__((naked, used)) void utvm_debug_run(void) {
-    __asm volatile("movs r0, #0\n\t"
-                   "msr control, r0\n\t"
-                   "isb\n\t"
-                   "ldr r0, =ld_stack_top\n\t"
-                   "mov sp, r0\n\t"
-                   "cpsie i\n\t"
-                   "bl serve\n\t" // does not return; Armv6-M reaches farther with bl
-                   ".ltorg");
+    SERVE_ON_STACK();
 }

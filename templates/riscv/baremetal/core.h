@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RISCV_H
-#define RISCV_H
+#ifndef CORE_H
+#define CORE_H
 
 #include <stdint.h>
 
@@ -52,5 +52,14 @@ static inline void enable_interrupts(uint32_t bits) {
 static inline void disable_interrupts(uint32_t bits) {
     __asm volatile(WITH_CSR("csrc mie, %0") : : "r"(bits) : "memory");
 }
+
+// For debugger.c, in machine mode, as utvm_debug_point is.
+#define SERVE_ON_STACK()                                                                           \
+    __asm volatile(WITH_CSR("la sp, ld_stack_top\n\t"                                              \
+                            "csrsi mstatus, 8\n\t"                                                 \
+                            "tail serve"))
+
+// Of the runtime itself: guard.c has the faults of tasks.
+_Noreturn void fault_record_and_reset(void);
 
 #endif

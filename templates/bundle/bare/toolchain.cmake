@@ -1,8 +1,7 @@
-# The GNU Arm toolchain for the @CORE@ that this bundle was made for:
-#     cmake -S . -B ../build -DCMAKE_TOOLCHAIN_FILE=@SELFTEST_DIR@/cortex_m/toolchain.cmake
+# The GNU toolchain for the @CORE@ that this bundle was made for:
+#     cmake -S . -B ../build -DCMAKE_TOOLCHAIN_FILE=@SELFTEST_DIR@/@BARE_FOLDER@/toolchain.cmake
 
-set(CMAKE_SYSTEM_NAME Generic)
-set(CMAKE_SYSTEM_PROCESSOR arm)
+@SYSTEM@
 set(CMAKE_C_COMPILER @COMPILER@)
 # Not CMAKE_C_FLAGS_INIT, which a CMAKE_C_FLAGS of the user's would replace.
 add_compile_options(@COMPILER_FLAGS@ -ffunction-sections)
