@@ -12,12 +12,22 @@ import numpy as np
 import pytest
 
 import utvm_deploy
-from utvm_deploy.base.errors import BoardError, DeviceFault, TaskTimeout
+from utvm_deploy.base.errors import (
+    BoardError,
+    BuildError,
+    BundleError,
+    DeviceFault,
+    LinkClosed,
+    TaskTimeout,
+)
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.bundling import write_bundle
 from utvm_deploy.cli.main import main
 from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.fault import describe_fault
+from utvm_deploy.project.build import build_project
+from utvm_deploy.project.tree import create_project
 from utvm_deploy.targets.table import TARGETS
 
 BOARDS = ("qemu_rv32imc", "qemu_rv32imafc", "qemu_rv32imcv")
@@ -92,6 +102,9 @@ def fault(**words: int) -> str:
             "forbidden address at address 0x00000006, called from <8>",
         ),
         ({"mcause": 2, "mtval": 0x30200073, "pc": 6}, "illegal instruction, in <6>"),
+        ({"mcause": 2, "mtval": 0x0D00_7057, "pc": 6}, "whose core has none, in <6>"),
+        ({"mcause": 2, "mtval": 0x0205_E407, "pc": 6}, "whose core has none, in <6>"),
+        ({"mcause": 2, "mtval": 0x0005_2007, "pc": 6}, "illegal instruction, in <6>"),
         ({"mcause": 24, "pc": 6}, "exception 24, in <6>"),
         ({"mcause": 1 << 31 | 7, "pc": 6}, "interrupt 7, in <6>"),
     ],
@@ -204,9 +217,52 @@ def test_a_task_finds_nothing_of_a_vector_instruction_that_was_stopped() -> None
 def test_vector_instructions_without_vectors_are_faults() -> None:
     with utvm_deploy.connect("qemu_rv32imc") as device:
         module = device.load_module(VECTOR_TASKS, name="vectors")
-        with pytest.raises(DeviceFault, match="illegal instruction, in state"):
+        with pytest.raises(DeviceFault, match="illegal instruction: this core has no vectors"):
             module["state"](device.tensor(np.ones(2, np.uint32)))
             device.sync()
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@needs_tools
+@pytest.mark.parametrize(
+    ("cpu", "says"),
+    [
+        ("v=off", "faulted: illegal instruction: this core has no vectors"),
+        ("v=on,new=on", "Property '.*new' not found; this emulator is older than the board's"),
+    ],
+)
+def test_an_emulator_without_vectors_is_named(tmp_path: Path, cpu: str, says: str) -> None:
+    path = tmp_path / "qemu_rv32imcv.toml"
+    text = load_board("qemu_rv32imcv").source
+    path.write_text(text.replace("v=on,elen=32,vlen=128,vext_spec=v1.0", cpu))
+    with (
+        pytest.raises((DeviceFault, LinkClosed), match=says),
+        utvm_deploy.connect(load_board(path)) as device,
+    ):
+        device.load_module(TASKS, name="tasks")["sum"](device.tensor(np.ones(4, np.float32)))
+        device.sync()
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("a.s:24: Error: unrecognized .option directive: arch", "arch; .*binutils 2.38 or newer"),
+        ("error: cannot read spec file 'picolibc.specs': No", "No; sudo apt install picolibc-"),
+    ],
+)
+def test_a_toolchain_that_lacks_something_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, says: str
+) -> None:
+    compiler = tmp_path / "bin" / COMPILER
+    compiler.parent.mkdir()
+    compiler.write_text(f'#!/bin/sh\necho "{words}" >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(compiler.parent), prepend=":")
+    tree = create_project(None, load_board("qemu_rv32imc"), tmp_path / "tree")
+    with pytest.raises(BuildError, match=says):
+        build_project(tree)
 
 
 @pytest.mark.tools
@@ -350,11 +406,16 @@ def test_a_component_for_a_cortex_m_is_refused(
 ) -> None:
     model, bundle = data_dir("models") / "digits.tflite", tmp_path / "digits"
     argv = ["bundle", str(model), "--board", "mps2_an500", "--format", "esp-idf", "-o", str(bundle)]
-    assert main(argv) == 1
     says = (
         "ESP-IDF builds for no cortex-m7, the core of mps2_an500; choose esp32c3_devkitm, or host"
     )
-    assert says in capsys.readouterr().err
+    for options in ([], ["--dry-run"]):
+        assert main([*argv, *options]) == 1
+        assert says in capsys.readouterr().err
+    board = load_board("mps2_an500")
+    compiled = utvm_deploy.compile(model, board=board)
+    with pytest.raises(BundleError, match=says):
+        write_bundle(compiled, board, model, bundle, format="esp-idf", inputs=[], expected=[])
     assert not bundle.exists()
 
 
@@ -364,10 +425,14 @@ def test_the_doctor_says_that_esp_idf_is_absent(
 ) -> None:
     if shutil.which("idf.py"):
         pytest.skip("idf.py is installed; remove it from PATH to see what is said without it")
-    main(["doctor", "--board", ESP32C3])
+    has_compiler = shutil.which(COMPILER) is not None
+    assert main(["doctor", "--board", ESP32C3]) == int(not has_compiler)
     said = capsys.readouterr().out
-    assert "everything for" not in said
-    assert "idf.py (build and flash its firmware)" in said or " is missing: " in said
+    assert re.search("^absent +idf.py .* install ESP-IDF$", said, re.MULTILINE)
+    if has_compiler:
+        assert f"for {ESP32C3} is here; absent: idf.py (build and flash its firmware)\n" in said
+    else:
+        assert f"\n{COMPILER} is missing: sudo apt install gcc-riscv64-unknown-elf " in said
 
 
 def test_a_board_of_esp_idf_is_ten_lines(tmp_path: Path) -> None:

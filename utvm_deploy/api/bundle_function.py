@@ -11,13 +11,12 @@ from typing import Any
 
 from utvm_deploy.api import steps
 from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
-from utvm_deploy.base.errors import BundleError, CompileError, MissingTool
+from utvm_deploy.base.errors import CompileError, MissingTool
 from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.boards.board import Board, board_names, load_board
-from utvm_deploy.boards.facts import ESP_IDF
-from utvm_deploy.bundling import check_destination, write_bundle
+from utvm_deploy.boards.board import Board
+from utvm_deploy.bundling import check_destination, check_format, write_bundle
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel, connect
 from utvm_deploy.frontend.tflite import load_model
@@ -121,7 +120,7 @@ def bundle(
     CompileError for a model that does not fit the board.
     """
     told, target, destination = progress or no_progress, steps.board_of(board), Path(output)
-    _check_format(format, target)
+    check_format(format, target)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
     with (
@@ -175,18 +174,6 @@ def bundle(
     count = len(taken.inputs)
     return BundleResult(
         written, format, target.name, count, compiled, code, report, tuple(made.notes)
-    )
-
-
-def _check_format(format: str, board: Board) -> None:
-    """BundleError if no chip that the format is for has the board's core."""
-    templates = board.cpu.target.templates
-    if format != ESP_IDF or board.is_host or ESP_IDF in templates.folders:
-        return
-    names = [name for name in board_names() if load_board(name, trust=True).template == ESP_IDF]
-    raise BundleError(
-        f"ESP-IDF builds for no {board.cpu.core}, the core of {board.name}; choose "
-        f"{' or '.join(names)}, or host for other cores than those"
     )
 
 

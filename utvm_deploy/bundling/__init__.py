@@ -6,6 +6,6 @@ whether one is unchanged. templates/bundle/README.md describes a bundle for its 
 
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.bundling.layout import FORMATS
-from utvm_deploy.bundling.write import check_destination, write_bundle
+from utvm_deploy.bundling.write import check_destination, check_format, write_bundle
 
-__all__ = ["FORMATS", "check_bundle", "check_destination", "write_bundle"]
+__all__ = ["FORMATS", "check_bundle", "check_destination", "check_format", "write_bundle"]

@@ -11,7 +11,8 @@ from typing import IO, Any
 from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.files import check_writable, sync, sync_tree, write_atomically
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.bundling.contents import bundle_files
 from utvm_deploy.bundling.layout import FORMATS
@@ -25,6 +26,20 @@ DEFAULT_ORACLE = "LiteRT's reference kernels"
 
 # The earliest date that a .zip can hold: equal bundles give equal archives.
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def check_format(format: str, board: Board) -> None:
+    """BundleError if there is no such format, or no chip that it is for has the board's core."""
+    if format not in FORMATS:
+        raise BundleError(f"no bundle format {format!r}; choose one of {', '.join(FORMATS)}")
+    templates = board.cpu.target.templates
+    if format != ESP_IDF or board.is_host or ESP_IDF in templates.folders:
+        return
+    names = [name for name in board_names() if load_board(name, trust=True).template == ESP_IDF]
+    raise BundleError(
+        f"ESP-IDF builds for no {board.cpu.core}, the core of {board.name}; choose "
+        f"{' or '.join(names)}, or host for other cores than those"
+    )
 
 
 def write_bundle(
@@ -50,8 +65,7 @@ def write_bundle(
     what ``code`` says of flash. An older bundle is replaced; a folder that holds
     anything else is not.
     """
-    if format not in FORMATS:
-        raise BundleError(f"no bundle format {format!r}; choose one of {', '.join(FORMATS)}")
+    check_format(format, board)
     if compiled.board != board.name:
         raise BundleError(
             f"{compiled.name} was compiled for {compiled.board}, not for {board.name}; "

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -228,7 +229,10 @@ def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None
     overflow = overflow_sentence(board, done.output)
     if overflow is not None:
         raise CompileError(overflow)
-    raise build_error(f"{what} failed", done, log.parent, log)
+    remedies = board.cpu.toolchain.remedies.items()
+    said = ((re.search(f".*{words}.*", done.output), advice) for words, advice in remedies)
+    reason = next((f"{found[0]}; {advice}" for found, advice in said if found), None)
+    raise build_error(f"{what} failed", done, log.parent, log, reason)
 
 
 def _keep_log(log: Path | None, cache_folder: Path, key: str) -> Path | None:

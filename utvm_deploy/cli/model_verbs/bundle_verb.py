@@ -8,7 +8,7 @@ import shlex
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import keep_model
-from utvm_deploy.bundling import check_bundle, check_destination
+from utvm_deploy.bundling import check_bundle, check_destination, check_format
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import custom_of, keywords
 from utvm_deploy.cli.output import Output
@@ -40,6 +40,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
     if args.dry_run:
         keep_model(args.model, args.output)
         check_destination(args.output)
+        check_format(args.format, board)
         load_model(args.model, custom_of(args, board))
         with out.progress() as progress:
             out.line(memory_line(compile_step(args, board, progress, fits=check_fits_alone)))

@@ -6,6 +6,7 @@ launcher for boards that a server offers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from utvm_deploy.device.probe.running import RunningBoard, start
 from utvm_deploy.project import Image
 from utvm_deploy.targets.emulator.counters import Counters, between, read_report, read_snapshots
 
+#: QEMU's words for a machine, a core or a property of a core that it does not have.
+_REFUSAL = re.compile(r"Property '\S+' not found|nsupported machine|find CPU model")
 #: Names the code at an address, for errors.
 PlaceOf = Callable[[int], str]
 
@@ -110,6 +113,11 @@ class _LocalBoard:
     def notes(self) -> str:
         words = self._running.last_words()
         notes = [f"the board's last words: {words}" if words else ""]
+        if _REFUSAL.search(words):
+            notes.append(
+                "this emulator is older than the board's file: install a newer one, or change "
+                "[emulator] in the file"
+            )
         notes.append(self._running.other_listeners())
         return "; ".join(note for note in notes if note)
 

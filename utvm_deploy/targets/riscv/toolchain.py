@@ -107,6 +107,11 @@ TOOLCHAIN = Toolchain(
     script_option="-T",
     partial_links=("-r", "-nostdlib", "-T/dev/null"),
     links_c_library=True,
+    remedies={
+        r"[Uu]n(?:recogni[sz]ed|known)[^\n]*\.option": "its assembler is too old: install binutils "
+        "2.38 or newer for RISC-V",
+        "spec file 'picolibc": "sudo apt install picolibc-riscv64-unknown-elf",
+    },
     programs={
         "riscv64-unknown-elf-gcc": (
             "compile for RISC-V boards",
