@@ -68,6 +68,58 @@ def test_random_nets_equal_the_whole_recording(seed: int) -> None:
     assert np.array_equal(got[:, late:], wanted[:, : wanted.shape[1] - late])
 
 
+def grown_net(seed: int, columns: int) -> bytes:
+    """Padding with several values, at both ends and with no slice behind it, next to that of SAME.
+
+    It has more answers than columns.
+    """
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(seed))
+    x = m.input((1, columns, FEATURES, CHANNELS), zero_point=5)
+    for _ in range(3):
+        before, after, value = (int(one) for one in net.rng.integers(0, 4, 3))
+        inputs = [x, m.constant(np.array([[0, 0], [before, after], [0, 0], [0, 0]], np.int32))]
+        given = m.tensors[x]
+        value = m.constant(np.full((), value, np.int8), given.scales[0], given.zero_points[0])
+        shape = (1, given.shape[1] + before + after, FEATURES, CHANNELS)
+        x = m.node("PADV2", [*inputs, value], shape, ("PadV2Options", {}))
+        m.tensors[x].scales, m.tensors[x].zero_points = given.scales, given.zero_points
+        kind = net.rng.integers(3)
+        if kind == 2:
+            x = m.max_pool(x, (3, 2), stride=(1, 1), padding="SAME")
+        else:
+            x = net.conv(x, 3, padding=("SAME", "VALID")[kind])
+    m.output(x)
+    return m.to_bytes()
+
+
+@pytest.mark.parametrize("write", [random_net, grown_net])
+@pytest.mark.parametrize("seed", range(16))
+def test_a_recording_that_ends_gives_all_answers(write: Callable[..., bytes], seed: int) -> None:
+    """Those of the whole network, padded at its end, whatever the columns behind the end hold."""
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+    from utvm_deploy.oracle.program import Program
+
+    hop = 32 if seed % 2 else 16
+    made = with_stream(write(seed, 48), hop, 1, end_input=True)
+    facts, rng = facts_of(made), np.random.default_rng(seed)
+    program = Program(made)
+    for columns in (16, 48, 112, 160):
+        recording = rng.integers(-128, 128, (1, columns, FEATURES, CHANNELS)).astype(np.int8)
+        wanted = whole(write(seed, columns), recording)
+        runs = -(-(columns + facts.behind) // hop)
+        junk = rng.integers(-128, 128, (1, runs * hop - columns, FEATURES, CHANNELS), np.int8)
+        got = []
+        for run, part in enumerate(np.split(np.concatenate([recording, junk], 1), runs, 1)):
+            behind = np.full(1, np.clip((run + 1) * hop - columns, 0, hop), np.int32)
+            tensors = program.one([part, behind], is_first=run == 0)
+            got.append(tensors[program.outputs[0]])
+        stride = -(-columns // wanted.shape[1])
+        late = facts.shift // stride
+        answers = np.concatenate(got, axis=1)[:, late : late + wanted.shape[1]]
+        assert np.array_equal(answers, wanted)
+
+
 def pooled_net(columns: int) -> bytes:
     """A pool that leaves out what is padded, behind columns of zeros."""
     m = ModelWriter()
@@ -164,11 +216,16 @@ def test_the_command_line_streams(tmp_path: Path, capsys: pytest.CaptureFixture[
     options = ["--stream", "--hop", "2", "--time-axis", "1"]
     assert main(["verify", str(path), *options, "--board", "host", "--samples", "3"]) == 0
     assert "all equal" in capsys.readouterr().out
+    ended = [*options, "--end-input", "--board", "host", "--samples", "8"]
+    assert main(["verify", str(path), *ended]) == 0
+    told = capsys.readouterr().out
+    assert "all equal" in told
     found = utvm_deploy.inspect(path, stream={"hop": 2, "axis": 1}).graph
     assert found is not None and found.tensors[found.inputs[0]].shape == (1, 2, 5, 4)
     for given, said in (
         (["--stream"], "--stream needs --hop N"),
         (["--hop", "2"], "give --stream, too"),
+        (["--end-input"], "give --stream, too"),
         (["--stream", "--hop", "0"], "0"),
     ):
         assert main(["inspect", str(path), *given]) != 0
@@ -277,6 +334,17 @@ def test_accuracy_of_windows_and_of_the_stream(tmp_path: Path) -> None:
     # Their answers differ where the windows are padded; the board's are those of the stream.
     before, after = found.changes[:2]
     assert before.largest_difference > 0 == after.largest_difference
+
+
+def test_an_end_makes_answers_of_windows_and_of_the_stream_equal(tmp_path: Path) -> None:
+    """Each window is a recording, padded at its ends, by the reference and on the board."""
+    path, stream = tmp_path / "net.tflite", {"hop": 4, "axis": 1, "end_input": True}
+    path.write_bytes(headed_net("dense", 24))
+    rng = np.random.default_rng(5)
+    inputs = rng.integers(-128, 128, (6, 24, FEATURES, CHANNELS)).astype(np.int8)
+    data = {"inputs": inputs, "labels": rng.integers(0, 3, 6)}
+    found = utvm_deploy.evaluate(path, data, "host", stream=stream)
+    assert [one.largest_difference for one in found.changes[:2]] == [0, 0]
 
 
 def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,8 @@ def compile(
     - ``states`` maps names of inputs to names of outputs: the model keeps the output, and reads it
       as the input in the next run. Zeros come first. It is for quantized files and .tflite files.
     - ``stream`` is a hop, such as 2, or ``{"hop": 2, "axis": 1}``: a run takes that many columns
-      along the time axis of the input, and keeps what it needs of earlier ones.
+      along the time axis of the input, and keeps what it needs of earlier ones. With
+      ``"end_input": True``, a second input says how many of them are behind a recording's end.
     - ``image_input`` says what image the caller gives, in the words of ``--input``, such as
       "uint8" or "rgb565 160x120 crop" (``utvm docs images``). It is for the same files.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.

@@ -10,6 +10,8 @@ from utvm_deploy.base.errors import ModelError
 
 #: The name of the metadata that a file of a stream has.
 METADATA = "utvm_stream"
+#: The name of the input that says how many of a run's columns are behind the recording's end.
+END_INPUT = "columns behind the end"
 _MOST = 2**31 - 1
 
 
@@ -26,13 +28,15 @@ class StreamFacts:
     runs: int  # the first whole answer is that of this run
     answers: int  # of a run: 1 behind a pool over time
     padded: int  # operators that pad each window along time
+    # Columns behind the end of a recording until its last answer; -1 if no input says the end.
+    behind: int = -1
 
     @classmethod
     def of_json(cls, text: str) -> StreamFacts:
         """What ``to_json`` wrote; ModelError for other texts."""
         try:
             found = json.loads(text)
-            made = cls(**{name: found[name] for name in cls.__dataclass_fields__})
+            made = cls(**{name: found[name] for name in cls.__dataclass_fields__ if name in found})
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(f"its metadata {METADATA} is damaged: {error}") from error
         for name, value in vars(made).items():
@@ -53,6 +57,18 @@ class StreamFacts:
             f"A stream: each run takes the next {_columns(self.hop)} of the input's",
             f"axis {self.axis}. Answers are {late}; the first whole one is",
             f"that of run {self.runs} after a reset.",
+            *self._end,
+        )
+
+    @property
+    def _end(self) -> tuple[str, ...]:
+        """What the caller gives at the end of a recording, in lines."""
+        if self.behind < 0:
+            return ()
+        needed = _columns(max(self.behind, 0))
+        return (
+            "Input 1 is how many of these columns are behind the end of the recording: 0",
+            f"before it. The last answer needs {needed} behind it, of any value.",
         )
 
     def beside(self, figures: Mapping[str, tuple[int | None, int | None]]) -> str:
@@ -73,6 +89,8 @@ class StreamFacts:
             f"stream: a run takes {_columns(self.hop)} of {self.window} along axis {self.axis} and "
             f"gives {what}, with {delay}; the first whole one is that of run {self.runs}"
         )
+        if self.behind > 0:
+            told += f"; {_columns(self.behind)} behind the end of a recording give its last answers"
         return f"{told}; {self.difference}" if self.padded else told
 
     @property

@@ -47,6 +47,9 @@ def random_samples(graph: Graph, count: int) -> Samples:
             f"{count:,} samples of {sample_bytes:,} bytes are too many; ask for {most:,} at most"
         )
     inputs = tuple(tuple(_random_array(rng, tensor) for tensor in tensors) for _ in range(count))
+    if graph.stream is not None and graph.stream.behind >= 0:  # a recording ends on the way
+        hops = (np.full(1, graph.stream.hop * (4 * i >= 3 * count), np.int32) for i in range(count))
+        inputs = tuple((*one[:-1], hop) for one, hop in zip(inputs, hops, strict=True))
     return Samples(inputs, None, f"random, seed {RANDOM_SEED}")
 
 

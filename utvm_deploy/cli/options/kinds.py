@@ -227,14 +227,14 @@ def states_of(given: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def stream_of_options(options: argparse.Namespace) -> Stream | None:
-    """What --stream, --hop and --time-axis say together; UsageError if they do not fit."""
-    names = ("stream", "hop", "time_axis")
-    is_stream, hop, axis = (getattr(options, name, None) for name in names)
+    """What --stream and the options of a stream say together; UsageError if they do not fit."""
+    names = ("stream", "hop", "time_axis", "end_input")
+    is_stream, hop, axis, ends = (getattr(options, name, None) for name in names)
     if is_stream and hop is None:
         raise UsageError("--stream needs --hop N, the columns that a run takes")
-    if not is_stream and (hop, axis) != (None, None):
-        raise UsageError("--hop and --time-axis are for a stream; give --stream, too")
-    return None if hop is None else Stream(hop, axis)
+    if not is_stream and ((hop, axis) != (None, None) or ends):
+        raise UsageError("--hop, --time-axis and --end-input are for a stream; give --stream, too")
+    return None if hop is None else Stream(hop, axis, bool(ends))
 
 
 def image_words(text: str) -> str:

@@ -17,7 +17,7 @@ IN_FILE = frozenset(
     {
         *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
         *("no-float", "input-rows", "shape", "signature", "state", "input", "name", "pool"),
-        *("stream", "hop", "time-axis"),
+        *("stream", "hop", "time-axis", "end-input"),
         *("samples", "max-ram", "max-flash"),
     }
 )
@@ -63,6 +63,10 @@ SHAPES: Rows = (
     Option(
         "--time-axis N",
         "of a stream: the axis of the input that is time; default: the first one that can be",
+    ),
+    Option(
+        "--end-input",
+        "of a stream: a second input says how many columns are behind the recording's end",
     ),
 )
 IMAGE = Option(

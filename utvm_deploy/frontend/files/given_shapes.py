@@ -26,6 +26,7 @@ class Stream:
 
     hop: int
     axis: int | None = None  # of the input; None: the first one that can be time
+    end_input: bool = False  # whether an input says where a recording ends
 
 
 #: Formats and TVM hold no larger extents.
@@ -105,19 +106,20 @@ def whole_windows() -> Iterator[None]:
 
 
 def stream_of(given: Any) -> Stream | None:
-    """A hop, or a dict of a hop and an axis; ModelError for anything else."""
+    """A hop, or a dict of a hop, an axis and ``end_input``; ModelError for anything else."""
     if given is None or isinstance(given, Stream):
         return given
     found = given if isinstance(given, Mapping) else {"hop": given}
-    hop, axis = found.get("hop"), found.get("axis")
+    hop, axis, ends = found.get("hop"), found.get("axis"), found.get("end_input", False)
     numbers = [one for one in (hop, axis) if one is not None]
     are_numbers = all(isinstance(one, Integral) and not isinstance(one, bool) for one in numbers)
-    if hop is None or not are_numbers or not set(found) <= {"hop", "axis"}:
+    is_known = set(found) <= {"hop", "axis", "end_input"} and isinstance(ends, bool)
+    if hop is None or not are_numbers or not is_known:
         raise ModelError(
             f"stream={given!r} is neither a hop, such as 2, nor a dict such as "
             '{"hop": 2, "axis": 1}'
         )
-    return Stream(int(hop), None if axis is None else int(axis))
+    return Stream(int(hop), None if axis is None else int(axis), ends)
 
 
 def image_given() -> ImageInput | None:

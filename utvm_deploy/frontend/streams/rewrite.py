@@ -22,11 +22,12 @@ from utvm_deploy.graph.stream import METADATA, StreamFacts
 _MOST_EXTENT = MOST_EXTENT // 2
 
 
-def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
+def with_stream(data: bytes, hop: int, axis: int | None, end_input: bool = False) -> bytes:
     """The file of a model that takes ``hop`` columns a run, along this axis of its input.
 
-    Without an axis, it is the first one along which the model is a stream. Raises ModelError where
-    there is none, with the reason.
+    Without an axis, it is the first one along which the model is a stream. With ``end_input``, it
+    also takes the number of a run's columns that are behind the end of the recording. Raises
+    ModelError where there is none, with the reason.
     """
     model = schema.read_model(data)
     graph = model.subgraphs[0]
@@ -41,7 +42,7 @@ def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
     refusals: list[Refusal] = []
     for one in axes:
         try:
-            return _along(data, hop, one)
+            return _along(data, hop, one, end_input)
         except Refusal as error:
             refusals.append(error)
     if not refusals:
@@ -50,10 +51,10 @@ def with_stream(data: bytes, hop: int, axis: int | None) -> bytes:
     raise UnsupportedOperator(str(max(refusals, key=lambda one: one.position)))
 
 
-def _along(data: bytes, hop: int, axis: int) -> bytes:
+def _along(data: bytes, hop: int, axis: int, end_input: bool) -> bytes:
     late, longest = 0, dict[tuple[str, float], int]()
     while True:
-        w = Writer(schema.read_model(data))
+        w = Writer(schema.read_model(data), hop, end_input)
         w.most_late, w.known_longest = late, longest
         flow = _input_flow(w, hop, axis)
         _walk(w, flow)
@@ -62,7 +63,7 @@ def _along(data: bytes, hop: int, axis: int) -> bytes:
             break
         # Pools that are earlier wait for the others.
         late, longest = max(newest, late), w.longest
-    w.finish(hop)
+    w.finish()
     if not w.states and not w.has_states:
         if hop >= flow.window > 1:
             raise ModelError(
@@ -75,6 +76,11 @@ def _along(data: bytes, hop: int, axis: int) -> bytes:
         )
     if w.states:
         keep(w.model, w.states)
+    if end_input and len(w.graph.inputs) == 1:
+        raise ModelError(
+            "no operator of this stream pads at the end of a recording, so it would not read what "
+            "--end-input adds; leave --end-input out"
+        )
     schema.add_metadata(w.model, METADATA, _facts(w, hop, axis).to_json())
     return schema.model_bytes(w.model)
 
@@ -133,6 +139,7 @@ def _facts(w: Writer, hop: int, axis: int) -> StreamFacts:
         runs=max(-(-max(needed, default=1) // hop), 1),
         answers=max((one.columns for one in flows), default=1),
         padded=len(w.padding),
+        behind=max((one.behind for one, _ in ends), default=0) if w.ends else -1,
     )
 
 

@@ -98,21 +98,23 @@ def window(w: Writer, at: Place) -> None:
             raise w.refusal(at.position, "divides by fewer columns where it pads along time")
     _check_hop(w, at, flow, it.stride)
     fill = aside = _lowest(w, x) if at.kind == "MAX_POOL_2D" else w.zero(x)
-    if flow.padded is not None and (not it.pads or flow.padded == fill):
+    pads = it.pads > 0 or (w.ends and options.padding == _SAME and it.reach > it.stride)
+    if flow.padded is not None and (not pads or flow.padded == fill):
         fill = flow.padded
     elif flow.padded is not None:
         x = w.settled(x)
         flow = w.flows[x]
-    source = w.masked(x, fill) if it.pads or flow.padded is not None else x
+    source = w.masked(x, fill) if pads or flow.padded is not None else x
     delay = max(-((it.pads + it.stride - it.reach - flow.delay) // it.stride), 0)
     before = delay * it.stride + it.pads - flow.delay
     length = flow.columns - it.stride + it.reach
     source = w.span(source, before, length, fill)
+    lost = flow.own + (0 if options.padding == _SAME else (it.reach - 1) * flow.stride)
     if options.padding == _SAME and it.reach > it.stride:
         source = _padded_aside(w, at, source, side, aside)
         options.padding = _VALID
     rate = {"columns": flow.columns // it.stride, "stride": flow.stride * it.stride}
-    made = Flow(flow.axis, 1, **rate, window=result, delay=delay)
+    made = Flow(flow.axis, 1, **rate, window=result, delay=delay, lost=lost)
     _write(w, at, [source, *at.inputs[1:]], made)
 
 
@@ -267,8 +269,9 @@ def pad(w: Writer, at: Place) -> None:
         w.flows[made] = flow
         x = made
     window = w.shapes[at.outputs[0]][flow.axis]
-    padded = replace(flow, delay=flow.delay - before, pads=before, window=window)
-    _rename(w, at.outputs[0], x, replace(padded, padded=value if before else None))
+    after = after if w.ends else 0
+    padded = replace(flow, delay=flow.delay - before, pads=before, after=after, window=window)
+    _rename(w, at.outputs[0], x, replace(padded, padded=value if before or after else None))
 
 
 def slices(w: Writer, at: Place) -> None:
@@ -297,7 +300,8 @@ def slices(w: Writer, at: Place) -> None:
         _one_column(w, at, x, start, [w.constant(begin), w.constant(last), *at.inputs[3:]])
         return
     begin[axis], last[axis] = 0, flow.columns
-    moved = replace(flow, axis=axis - gone, delay=flow.delay + start, window=count)
+    lost = flow.lost + (flow.window - count) * flow.stride
+    moved = replace(flow, axis=axis - gone, delay=flow.delay + start, window=count, lost=lost)
     _write(w, at, [x, w.constant(begin), w.constant(last), *at.inputs[3:]], moved)
 
 

@@ -19,6 +19,7 @@ from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.streams.flow import Flow
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.graph.stream import END_INPUT
 
 Shape = tuple[int, ...]
 
@@ -34,8 +35,9 @@ class Refusal(UnsupportedOperator):
 class Writer:
     """The main subgraph, while its operators become those of a stream."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, hop: int, ends: bool) -> None:
         self.model, self.graph = model, model.subgraphs[0]
+        self.hop, self.ends = hop, ends  # with ``ends``, a second input says where that is
         self.source = list(self.graph.operators)
         #: Shapes in the file.
         self.shapes = [tuple(schema.numbers(one.shape)) for one in self.graph.tensors]
@@ -55,6 +57,8 @@ class Writer:
         self._made: dict[tuple[object, ...], int] = {}
         self._latest = 0  # of the columns that the counter distinguishes
         self._counter: int | None = None
+        self._behind: int | None = None
+        self._last = 0  # of the columns behind the end that it distinguishes
 
     def begin(self, number: int, flow: Flow) -> None:
         """Let a tensor be columns over time."""
@@ -132,9 +136,9 @@ class Writer:
         return self._made[key]
 
     def masked(self, number: int, fill: float) -> int:
-        """A tensor with ``fill`` in the place of columns that come before the recording."""
+        """A tensor with ``fill`` in the place of columns that are not of the recording."""
         flow = self.flows[number]
-        if not flow.first:
+        if not flow.first and not self.ends:
             return number
         key = (number, fill, "masked")
         if key not in self._made:
@@ -142,11 +146,8 @@ class Writer:
             one = self.tensor(number, tuple(shape), "padding")
             self._set(one, np.full(shape, fill))
             shape[flow.axis] = flow.extent
-            steps = flow.stride * (flow.first - np.arange(flow.columns))
-            least = self.constant(np.repeat(steps, flow.unit).reshape(shape))
-            self._latest = max(self._latest, flow.stride * flow.first)
-            is_real = self.tensor(least, tuple(shape), "recorded", schema.BOOL)
-            self.put("GREATER_EQUAL", [self._count(), least], is_real, "GreaterEqualOptions")
+            steps = np.repeat(flow.stride * (flow.first - np.arange(flow.columns)), flow.unit)
+            is_real = self._is_recorded(flow, steps.reshape(shape))
             made = self.tensor(number, self.extended(number, flow, flow.extent), "from the first")
             self.put("SELECT_V2", [is_real, number, one], made, "SelectV2Options")
             self.flows[made] = flow
@@ -162,7 +163,7 @@ class Writer:
         source = number if flow.padded is None else self.masked(number, fill)
         delay = max(flow.delay, at_least, 0)
         made = self.span(source, delay - flow.delay, flow.columns, fill)
-        self.flows[made] = replace(flow, delay=delay, pads=0, padded=None)
+        self.flows[made] = replace(flow, delay=delay, pads=0, after=0, padded=None, lost=flow.own)
         return made
 
     def last_window(self, number: int, columns: int | None = None) -> int:
@@ -179,15 +180,15 @@ class Writer:
         self.late[made] = (flow.delay + waits) * flow.stride
         return made
 
-    def finish(self, hop: int) -> None:
+    def finish(self) -> None:
         """Put the new operators in the place of the old ones; the states are not yet variables."""
         if self._counter is not None:
-            hop_of = self.constant(np.array([hop]))
-            latest = self.constant(np.array([self._latest]))
-            later, left = (self.tensor(self._counter, (1,), what) for what in ("later", "left"))
-            self.put("ADD", [self._counter, hop_of], later, "AddOptions")
-            self.put("MINIMUM", [later, latest], left, "MaximumMinimumOptions")
+            hop = self.constant(np.array([self.hop]))
+            left = self._at_most(self._sum(self._counter, hop), self._latest)
             self.states.append((self._counter, left, np.zeros(1, np.int32)))
+        if self._behind is not None:
+            left = self._at_most(self._behind, self._last)
+            self.states.append((self._before_end, left, np.zeros(1, np.int32)))
         self.graph.operators = self.operators
 
     def refusal(self, position: int, why: str) -> Refusal:
@@ -225,6 +226,49 @@ class Writer:
         made = self.tensor(number, shape, "part")
         inputs = [number, self.constant(begins), self.constant(np.array(shape))]
         return self.put("SLICE", inputs, made, "SliceOptions")
+
+    def _is_recorded(self, flow: Flow, steps: Array) -> int:
+        """Whether each column is of the recording; ``steps`` of the input's are before it."""
+        tests = []
+        if flow.first:
+            self._latest = max(self._latest, flow.stride * flow.first)
+            tests.append(("GREATER_EQUAL", self._count(), steps, "GreaterEqualOptions"))
+        if self.ends:
+            most = self.hop + steps - flow.lost
+            self._last = max(self._last, int(most.max()))
+            tests.append(("LESS", self._count_behind(), most, "LessOptions"))
+        found = []
+        for kind, count, bounds, options in tests:
+            bound = self.constant(bounds)
+            found.append(self.tensor(bound, bounds.shape, "recorded", schema.BOOL))
+            self.put(kind, [count, bound], found[-1], options)
+        if len(found) == 1:
+            return found[0]
+        both = self.tensor(found[0], steps.shape, "both")
+        return self.put("LOGICAL_AND", found, both, "LogicalAndOptions")
+
+    def _count_behind(self) -> int:
+        """The columns behind the recording's end up to this run's last one, or enough of them."""
+        if self._behind is None:
+            given, self._before_end = self.constant(np.zeros(1)), self.constant(np.zeros(1))
+            # States of equal names would be one.
+            for number, name in ((given, END_INPUT), (self._before_end, f"{END_INPUT} so far")):
+                self.graph.tensors[number].name = name.encode()
+                self.graph.tensors[number].buffer = 0
+            self.graph.inputs = [int(self.graph.inputs[0]), given]
+            schema.write_signature(self.model)
+            counted = self.tensor(given, (1,), "or none")
+            zero = self.constant(np.zeros(1))
+            self.put("MAXIMUM", [given, zero], counted, "MaximumMinimumOptions")
+            self._behind = self._sum(self._before_end, self._at_most(counted, self.hop))
+        return self._behind
+
+    def _sum(self, one: int, other: int) -> int:
+        return self.put("ADD", [one, other], self.tensor(one, (1,), "later"), "AddOptions")
+
+    def _at_most(self, number: int, most: int) -> int:
+        made, limit = self.tensor(number, (1,), "at most"), self.constant(np.array([most]))
+        return self.put("MINIMUM", [number, limit], made, "MaximumMinimumOptions")
 
     def _count(self) -> int:
         """The columns of the input that came before this run, or enough of them."""

@@ -70,7 +70,7 @@ class Plan:
     def runs_of(self, sample: Sequence[Array]) -> list[Sequence[Array]]:
         """What the model takes of a sample, run by run: all, or hops up to the whole answer.
 
-        Zeros follow the columns of the sample.
+        Zeros follow the columns of the sample. If an input says where a recording ends, it says so.
         """
         it = self.stream
         if it is None:
@@ -82,7 +82,11 @@ class Plan:
         zero = 0 if one.quantization is None else one.quantization.zero_point
         padded = np.pad(window, borders, constant_values=zero)
         ends = np.arange(1, it.runs + 1) * it.hop * unit
-        return [[part] for part in np.split(padded, ends, it.axis)[:-1]]
+        parts = np.split(padded, ends, it.axis)[:-1]
+        if it.behind < 0:
+            return [[part] for part in parts]
+        behind = np.clip(ends // unit - it.window, 0, it.hop).astype(np.int32)
+        return [[part, behind[run : run + 1]] for run, part in enumerate(parts)]
 
 
 def reference_run(plan: Plan, progress: Progress, count: InputCount) -> facts.Run:

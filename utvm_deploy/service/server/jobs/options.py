@@ -143,6 +143,7 @@ INPUT = Option("input", "the image that the caller gives", pattern=r"[a-z0-9 .,=
 STREAM = Option("stream", "a run takes some columns over time", is_flag=True)
 HOP = Option("hop", "columns that a run of a stream takes", least=1, most=2**31 - 1)
 TIME_AXIS = Option("time-axis", "the axis of the input that is time", least=1, most=7)
+END_INPUT = Option("end-input", "a stream's input says where a recording ends", is_flag=True)
 NAME = Option("name", "prefix of every C symbol", pattern="[A-Za-z][A-Za-z0-9_]{0,62}")
 EARLIER = Option(
     *("records", "a tune job, or the SHA-256 of its records: compile by what it measured"),

@@ -37,7 +37,7 @@ class Verb:
     bound: tuple[tuple[o.Option, o.Option], ...] = ()
 
 
-_CHOSEN = (o.SHAPE, o.SIGNATURE, o.INPUT, o.STREAM, o.HOP, o.TIME_AXIS)
+_CHOSEN = (o.SHAPE, o.SIGNATURE, o.INPUT, o.STREAM, o.HOP, o.TIME_AXIS, o.END_INPUT)
 _BUDGETS = (o.RAM_BUDGET, o.FLASH_BUDGET, o.CYCLE_BUDGET)
 _COMPILED = (
     *(o.OPTIMIZE, o.KERNELS, o.SCRATCH, o.NAME, o.EARLIER, *_BUDGETS, o.FLOAT_MATH),
