@@ -161,6 +161,16 @@ def test_what_cannot_be_streamed_is_refused_in_one_sentence(
 
 
 @pytest.mark.tools  # the verb asks the oracle whether it takes the model
+def test_a_stream_names_its_input_and_not_our_operator(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 24, 4, 2))
+    weights = np.ones((2, 12, 1, 2), np.int8)
+    m.output(m.conv2d(x, weights, np.zeros(2), scale=1.0, padding="VALID"))
+    said = r"net keeps the last elements of its input 'tensor_0' .*; leave --input-rows out"
+    with pytest.raises(CompileError, match=said):
+        utvm_deploy.compile(m.save(tmp_path / "net.tflite"), "host", stream=2, input_rows=True)
+
+
 def test_compile_reports_the_arena_and_the_rows(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

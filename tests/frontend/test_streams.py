@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_models
 from signal_cases import options_of
 from stream_nets import CHANNELS, FEATURES, Net, random_net
 from tflite_serializer import OperatorSpec
@@ -243,6 +244,9 @@ def _alone(kind: str, options: Any = None, axes: list[int] | None = None) -> Cal
     return write
 
 
+_both_ways = _alone("BIDIRECTIONAL_SEQUENCE_RNN", ("BidirectionalSequenceRNNOptions", {}))
+
+
 def _two_inputs() -> bytes:
     m = ModelWriter()
     m.output(m.add(m.input((1, 12, 5, 4)), m.input((1, 12, 5, 4))))
@@ -284,6 +288,9 @@ def _table() -> bytes:
         (_alone("CUMSUM", ("CumsumOptions", {}), [1]), 1, "CUMSUM.*works along time"),
         (_alone("RELU"), 1, "alone, so a stream would keep nothing"),
         (_two_inputs, 1, "the model has 2 inputs"),
+        (_both_ways, 1, "RNN.* also begins at the recording's end"),
+        (lambda: lstm_net(12, "SAME"), 2, "LSTM.*would begin .* are late by 1"),
+        (lambda: lstm_net(12, "VALID"), 2, "LSTM.*would begin .* are late by 2"),
         (_position_wise, 1, "another constant for each column"),
     ],
 )
@@ -334,6 +341,80 @@ def test_accuracy_of_windows_and_of_the_stream(tmp_path: Path) -> None:
     # Their answers differ where the windows are padded; the board's are those of the stream.
     before, after = found.changes[:2]
     assert before.largest_difference > 0 == after.largest_difference
+
+
+def lstm_net(columns: int, padding: str = "causal", *, time_major: bool = False) -> bytes:
+    """Two layers of LSTM behind a convolution; an answer for each column."""
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(3))
+    x = m.input((1, columns, FEATURES, CHANNELS))
+    x = net.causal(x, 3, 1) if padding == "causal" else net.conv(x, 3, padding=padding)
+    columns = m.tensors[x].shape[1]
+    width = FEATURES * CHANNELS
+    x = m.reshape(x, (columns, 1, width) if time_major else (1, columns, width))
+    x = small_models.lstm(m, x, 8, time_major=time_major)
+    x = small_models.lstm(m, x, 6, time_major=time_major, seed=2)
+    m.output(m.reshape(x, (1, columns, 6)))
+    return m.to_bytes()
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+def test_an_lstm_goes_on_from_hop_to_hop(tmp_path: Path, time_major: bool) -> None:
+    """By the reference and on the board, its answers are those for the whole recording."""
+    path, hop, columns = tmp_path / "net.tflite", 4, 48
+    path.write_bytes(lstm_net(12, time_major=time_major))
+    samples = np.random.default_rng(3).integers(-128, 128, (1, columns, FEATURES, CHANNELS))
+    recording = samples.astype(np.int8)
+    wanted = whole(lstm_net(columns, time_major=time_major), recording)
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    made = with_stream(path.read_bytes(), hop, 1)
+    assert facts_of(made).shift == 0
+    assert np.array_equal(np.concatenate(streamed(made, recording, hop), axis=1), wanted)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(path, "host", stream=hop))
+        for _ in range(2):  # a new recording forgets the first one
+            model.reset_state()
+            answers = [model.run([one])[0][0] for one in np.split(recording, columns // hop, 1)]
+            assert np.array_equal(np.concatenate(answers, axis=1), wanted)
+
+
+def svdf_net(columns: int = 6) -> bytes:
+    """An SVDF behind all columns at once, which it takes as one step."""
+    m = ModelWriter()
+    net = Net(m, np.random.default_rng(3))
+    x = net.conv(m.input((1, columns, FEATURES, CHANNELS)), columns, wide=FEATURES, padding="VALID")
+    m.output(small_models.svdf(m, m.reshape(x, (1, CHANNELS)), 5, 4, 2))
+    return m.to_bytes()
+
+
+def test_an_svdf_takes_each_run_as_a_step() -> None:
+    """When its memory is full, it equals the model with a window a run, a hop apart."""
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+    from utvm_deploy.oracle.program import Program
+
+    hop, made = 2, with_stream(svdf_net(), 2, 1)
+    facts = facts_of(made)
+    recording = np.random.default_rng(3).integers(-128, 128, (1, 40, FEATURES, CHANNELS), np.int8)
+    answers = streamed(made, recording, hop)
+    windows = Program(svdf_net())
+    for end in range(6, 41, hop):
+        wanted = windows.one([recording[:, end - 6 : end]])[windows.outputs[0]]
+        if end // hop >= facts.runs:
+            assert np.array_equal(answers[end // hop - 1], wanted)
+    assert facts.runs == 3 + 3
+
+
+def test_unrolled_cells_begin_anew_with_each_window() -> None:
+    """A GRU of PyTorch: each step is an operator, so a run takes the last columns as a window."""
+    from utvm_deploy.base.paths import data_dir
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    data = (data_dir("models") / "gru.tflite").read_bytes()
+    recording = np.random.default_rng(3).normal(0, 1, (1, 20, 8)).astype(np.float32)
+    answers = streamed(with_stream(data, 2, 1), recording, 2)
+    for end in range(8, 21, 2):
+        assert np.array_equal(answers[end // 2 - 1], whole(data, recording[:, end - 8 : end]))
 
 
 def test_an_end_makes_answers_of_windows_and_of_the_stream_equal(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from utvm_deploy.base.errors import CompileError
-from utvm_deploy.graph.attributes import InputRows
+from utvm_deploy.graph.attributes import InputRows, Shift
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.rewrite import consumers, renumbered
@@ -66,6 +66,12 @@ def _why_not(graph: Graph, image: int) -> str:
     operator = graph.operators[position]
     name = short_name(graph.tensors[operator.outputs[0]].name)
     shape = graph.tensors[image].shape
+    if isinstance(operator.attributes, Shift):
+        given = short_name(graph.tensors[graph.inputs[0]].name)
+        return (
+            f"{graph.name} keeps the last elements of its input '{given}' from run to run, so it "
+            "takes the new ones of a run at once"
+        )
     if len(shape) != 4 or shape[0] != 1:
         return (
             f"the layer {operator.kind} that makes '{name}' of {graph.name} reads the input "

@@ -14,6 +14,7 @@ from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.files.given_shapes import MOST_EXTENT
 from utvm_deploy.frontend.files.tflite_states import keep
 from utvm_deploy.frontend.streams.flow import Flow
+from utvm_deploy.frontend.streams.recurrent import STATEFUL
 from utvm_deploy.frontend.streams.rules import OF_ANY_INPUT, RULES, Place, as_it_is
 from utvm_deploy.frontend.streams.writer import Refusal, Writer
 from utvm_deploy.graph.stream import METADATA, StreamFacts
@@ -31,8 +32,14 @@ def with_stream(data: bytes, hop: int, axis: int | None, end_input: bool = False
     """
     model = schema.read_model(data)
     graph = model.subgraphs[0]
-    if len(model.subgraphs) > 1 or any(one.isVariable for one in graph.tensors):
-        raise ModelError("a model that keeps states, or that has control flow, becomes no stream")
+    stateful = [one for one in graph.operators if schema.kind_of(model, one) in STATEFUL]
+    known = {int(number) for one in stateful for number in one.inputs}
+    variables = {number for number, one in enumerate(graph.tensors) if one.isVariable}
+    if len(model.subgraphs) > 1 or variables - known:
+        raise ModelError(
+            "a model that keeps states, other than those of LSTM and SVDF, or that has control "
+            "flow, becomes no stream"
+        )
     if len(graph.inputs) != 1:
         raise ModelError(f"the model has {len(graph.inputs)} inputs, and a stream has one")
     shape = schema.numbers(graph.tensors[int(graph.inputs[0])].shape)
@@ -108,7 +115,9 @@ def _walk(w: Writer, flow: Flow) -> None:
     w.begin(int(w.graph.inputs[0]), flow)
     for place in _places(w):
         flows = [w.flows[one] for one in place.inputs if one in w.flows]
-        if not flows:
+        if place.kind in STATEFUL:
+            STATEFUL[place.kind][0 if place.inputs[0] in w.flows else 1](w, place)
+        elif not flows:
             as_it_is(w, place)
         elif place.kind in RULES and (place.kind in OF_ANY_INPUT or place.inputs[0] in w.flows):
             RULES[place.kind](w, place)
@@ -136,7 +145,7 @@ def _facts(w: Writer, hop: int, axis: int) -> StreamFacts:
         window=window,
         delay=max((_delay(window, one) for one, _ in ends), default=0),
         shift=max((one.delay * one.stride for one, _ in ends), default=0),
-        runs=max(-(-max(needed, default=1) // hop), 1),
+        runs=max(-(-max(needed, default=1) // hop), 1) + w.filling,
         answers=max((one.columns for one in flows), default=1),
         padded=len(w.padding),
         behind=max((one.behind for one, _ in ends), default=0) if w.ends else -1,

@@ -77,7 +77,7 @@ def pointwise(w: Writer, at: Place) -> None:
         elif len(shape) >= -from_end and shape[from_end] > 1:
             raise w.refusal(at.position, "has another constant for each column over time")
     inputs = [sources.get(one, one) for one in at.inputs]
-    _write(w, at, inputs, replace(flow, axis=rank + from_end))
+    write(w, at, inputs, replace(flow, axis=rank + from_end))
 
 
 def window(w: Writer, at: Place) -> None:
@@ -115,7 +115,7 @@ def window(w: Writer, at: Place) -> None:
         options.padding = _VALID
     rate = {"columns": flow.columns // it.stride, "stride": flow.stride * it.stride}
     made = Flow(flow.axis, 1, **rate, window=result, delay=delay, lost=lost)
-    _write(w, at, [source, *at.inputs[1:]], made)
+    write(w, at, [source, *at.inputs[1:]], made)
 
 
 def _check_hop(w: Writer, at: Place, flow: Flow, stride: int) -> None:
@@ -187,7 +187,7 @@ def reshape(w: Writer, at: Place) -> None:
     shape[axis] = flow.columns * unit
     at.operator.opcodeIndex = schema.code_index(w.model, "RESHAPE", 1)
     schema.set_options(at.operator, "ReshapeOptions", newShape=shape)
-    _write(w, at, [x, w.constant(np.array(shape))], replace(flow, axis=axis, unit=unit))
+    write(w, at, [x, w.constant(np.array(shape))], replace(flow, axis=axis, unit=unit))
 
 
 def fully_connected(w: Writer, at: Place) -> None:
@@ -199,14 +199,14 @@ def fully_connected(w: Writer, at: Place) -> None:
     if not is_each or rows is None:
         behind_window(w, at)
         return
-    _write(w, at, [x, *at.inputs[1:]], replace(flow, axis=rows[0]))
+    write(w, at, [x, *at.inputs[1:]], replace(flow, axis=rows[0]))
 
 
 def transpose(w: Writer, at: Place) -> None:
     """TRANSPOSE: time is another axis behind it."""
     flow = w.flows[at.inputs[0]]
     order = _constant(w, at, 1).reshape(-1).tolist()
-    _write(w, at, list(at.inputs), replace(flow, axis=order.index(flow.axis)))
+    write(w, at, list(at.inputs), replace(flow, axis=order.index(flow.axis)))
 
 
 def along_last(w: Writer, at: Place) -> None:
@@ -243,7 +243,7 @@ def reduce(w: Writer, at: Place) -> None:
         return
     gone = 0 if at.options.keepDims else sum(axis < flow.axis for axis in axes)
     x = w.settled(x)
-    _write(w, at, [x, *at.inputs[1:]], replace(w.flows[x], axis=flow.axis - gone))
+    write(w, at, [x, *at.inputs[1:]], replace(w.flows[x], axis=flow.axis - gone))
 
 
 def pad(w: Writer, at: Place) -> None:
@@ -302,7 +302,7 @@ def slices(w: Writer, at: Place) -> None:
     begin[axis], last[axis] = 0, flow.columns
     lost = flow.lost + (flow.window - count) * flow.stride
     moved = replace(flow, axis=axis - gone, delay=flow.delay + start, window=count, lost=lost)
-    _write(w, at, [x, w.constant(begin), w.constant(last), *at.inputs[3:]], moved)
+    write(w, at, [x, w.constant(begin), w.constant(last), *at.inputs[3:]], moved)
 
 
 def _one_column(w: Writer, at: Place, x: int, position: int, others: list[int]) -> None:
@@ -321,7 +321,7 @@ def gather(w: Writer, at: Place) -> None:
         if flow.axis < at.options.batchDims:
             raise w.refusal(at.position, "takes other places for each column over time")
         moves = positions.ndim - 1 - at.options.batchDims if axis < flow.axis else 0
-        _write(w, at, [x, at.inputs[1]], replace(flow, axis=flow.axis + moves))
+        write(w, at, [x, at.inputs[1]], replace(flow, axis=flow.axis + moves))
     elif positions.size == 1 and flow.unit == 1:
         zero = w.constant(np.zeros(positions.shape))
         _one_column(w, at, x, int(positions.reshape(-1)[0]) % flow.window, [zero])
@@ -364,7 +364,7 @@ def along_axis(w: Writer, at: Place) -> None:
     moves = {"PACK": 1, "UNPACK": -1, "ARG_MAX": -1, "ARG_MIN": -1}.get(at.kind, 0)
     below = flow.axis + (at.kind == "PACK")
     made = replace(flow, axis=flow.axis + (moves if moves and axes[0] < below else 0))
-    _write(w, at, [sources.get(one, one) for one in at.inputs], made)
+    write(w, at, [sources.get(one, one) for one in at.inputs], made)
 
 
 def _data_of(w: Writer, at: Place) -> int:
@@ -383,7 +383,7 @@ def _lowest(w: Writer, number: int) -> float:
     return float(np.iinfo(dtype).min if dtype.kind in "iu" else np.finfo(dtype).min)
 
 
-def _write(w: Writer, at: Place, inputs: list[int], flow: Flow) -> None:
+def write(w: Writer, at: Place, inputs: list[int], flow: Flow) -> None:
     """Write the operator with other inputs; its outputs have this flow."""
     at.operator.inputs = inputs
     w.operators.append(at.operator)

@@ -50,6 +50,7 @@ class Writer:
         #: Of each place where the last columns are taken at once: the tensor's flow, how many.
         self.windows: list[tuple[Flow, int]] = []
         self.has_states = False  # operators of the file keep some
+        self.filling = 0  # runs until these know nothing of columns before the recording
         self.most_late = 0  # what all of these wait for
         #: Of earlier columns, the most that anything reads: by the tensor's name, and their fill.
         self.longest: dict[tuple[str, float], int] = {}
