@@ -87,17 +87,13 @@ class SixOutputs(DenseRoutine):
         return (Operand("wide", (self.padded(inputs),), "int16"),)
 
     def pack(self, layer: DenseTables) -> dict[str, Array]:
-        pairs = -(-layer.bias.size // PAIR)
-        bias = np.zeros((pairs, PAIR), dtype=np.int64)
-        bias.reshape(-1)[: layer.bias.size] = layer.bias
-        bias[:, 0] += 256 * bias[:, 1]
         return {
-            "weights": self._pack_weights(layer.weights),
-            "bias": bias.reshape(-1).astype(np.uint32).view(np.int32),
-            **pack_scales(layer, PAIR * pairs),
+            "weights": self.pack_weights(layer.weights),
+            "bias": pack_bias(layer.bias),
+            **pack_scales(layer, -(-layer.bias.size // PAIR) * PAIR),
         }
 
-    def _pack_weights(self, weights: Array) -> Array:
+    def pack_weights(self, weights: Array) -> Array:
         """[outputs, inputs] -> the layout above, with slack."""
         outputs, inputs = weights.shape
         missing = 0 if self.tail else outputs % PAIR
@@ -109,6 +105,15 @@ class SixOutputs(DenseRoutine):
             rest = np.concatenate([rest, odd.reshape(-1, 4)], axis=1)
         slack = np.zeros(_SLACK_BYTES, dtype=np.int8)
         return np.concatenate([_paired(sixes, groups).reshape(-1), rest.reshape(-1), slack])
+
+
+def pack_bias(values: Array) -> Array:
+    """[outputs] -> the layout above."""
+    bias = np.zeros((-(-values.size // PAIR), PAIR), dtype=np.int64)
+    bias.reshape(-1)[: values.size] = values
+    bias[:, 0] += 256 * bias[:, 1]
+    packed: Array = bias.reshape(-1).astype(np.uint32).view(np.int32)
+    return packed
 
 
 def _paired(rows: Array, groups: int) -> Array:

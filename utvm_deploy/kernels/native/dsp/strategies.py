@@ -9,6 +9,7 @@ from utvm_deploy.kernels.native.dsp.convolution import build_convolution, convol
 from utvm_deploy.kernels.native.dsp.dense import build_dense, dense_choices
 from utvm_deploy.kernels.native.dsp.elementwise import build_elementwise, int16_multiply_call
 from utvm_deploy.kernels.native.dsp.int16x8 import build_int16_convolution, int16_choices
+from utvm_deploy.kernels.native.dsp.lstm import build_lstm
 from utvm_deploy.kernels.native.dsp.patches import dsp_transpose_conv_call
 from utvm_deploy.kernels.native.dsp.pool import DspPool
 from utvm_deploy.kernels.native.pool import pool_call
@@ -31,5 +32,6 @@ DSP_STRATEGIES = (
         candidates_of(FAMILY, build_int16_convolution, int16_choices),
         dtype="int16",
     ),
+    Strategy(("UNIDIRECTIONAL_SEQUENCE_LSTM",), build_lstm),
     Strategy(("MUL",), of_portable(int16_multiply_call), dtype="int16"),
 )

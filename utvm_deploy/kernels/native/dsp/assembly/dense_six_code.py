@@ -25,12 +25,19 @@ from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
 
 OUTPUTS = 6
 PAIR = 2
+#: From a sum that is stored to the next.
+RAW_BYTES = 8
 #: Where the inputs are that the routine's C reads in the order of the weights.
 _PLACE = "i / 4 * 4 + i % 2 * 2 + i % 4 / 2"
 _WIDENING = """for (int32_t k = 0; k < padded; k++) {
     wide[k / 4 * 4 + k % 2 * 2 + k % 4 / 2] = (int16_t)(k < inputs ? vector[k] : 0);
 }
 """
+_REQUANTIZED = """\
+    int32_t value = utvm_scale_wide((int32_t)sum, scaling[0], scaling[1], scaling[2], scaling[3]);
+    output[o] = (int8_t)utvm_clamp(value, limits[0], limits[1]);
+"""
+_STORED = "    output[2 * o] = (int32_t)sum;\n"
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
 _WEIGHTS = ("r3", "r12", "lr")
 
@@ -59,6 +66,7 @@ class SixOutputsForm:
     preload: bool
     tail: int
     is_direct: bool
+    is_raw: bool = False  # the sums are stored, as the first of each two int32
 
 
 def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputsForm) -> str:
@@ -68,7 +76,7 @@ def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputs
         _begin_direct(a)
         a.sub("r1", "r1", 4)  # the inner loop's offsets count from one word before
     else:
-        _begin(a)
+        _begin(a, is_raw=form.is_raw)
         _widen(a)
         a.sub("r1", "r2", 4)
     a.lsl("r4", "r4", 7)
@@ -82,17 +90,24 @@ def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputs
     sixes.place_clamping()
     rest.place_clamping()
     portable = helper("utvm_dense_tail" if form.tail else "utvm_dense")
+    if form.is_raw:
+        portable = replaced(
+            portable, (", scaling += scaling_step", "", 1), (_REQUANTIZED, _STORED, 1)
+        )
     if form.is_direct:
         portable = replaced(portable, (_WIDENING, "", 1), ("wide[i]", f"vector[{_PLACE}]", 1))
     return a.c_function(function, portable, CONDITION)
 
 
-def _begin(a: Assembler) -> None:
+def _begin(a: Assembler, *, is_raw: bool) -> None:
     """Put the arguments into their slots, or where ``_widen`` expects them."""
     a.enter(frame=_Slots)
     a.store(r1=_Slots.wide, r3=_Slots.bias)
-    a.load(r4=a.stack_argument("scaling"))
-    _keep_arguments(a)
+    if is_raw:
+        _keep_outputs(a)
+    else:
+        a.load(r4=a.stack_argument("scaling"))
+        _keep_arguments(a)
     a.load(r3=a.stack_argument("inputs"), r11=a.stack_argument("padded"))
     a.add("r11", "r1", "r11", "lsl #1")
 
@@ -121,14 +136,18 @@ def _keep_arguments(a: Assembler) -> None:
     """Put what r4 points to, scales, and the arguments on the stack into slots."""
     a.store(r4=_Slots.scaling)
     a.load(r5=a.stack_argument("limits"))
-    a.load(r6=a.stack_argument("output"), r7=a.stack_argument("outputs"))
-    a.store(r6=_Slots.output, r7=_Slots.left)
+    _keep_outputs(a)
     a.ldrsb("r8", at("r5"))
     a.ldrsb("r9", at("r5", 4))
     a.ldm("r4", ("r4-r7",))
     a.strd("r4", "r5", _Slots.only_scale)
     a.strd("r6", "r7", _Slots.only_scale.word(2))
     store_limits(a, _Slots.low, _Slots.clamps)
+
+
+def _keep_outputs(a: Assembler) -> None:
+    a.load(r6=a.stack_argument("output"), r7=a.stack_argument("outputs"))
+    a.store(r6=_Slots.output, r7=_Slots.left)
 
 
 def _widen(a: Assembler) -> None:
@@ -197,12 +216,15 @@ class _Group:
             a.cmp("r0", "r11")
         with a.scheduled():
             self._finish()
-        a.b(self._clamping, "ne")
-        a.place(self._clamped)
+        if not form.is_raw:
+            a.b(self._clamping, "ne")
+            a.place(self._clamped)
 
     def place_clamping(self) -> None:
         """Put the code here that clamps: after the routine, because most layers do not need it."""
         a = self.a
+        if self.form.is_raw:
+            return
         a.place(self._clamping)
         with a.scheduled():
             a.load(r10=_Slots.low, r12=_Slots.high)
@@ -213,6 +235,11 @@ class _Group:
         """Store the pairs at r0."""
         for n, (pair, _) in enumerate(self.pairs):
             self.a.strh(pair, at("r0", PAIR * n))
+
+    def store_sums(self) -> None:
+        """Store the sums at r0, of which each is the first of two words."""
+        for n, one in enumerate(self.sums):
+            self.a.str(one, at("r0", RAW_BYTES * n))
 
     def _start(self) -> None:
         a = self.a
@@ -231,6 +258,9 @@ class _Group:
         for first, second in self.pairs:
             a.sub(first, first, second, "lsl #8")
             a.sub(first, first, "r0")
+        if self.form.is_raw:
+            a.ldr("r0", _Slots.output)
+            return
         if self.form.per_channel:
             a.ldr("r0", _Slots.scaling)
             scale_wide(a, self.sums, "r0", ("r2", "lr"), [("r10", "r12")], "r3", step=SCALE_WORDS)
@@ -253,10 +283,13 @@ def _compute_sixes(a: Assembler, group: _Group) -> None:
         a.b(done, "lt")
         a.str("r9", _Slots.left)
         group.compute()
+        if group.form.is_raw:
+            group.store_sums()
         with a.scheduled():
             a.ldr("r9", _Slots.left)
-            group.store_pairs()
-            a.add("r0", "r0", OUTPUTS)
+            if not group.form.is_raw:
+                group.store_pairs()
+            a.add("r0", "r0", OUTPUTS * (RAW_BYTES if group.form.is_raw else 1))
             a.str("r0", _Slots.output)
     a.place(done)
 
@@ -271,9 +304,14 @@ def _compute_pairs(a: Assembler, group: _Group) -> None:
         group.compute()
         a.ldr("r9", _Slots.left)
         a.subs("r9", PAIR)
-        a.b(is_alone, "lt")
+        if not group.form.is_raw:  # whose outputs are an even number
+            a.b(is_alone, "lt")
         with a.scheduled():
-            a.strh("r4", post("r0", PAIR))
+            if group.form.is_raw:
+                group.store_sums()
+                a.add("r0", "r0", PAIR * RAW_BYTES)
+            else:
+                a.strh("r4", post("r0", PAIR))
             a.str("r9", _Slots.left)
         a.str("r0", _Slots.output)
     a.b(done)
