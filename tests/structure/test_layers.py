@@ -73,6 +73,7 @@ DOORS = {
     },
     "tflite": {
         "frontend.tflite_tables",
+        "frontend.tflite_tensors",
         "frontend.files.tflite_choice",
         "frontend.tflite_flat",
         "frontend.qdq.tflite_write",

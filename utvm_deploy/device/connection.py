@@ -6,7 +6,6 @@ A launcher knows how an image gets there. ``session`` owns what is lost at a res
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,30 +17,11 @@ from utvm_deploy.device.counts import Figures, named_figures
 from utvm_deploy.device.fault_record import take_fault_words
 from utvm_deploy.device.link.base import Hello, Link
 from utvm_deploy.device.link.fault import FAULT_SYMBOL, nearest_symbol
+from utvm_deploy.device.link.trace import trace_if_asked
 from utvm_deploy.device.probe import Launcher, StartedBoard
 from utvm_deploy.device.session import Session
 from utvm_deploy.project import Image, build_image
 from utvm_deploy.targets.table import target_of
-
-VARIABLE = "UTVM_TRACE"
-_LINK_LOG = "utvm_deploy.device.link"
-
-
-class _TraceHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """A class that shows whether the handler is installed already."""
-
-
-def trace_if_asked() -> None:
-    """Show what the links log, if the environment asks for it; once per process."""
-    log = logging.getLogger(_LINK_LOG)
-    if os.environ.get(VARIABLE, "0") in ("", "0"):
-        return
-    if not any(isinstance(handler, _TraceHandler) for handler in log.handlers):
-        handler = _TraceHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.DEBUG)
-
 
 log = logging.getLogger("utvm_deploy.device")
 

@@ -1,4 +1,4 @@
-"""Reads the tables of a .tflite file; only this module calls the readers of the ``tflite`` package.
+"""Reads the tables of a .tflite file, with the readers of the ``tflite`` package.
 
 The schema's generated readers verify nothing: on a damaged file they raise any Python exception.
 ``read_file`` turns all of them into ModelError. It also bounds every count, so that a damaged file
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +19,12 @@ import numpy as np
 import tflite
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.assemble import refuse_custom_operators
 from utvm_deploy.frontend.control_flow import CALLED, subgraphs_called
 from utvm_deploy.frontend.files.dynamic_batch import with_known_batches, with_open_extents
-from utvm_deploy.frontend.files.fields import array_of, quantization_of, text_of, vector_of
+from utvm_deploy.frontend.files.fields import array_of, text_of, vector_of
 from utvm_deploy.frontend.files.limits import (
     MAX_OPERATORS,
     MAX_RANK,
-    MAX_TENSOR_ELEMENTS,
     MAX_TENSORS,
     Budget,
 )
@@ -35,15 +32,12 @@ from utvm_deploy.frontend.files.prepared import OPERANDS, check_variables, check
 from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.files.variables import called_once
 from utvm_deploy.frontend.operators.importers import IMPORTED
-from utvm_deploy.graph.element_type import element_type
+from utvm_deploy.frontend.tflite_tensors import check_shapes, names_of, read_buffer, read_tensor
 from utvm_deploy.graph.model import Array, Tensor
-from utvm_deploy.graph.names import short_name
 
 _Read = TypeVar("_Read")
 
-# Places in the schema's tables, as flatbuffers count: Tensor.external_buffer and
-# OperatorCode.builtin_code.
-_EXTERNAL_BUFFER_SLOT = 24
+# The place of OperatorCode.builtin_code in its table, as flatbuffers count.
 _BUILTIN_CODE_SLOT = 10
 # The options tables with a list of dimensions, and its name.
 _LISTS = {"ReshapeOptions": "NewShape", "SqueezeOptions": "SqueezeDims"}
@@ -59,17 +53,8 @@ _READER_ERRORS = (
 )
 
 
-def _names(enumeration: type) -> Mapping[int, str]:
-    return {v: k for k, v in vars(enumeration).items() if isinstance(v, int)}
-
-
-_OPERATOR_NAMES = _names(tflite.BuiltinOperator)
-_OPTIONS_NAMES = _names(tflite.BuiltinOptions)
-_TYPE_NAMES = {number: name.lower() for number, name in _names(tflite.TensorType).items()}
-# Element types of variables, and of constants that can be read. Others may appear, but no importer
-# takes them.
-_VARIABLES = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "bool")
-_CONSTANTS = (*_VARIABLES, "int4")
+_OPERATOR_NAMES = names_of(tflite.BuiltinOperator)
+_OPTIONS_NAMES = names_of(tflite.BuiltinOptions)
 
 
 def read_file(data: bytes, faults: dict[int, str] | None = None) -> ModelFile:
@@ -166,7 +151,7 @@ def _called_subgraphs(data: bytes) -> Mapping[int, ModelFile]:
 def _of_all_subgraphs(data: bytes, model: Any) -> tuple[list[Array | None], list[str]]:
     """The buffers, and the names of operators."""
     count = _count(data, model.BuffersLength(), "buffers", MAX_TENSORS)
-    buffers = [_buffer(data, model.Buffers(i), i) for i in range(count)]
+    buffers = [read_buffer(data, model.Buffers(i), i) for i in range(count)]
     count = _count(data, model.OperatorCodesLength(), "operator codes", MAX_OPERATORS)
     return buffers, [_operator_name(model.OperatorCodes(i)) for i in range(count)]
 
@@ -183,7 +168,7 @@ def _subgraph(
     """One subgraph, as if the file had no other; ``is_inner`` leaves open extents open."""
     count = _count(data, subgraph.TensorsLength(), "tensors", MAX_TENSORS)
     tensors = tuple(
-        _tensor_or_fault(subgraph.Tensors(i), i, buffers, budget, faults) for i in range(count)
+        read_tensor(subgraph.Tensors(i), i, buffers, budget, faults) for i in range(count)
     )
     signatures = [
         vector_of(subgraph.Tensors(i).ShapeSignatureAsNumpy(), budget, f"tensor {i}")
@@ -207,7 +192,7 @@ def _subgraph(
     )
     if faults is None:
         check_variables(operators, inputs, lambda number: subgraph.Tensors(number).IsVariable())
-    _check_shapes(tensors, operators, inputs + outputs, faults)
+    check_shapes(tensors, operators, inputs + outputs, faults)
     return ModelFile(tensors, operators, inputs, outputs)
 
 
@@ -230,136 +215,6 @@ def _tensor_numbers(numbers: Sequence[int], count: int, where: str) -> tuple[int
                 f"the file is damaged: {where} names tensor {number}, but there are {count}"
             )
     return tuple(numbers)
-
-
-def _buffer(data: bytes, buffer: Any, index: int) -> Array | None:
-    """The bytes of a buffer; None for the empty one that activations share."""
-    offset, size = buffer.Offset(), buffer.Size()
-    if offset > 1:  # 0 and 1 mean that the bytes are in the flatbuffer
-        if offset + size > len(data):
-            raise ModelError(
-                f"buffer {index} ends at byte {offset + size}, but the file has {len(data)} bytes; "
-                "copy or convert the model again"
-            )
-        return np.frombuffer(data, np.uint8, size, offset)
-    raw = array_of(buffer.DataAsNumpy())
-    return raw if raw.size else None
-
-
-def _tensor_or_fault(
-    tensor: Any,
-    index: int,
-    buffers: Sequence[Array | None],
-    budget: Budget,
-    faults: dict[int, str] | None,
-) -> Tensor:
-    """The tensor; with ``faults`` a stand-in without data where it cannot be used."""
-    try:
-        return _tensor(tensor, index, buffers, budget)
-    except ModelError as exc:
-        if faults is None:
-            raise
-        faults[index] = str(exc)
-    name = text_of(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
-    shape = vector_of(tensor.ShapeAsNumpy(), budget, f"tensor {index}")[:MAX_RANK]
-    dtype = _TYPE_NAMES.get(tensor.Type(), "unknown")
-    return Tensor(name, tuple(max(extent, 0) for extent in shape), dtype, source=index)
-
-
-def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Budget) -> Tensor:
-    name = text_of(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
-    shown = short_name(name)
-    if tensor.Sparsity() is not None:
-        raise ModelError(f"tensor '{shown}' is sparse; convert the model without sparsity")
-    # Newer than the generated readers: the number of a group of weights outside the file.
-    if tensor._tab.Offset(_EXTERNAL_BUFFER_SLOT):
-        raise ModelError(
-            f"tensor '{shown}' has its data in another file; convert the model into a single one"
-        )
-    dtype = _TYPE_NAMES.get(tensor.Type())
-    if dtype is None:
-        raise ModelError(f"the file is damaged: tensor '{shown}' has element type {tensor.Type()}")
-    shape = _shape(vector_of(tensor.ShapeAsNumpy(), budget, f"tensor {index}"), shown)
-    number = tensor.Buffer()
-    if not 0 <= number < len(buffers):
-        raise ModelError(
-            f"the file is damaged: tensor '{shown}' names buffer {number}, "
-            f"but there are {len(buffers)}"
-        )
-    raw = buffers[number]
-    if raw is not None and tensor.IsVariable():
-        raise ModelError(
-            f"tensor '{shown}' is a variable and has data, which LiteRT does not take; convert the "
-            "model again"
-        )
-    if tensor.IsVariable() and dtype not in _VARIABLES:
-        raise ModelError(
-            f"tensor '{shown}' is a variable of {dtype}, which LiteRT does not take; convert the "
-            "model again"
-        )
-    data = None
-    if raw is not None and min(shape, default=1) < 0:
-        raise _dynamic_or_empty(name, shape)
-    if raw is not None and dtype in _CONSTANTS:
-        element = element_type(dtype)
-        expected = element.size_bytes(math.prod(shape))
-        if raw.size != expected:
-            raise ModelError(
-                f"tensor '{shown}' of shape {shape} and type {dtype} needs {expected} bytes, but "
-                f"its buffer has {raw.size}; copy or convert the model again"
-            )
-        # A view where it can be: many tensors may name one buffer, and buffers may overlap.
-        if dtype in ("bool", "int4"):
-            budget.copy(math.prod(shape), f"tensor '{shown}'")
-        data = element.unpacked(raw, shape)
-        if dtype == "bool":
-            data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
-    elif raw is not None:
-        data = (
-            raw  # of a type that no importer takes: kept only to distinguish it from an activation
-        )
-    quantization = quantization_of(tensor, shown, dtype, shape, budget)
-    return Tensor(name, shape, dtype, quantization, data, index)
-
-
-def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:
-    if len(dimensions) > MAX_RANK:
-        raise ModelError(f"tensor '{name}' has {len(dimensions)} dimensions, more than {MAX_RANK}")
-    shape = tuple(dimensions)
-    if math.prod(shape) > MAX_TENSOR_ELEMENTS:
-        raise ModelError(
-            f"tensor '{name}' of shape {shape} has more than {MAX_TENSOR_ELEMENTS:,} elements; "
-            "choose a model for microcontrollers"
-        )
-    return shape
-
-
-def _check_shapes(
-    tensors: Sequence[Tensor],
-    operators: Sequence[SourceOperator],
-    ends: Sequence[int],
-    faults: dict[int, str] | None,
-) -> None:
-    """Only tensors without a value may be empty: the converter writes an LSTM's intermediates so.
-
-    A custom operator is reported first, because it may be why a shape is not known.
-    """
-    operands = (number for op in operators for number in (*op.inputs, *op.outputs))
-    for number in dict.fromkeys((*ends, *operands)):
-        if number is None or min(tensors[number].shape, default=1) >= 1:
-            continue
-        error = _dynamic_or_empty(short_name(tensors[number].name), tensors[number].shape)
-        if faults is None:
-            refuse_custom_operators(operators)
-            raise error
-        faults.setdefault(number, str(error))
-
-
-def _dynamic_or_empty(name: str, shape: tuple[int, ...]) -> ModelError:
-    return ModelError(
-        f"tensor '{name}' has the dynamic or empty shape {shape}; "
-        "convert the model with a fixed input shape"
-    )
 
 
 def _operator_name(code: Any) -> str:

@@ -7,7 +7,6 @@ same number twice, so a request whose reply does not come is simply sent again.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -40,9 +39,8 @@ from utvm_deploy.device.link.replies import (
 )
 from utvm_deploy.device.link.stream import Stream
 from utvm_deploy.device.link.task_lists import run_task_lists
+from utvm_deploy.device.link.trace import Trace, log
 from utvm_deploy.device.link.waits import Timeouts, Waits
-
-log = logging.getLogger("utvm_deploy.device.link")
 
 # Bytes that one CHECKSUM asks for: 20 ms at 50 MHz, so well within RESEND_S.
 CHECKSUM_CHUNK_BYTES = 64 * 1024
@@ -89,7 +87,7 @@ class MonitorLink:
         self._hello: Hello | None = None
         # Whether the runtime ever spoke here.
         self._heard_frame = False
-        self._traced_s = time.monotonic()
+        self._trace = Trace()
 
     def __enter__(self) -> MonitorLink:
         return self
@@ -394,25 +392,6 @@ class MonitorLink:
             status=outcome["status"],
         )
 
-    def _trace(self, arrow: str, item: Frame | Damage) -> None:
-        if not log.isEnabledFor(logging.DEBUG):
-            return
-        now = time.monotonic()
-        delta_ms, self._traced_s = (now - self._traced_s) * 1000, now
-        if isinstance(item, Damage):
-            log.debug("%+9.3f ms %s damaged, %s: %s", delta_ms, arrow, item.why, Hex(item.data))
-            return
-        log.debug(
-            "%+9.3f ms %s %s #%08x session %08x, %d bytes: %s",
-            delta_ms,
-            arrow,
-            opcode_name(item.opcode),
-            item.sequence,
-            item.session,
-            len(item.payload),
-            Hex(item.payload),
-        )
-
 
 def _answers_before(frame: Frame, request: Frame) -> bool:
     """Whether it is a reply to the request before, which must have been sent again too soon."""
@@ -440,16 +419,3 @@ def _listed(heard: Counter[str]) -> str:
 
 def _is_boot(frame: Frame) -> bool:
     return frame.opcode == BY_NAME["BOOT"].opcode | REPLY_BIT
-
-
-class Hex:
-    """Bytes for a log line, formatted only if it is written."""
-
-    SHOWN_BYTES = 32
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def __str__(self) -> str:
-        more = "..." if len(self._data) > self.SHOWN_BYTES else ""
-        return self._data[: self.SHOWN_BYTES].hex(" ", -4) + more
