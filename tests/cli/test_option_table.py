@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 import utvm_deploy
+from utvm_deploy import models
 from utvm_deploy.api.report_function import report
+from utvm_deploy.api.steps import Chosen, Connected
+from utvm_deploy.base.errors import UsageError
 from utvm_deploy.cli.options.option import Option, named, rows_in
 from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, IN_FILE
 from utvm_deploy.cli.verbs import VERBS, Verb
 
+#: Keywords of what is chosen of a model.
+CHOSEN = Chosen.__annotations__
 PACKAGE = Path(utvm_deploy.__file__).parent
 #: The verbs that a function of `utvm_deploy` does.
 FUNCTIONS = {
@@ -44,10 +49,16 @@ def rows(verb: Verb) -> Mapping[str, Option]:
 
 
 def parameters(name: str) -> Mapping[str, inspect.Parameter]:
-    """The keywords of a verb's function; with those of ``compile``, where it passes them on."""
+    """The keywords of a verb's function, with those of the functions that it passes them on to."""
     own = inspect.signature(FUNCTIONS[name]).parameters
-    passed = any(one.kind is one.VAR_KEYWORD for one in own.values())
-    more = inspect.signature(utvm_deploy.compile).parameters if passed else {}
+    passed = [str(one.annotation) for one in own.values() if one.kind is one.VAR_KEYWORD]
+    compiled = inspect.signature(utvm_deploy.compile).parameters
+    connected = inspect.signature(utvm_deploy.connect).parameters
+    more: dict[str, inspect.Parameter] = {}
+    if passed:
+        more |= {key: compiled[key] for key in (compiled if passed == ["Any"] else CHOSEN)}
+    if name == "report" or passed == ["Unpack[ChosenConnected]"]:
+        more |= {key: connected[key] for key in Connected.__annotations__}
     return {key: one for key, one in {**more, **own}.items() if one.kind is one.KEYWORD_ONLY}
 
 
@@ -98,3 +109,27 @@ def test_no_option_is_declared_elsewhere() -> None:
     }
     # Those of a server's jobs come from the server's own rows.
     assert options == {"cli/options/table.py", "cli/server_verbs/job_options.py"}
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        (utvm_deploy.inspect, ()),
+        (utvm_deploy.convert, ()),
+        (utvm_deploy.estimate, ("host",)),
+        (utvm_deploy.memory, ("host",)),
+        (utvm_deploy.profile, ("host",)),
+        (utvm_deploy.verify, ("host",)),
+        (utvm_deploy.bench, ("mps2_an500",)),
+    ],
+)
+def test_a_keyword_that_does_not_exist_is_named_with_a_near_one(function: Any, more: Any) -> None:
+    with pytest.raises(UsageError, match="no keyword 'signatur'; did you mean 'signature'"):
+        function(models.path("digits"), *more, signatur="serving_default")
+
+
+def test_keywords_of_compile_have_near_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no keyword 'optimise'; did you mean 'optimize'"):
+        utvm_deploy.bundle(models.path("digits"), "host", tmp_path / "b", optimise="size")
+    with pytest.raises(UsageError, match="no keyword 'zzz'; leave it out"):
+        utvm_deploy.tune(models.path("digits"), "host", tmp_path / "r.jsonl", trials=1, **{"zzz": 2})

@@ -112,7 +112,7 @@ def _wrong_arguments(function: Any, call: ast.Call) -> list[str]:
         return []
     given = [word.arg for word in call.keywords]
     parameters = inspect.signature(function).parameters
-    if "options" in parameters:
+    if {"options", "chosen"} & set(parameters):
         more = {name for one in _OPTIONS_OF for name in _parameters(getattr(utvm_deploy, one))}
         unknown = [name for name in given if name not in more | set(parameters)]
         given = [name for name in given if name in parameters]

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.api.bench_models import Comparing
-from utvm_deploy.api.steps import board_of, model_file, with_shapes
+from utvm_deploy.api.steps import Connected, board_of, chosen_of, model_file, take
 from utvm_deploy.backends.cmsis_nn import CMSIS_NN, MURISCV_NN, CmsisNn
 from utvm_deploy.base.errors import BenchError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.c_text import prefix_from_path
-from utvm_deploy.device import CYCLES, Device, connect
+from utvm_deploy.device import Device, connect
 from utvm_deploy.project import find_cmsis_nn_builds
 from utvm_deploy.results.comparing.facts import ModelComparison, NotCompared
 from utvm_deploy.results.comparing.recorded import check_recorded_core
 from utvm_deploy.results.comparing.summary import bench_summary
 from utvm_deploy.results.pages.bars_picture import bars_svg
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from utvm_deploy.api.steps import ChosenConnected
 
 SCHEMA = "utvm.bench/1"
 
@@ -105,18 +110,8 @@ def bench(
     muriscv_nn: str | Path | Sequence[CmsisNn] | None = None,
     records: str | Path | None = None,
     allow_float: bool = True,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    port: str | None = None,
-    probe: str | None = None,
-    serial: str | None = None,
-    link: str | None = None,
-    server: str | None = None,
-    timing: str = CYCLES,
     progress: Progress | None = None,
+    **options: Unpack[ChosenConnected],
 ) -> BenchResult:
     """Compare our kernels with CMSIS-NN's on a board, layer by layer and as whole models.
 
@@ -124,10 +119,10 @@ def bench(
     your CMSIS-NN, with its builds for the board's core, or what ``project.find_cmsis_nn_builds``
     gave. Without it, ours are compared with figures that were recorded once. ``muriscv_nn`` is
     muRISCV-NN instead, with its builds for a RISC-V core. ``records`` is a file that ``tune``
-    wrote. Without ``allow_float``, models that compute in float32 are refused. ``inputs`` maps
-    names of inputs to shapes or to example arrays, and ``signature`` is that of a .tflite file with
-    several. ``states``, ``stream`` and ``image_input`` are as for ``compile``. ``board``, ``port``,
-    ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    wrote. Without ``allow_float``, models that compute in float32 are refused. ``options``
+    are ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` of ``compile``, and
+    ``port``, ``probe``, ``serial``, ``link``, ``server`` and ``timing`` of ``connect``, which says
+    what ``board`` may be.
     ``progress(what, done, total)`` is called on the way.
 
     Ratios are their time over ours, so above 1 ours is faster. Cycles of emulated boards are
@@ -142,13 +137,12 @@ def bench(
     if cmsis_nn is not None and muriscv_nn is not None:
         raise UsageError("cmsis_nn and muriscv_nn are both given; compare with one at a time")
 
-    where: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
-    where |= {"server": server, "timing": timing}
+    where = take(Connected, chosen := {**options})
 
     def device() -> Device:
         return connect(board if isinstance(board, str) else target, **where)
 
-    with with_shapes(inputs, signature, states, stream, image_input), ExitStack() as files:
+    with chosen_of(chosen), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         check_names(paths)
         product, theirs = CMSIS_NN, cmsis_nn
@@ -167,16 +161,9 @@ def bench(
             progress or no_progress,
             allow_float=allow_float,
         )
-        return benched(work, paths, target, device)
-
-
-def benched(
-    work: Comparing, paths: Sequence[Path], board: Board, device: Callable[[], Device]
-) -> BenchResult:
-    """Check all models, and measure those that are ready."""
-    work.check(paths)
-    work.measure(device)
-    return BenchResult(tuple(work.found), tuple(work.failed), board, work.against)
+        work.check(paths)
+        work.measure(device)
+        return BenchResult(tuple(work.found), tuple(work.failed), target, work.against)
 
 
 def check_names(models: Sequence[Path]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from utvm_deploy.api import steps
 from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import CompileError, MissingTool
 from utvm_deploy.base.outputs import keep_model
 from utvm_deploy.base.progress import Progress, no_progress
@@ -93,12 +94,6 @@ def bundle(
     latency: bool = True,
     server: str | None = None,
     timing: str = CYCLES,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> BundleResult:
@@ -111,8 +106,7 @@ def bundle(
     Those of a stream are hops that follow each other, and are more if a whole answer needs more.
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
-    is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``inputs``,
-    ``signature``, ``states``, ``stream``, ``image_input``, ``name`` and ``options`` are as for
+    is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``options`` are those of
     ``compile``. ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else and for a
@@ -124,8 +118,8 @@ def bundle(
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
     with (
-        steps.with_shapes(inputs, signature, states, stream, image_input),
-        steps.model_file(model, name) as path,
+        steps.chosen_of(options, compile),
+        steps.model_file(model, options.get("name")) as path,
     ):
         keep_model(path, destination)
         check_destination(destination)
@@ -136,9 +130,7 @@ def bundle(
             taken = random_samples(graph, max(samples, runs if runs <= _MOST_HOPS else 0))
         else:
             taken = load_golden(Path(golden), graph)
-        compiled = steps.compile_fitting(
-            path, target, told, fits=check_fits_alone, name=name, **options
-        )
+        compiled = steps.compile_fitting(path, target, told, fits=check_fits_alone, **options)
 
         @contextmanager
         def loaded(where: Board, what: CompiledModel, timing: str) -> Iterator[DeviceModel]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,7 @@ from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.stages.request import Watch
-from utvm_deploy.frontend.files.given_shapes import (
-    given_shapes,
-    shapes_for,
-    shapes_of_inputs,
-    states_of_outputs,
-    stream_of,
-)
-from utvm_deploy.frontend.files.image_input import image_of_words
+from utvm_deploy.frontend.files.given_shapes import shapes_for, with_chosen
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
@@ -133,13 +126,13 @@ def compile(
     is_file = isinstance(model, str | Path)
     if not is_file:
         in_memory.check_object(model)
-        if states:
-            raise UsageError("states is for files; save the model, and compile its file")
-        if stream is not None:
-            raise UsageError("stream is for files; save the model, and compile its file")
-        if image_input is not None:
-            raise UsageError("image_input is for files; save the model, and compile its file")
-    shapes = shapes_of_inputs(inputs or {}) if is_file else {}
+        of_files = {"states": states or None, "stream": stream, "image_input": image_input}
+        for what, given_now in of_files.items():
+            if given_now is not None:
+                raise UsageError(f"{what} is for files; save the model, and compile its file")
+        chosen: AbstractContextManager[None] = nullcontext()
+    else:  # the command line gives this around the call
+        chosen = with_chosen(inputs, signature, states, stream, image_input)
     given = Path(model) if isinstance(model, str | Path) else None
     source = _graph(model, inputs, name or "model") if given is None else given
     target = board if isinstance(board, Board) else load_board(board)
@@ -166,17 +159,7 @@ def compile(
             Watch(dump=dump, check_needs=check_needs, progress=progress or no_progress),
         )
 
-    # The command line gives both around this call.
-    given_now = inputs, signature, states or None, stream, image_input
-    is_chosen = is_file and any(one is not None for one in given_now)
-    chosen = given_shapes(
-        shapes,
-        signature,
-        states_of_outputs(states or {}),
-        stream_of(stream),
-        image_of_words(image_input),
-    )
-    with chosen if is_chosen else contextlib.nullcontext():
+    with chosen:
         if flash_budget is None:
             return compiled_for(optimize)
         return within_flash(flash_budget, optimize, target, compiled_for)
@@ -200,7 +183,7 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
         return in_memory.graph_of_quantized(module, name)
     if in_memory.is_module(module) or in_memory.is_program(module):
         return in_memory.graph_of_torch(module, inputs, name)
-    with given_shapes(shapes_of_inputs(inputs or {})):
+    with with_chosen(inputs):
         model = relax_model(module, shapes_for)
     for note in model.notes:
         logging.getLogger(__name__).warning("%s: %s", name, note)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from utvm_deploy.api.steps import with_shapes
+from utvm_deploy.api import steps
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
@@ -19,6 +18,11 @@ from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.signed import check_same_values
 from utvm_deploy.results.inspecting.facts import graph_svg
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from utvm_deploy.api.steps import Chosen
 
 SCHEMA = "utvm.convert/1"
 _ENDING = ".tflite"
@@ -85,12 +89,8 @@ def convert(
     model: str | Path,
     output: str | Path | None = None,
     *,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
     write: bool = True,
+    **chosen: Unpack[Chosen],
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
 
@@ -99,9 +99,8 @@ def convert(
 
     ``model`` is the path of the file, and ``output`` that of the .tflite file to write. Without
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
-    ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
-    symbolic. ``signature`` is that of a .tflite file with several. ``states``, ``stream`` and
-    ``image_input`` are as for ``compile``.
+    ``chosen`` are ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` of
+    ``compile``.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.
@@ -113,7 +112,7 @@ def convert(
         )
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
-    with with_shapes(inputs, signature, states, stream, image_input):
+    with steps.chosen_of({**chosen}):
         data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
         graph = load_bytes(data, source.stem, str(source))

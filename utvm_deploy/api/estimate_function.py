@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.api import steps
 from utvm_deploy.base.errors import UsageError
@@ -27,6 +27,11 @@ from utvm_deploy.results.estimating.shape_plan import shaped
 from utvm_deploy.results.pages.bars_picture import bars_svg
 from utvm_deploy.torch.in_memory import is_module
 from utvm_deploy.torch.shape_graph import shape_graph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from utvm_deploy.api.steps import Chosen
 
 SCHEMA = "utvm.estimate/1"
 #: Models whose shapes are kept.
@@ -104,19 +109,15 @@ class EstimateResult(Result):
 def estimate(
     model: str | Path | Any,
     board: Board | str | Path | Device,
-    *,
-    inputs: Mapping[str, Any] | tuple[Any, ...] | Any = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
+    **chosen: Unpack[Chosen],
 ) -> EstimateResult:
     """What a model would take on a board by formulas: cycles of each layer, RAM and flash.
 
     Nothing is compiled, and nothing runs on the board. ``model`` is a file (.tflite, .onnx, .pt2),
     what ``quantize`` gave, or a float ``nn.Module``. Of a module, the int8 form is estimated,
-    without quantizing it: only shapes count. It needs ``inputs``, example tensors. ``board``,
-    ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` are as for ``compile``.
+    without quantizing it: only shapes count. It needs ``inputs``, example tensors. ``board`` and
+    ``chosen`` are as for ``compile``: ``inputs``, ``signature``, ``states``, ``stream`` and
+    ``image_input``.
 
     ``found.errors`` states the error of the estimate against ``profile``, in the median and at
     worst, over nets that the formulas have not seen. It is empty where it does not hold, and
@@ -128,16 +129,16 @@ def estimate(
     without a kernel.
     """
     target = steps.board_of(board)
+    inputs = chosen.get("inputs")
     if is_module(model):
-        if (stream, image_input) != (None, None):
+        if (chosen.get("stream"), chosen.get("image_input")) != (None, None):
             raise UsageError("stream and image_input are for files; quantize the module first")
         return EstimateResult(
             estimated(shaped(shape_graph(model, inputs), has_weights=False), target)
         )
     if inputs is not None and not isinstance(inputs, Mapping):
         raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
-    chosen = steps.with_shapes(inputs, signature, states, stream, image_input)
-    with chosen, steps.model_file(model) as path:
+    with steps.chosen_of({**chosen}), steps.model_file(model) as path:
         return EstimateResult(estimated(_graph_of(path), target))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api import steps
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
@@ -69,14 +70,13 @@ def evaluate(
     told = progress or no_progress
     with _file_and_data(model, data, options) as (file, given):
         checked = checked_data(file, given, samples)
-        chosen = [options.get(name) for name in steps.CHOSEN]
-        unused = [name for name in options if name not in steps.CHOSEN]
-        if board is None and unused:
+        chosen = steps.chosen_of(options, compile)
+        if board is None and options:
             raise UsageError(
-                f"{', '.join(unused)}: this says how a model is compiled, and that needs a board; "
+                f"{', '.join(options)}: this says how a model is compiled, and that needs a board; "
                 "give a board, or leave it out"
             )
-        with steps.with_shapes(*chosen):
+        with chosen:
             device, custom = _device(board), None
             if device is not None:
                 options, custom = steps.with_backend(options, device.board)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from utvm_deploy.api.steps import model_file, with_shapes
+from utvm_deploy.api.steps import chosen_of, model_file
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.backends.plugins import load_plugin
@@ -29,6 +28,11 @@ from utvm_deploy.results.inspecting.facts import (
 )
 from utvm_deploy.results.inspecting.pass_effects import PassEffects, pass_effects
 from utvm_deploy.results.inspecting.quantizable import Quantizable, quantizable
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from utvm_deploy.api.steps import Chosen
 
 SCHEMA = "utvm.inspect/1"
 
@@ -102,20 +106,14 @@ class InspectResult(Result):
 def inspect(
     model: str | Path | Any,
     *,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
     plugin: str | Path | Backend | None = None,
     passes: bool = False,
+    **chosen: Unpack[Chosen],
 ) -> InspectResult:
     """What a model holds: operators, shapes, quantization, MACs, and bytes of weights and of RAM.
 
-    ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``inputs`` maps
-    names of inputs to shapes or to example arrays, for models whose shapes are symbolic.
-    ``signature`` is that of a .tflite file with several. ``states``, ``stream``
-    and ``image_input`` are as for ``compile``.
+    ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``chosen`` are
+    ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` of ``compile``.
     ``plugin`` is the Python file, the name or the object of a backend with custom operators. With
     ``passes``, the result also says what each pass of the compiler removes.
 
@@ -123,7 +121,7 @@ def inspect(
     the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError
     for a file that is not a model, and UsageError for other objects.
     """
-    with with_shapes(inputs, signature, states, stream, image_input), model_file(model) as path:
+    with chosen_of({**chosen}), model_file(model) as path:
         backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
         graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api import steps
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
@@ -72,12 +72,6 @@ def memory(
     board: Board | str | Path | Device,
     *,
     image: bool = True,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> MemoryResult:
@@ -85,9 +79,8 @@ def memory(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
     or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
-    the runtime takes. ``inputs``, ``signature``, ``states``, ``stream``, ``image_input``,
-    ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called
-    on the way.
+    the runtime takes. ``options`` are those of ``compile``. ``progress(what, done, total)`` is
+    called on the way.
 
     All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that
@@ -95,13 +88,11 @@ def memory(
     """
     target, told = steps.board_of(board), progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream, image_input),
-        steps.model_file(model, name) as path,
+        steps.chosen_of(options, compile),
+        steps.model_file(model, options.get("name")) as path,
     ):
         options, _ = steps.with_backend(options, target)
-        compiled = steps.compile_fitting(
-            path, target, told, fits=check_fits_alone, name=name, **options
-        )
+        compiled = steps.compile_fitting(path, target, told, fits=check_fits_alone, **options)
     code, whole, notes = None, None, []
     try:
         told("compiling its C", 0, 1)

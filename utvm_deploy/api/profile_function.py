@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api import steps
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
@@ -111,12 +111,6 @@ def profile(
     board: Board | str | Path | Device,
     *,
     hot: int | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    name: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> ProfileResult:
@@ -124,9 +118,8 @@ def profile(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
-    blocks of code, with each instruction; it needs the cycle model. ``inputs``, ``signature``,
-    ``states``, ``stream``, ``image_input``, ``name`` and ``options`` are as for ``compile``.
-    ``progress(what, done, total)`` is called on the way.
+    blocks of code, with each instruction; it needs the cycle model. ``options`` are those of
+    ``compile``. ``progress(what, done, total)`` is called on the way.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
     boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the
@@ -137,8 +130,8 @@ def profile(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream, image_input),
-        steps.model_file(model, name) as path,
+        steps.chosen_of(options, compile),
+        steps.model_file(model, options.get("name")) as path,
         steps.device_of(board, CYCLES) as device,
     ):
         target = device.board
@@ -147,7 +140,7 @@ def profile(
         graph = load_model(path, custom)
 
         def measured(graph: Graph) -> tuple[CompiledModel, Profile]:
-            compiled = steps.compile_fitting(path, target, told, name=name, **options)
+            compiled = steps.compile_fitting(path, target, told, **options)
             told(f"building the image and starting {target.name}", 0, 1)
             loaded = device.load(compiled)
             return compiled, layer_costs.profile(loaded, random_samples(graph, 1), told)

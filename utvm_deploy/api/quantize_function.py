@@ -7,11 +7,10 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.api.steps import with_shapes
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, shown_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given
+from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given, with_chosen
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -125,7 +124,7 @@ def quantize(
         "float_ends": float_ends,
         "input_range": input_range,
     }
-    shown, chosen = shown_progress(progress), with_shapes(inputs, signature, states)
+    shown, chosen = shown_progress(progress), with_chosen(inputs, signature, states)
     with shown as told, chosen, only_tied_states():
         same["progress"] = told
         if scheme == "mixed":

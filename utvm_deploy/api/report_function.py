@@ -15,7 +15,7 @@ from utvm_deploy.api.evaluate_function import evaluate
 from utvm_deploy.api.inspect_function import inspect
 from utvm_deploy.api.memory_function import memory
 from utvm_deploy.api.profile_function import profile
-from utvm_deploy.api.steps import CHOSEN, board_of
+from utvm_deploy.api.steps import Chosen, Connected, board_of, take
 from utvm_deploy.api.verify_function import verify
 from utvm_deploy.base.errors import MissingTool, UtvmError
 from utvm_deploy.base.files import file_digest
@@ -99,12 +99,6 @@ def report(
     cmsis_nn: Any = None,
     library: Any = None,
     plugin: Any = None,
-    port: str | None = None,
-    probe: str | None = None,
-    serial: str | None = None,
-    link: str | None = None,
-    server: str | None = None,
-    timing: str = CYCLES,
     progress: Progress | None = None,
     **options: Any,
 ) -> ReportResult:
@@ -114,19 +108,18 @@ def report(
     ``evaluate``; without ``data`` the report has no accuracy. ``records`` is a file that ``tune``
     wrote; its curves are shown. ``cmsis_nn`` is as for ``bench``: without it, recorded figures are
     shown where layers have them. ``library`` is CMSIS-NN for ``kernels="cmsis-nn"``. ``options``
-    are the others of ``compile``; ``given_board`` is how the report names the board.
-    ``port``, ``probe``, ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    are the others of ``compile``, and ``port``, ``probe``, ``serial``, ``link``, ``server`` and
+    ``timing`` of ``connect``. ``given_board`` is how the report names the board.
 
     Raises ModelError, CompileError and UtvmError as the functions that it calls. What cannot be
     compared with CMSIS-NN is a note in the report.
     """
     told, started = progress or no_progress, time.monotonic()
     target, path = board_of(board), Path(model)
-    chosen = {name: options.pop(name, None) for name in CHOSEN}
+    connection, chosen = take(Connected, options), take(Chosen, options)
+    stated = {**options, **chosen, "timing": connection.get("timing", CYCLES)}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
-    connection: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
-    connection |= {"server": server, "timing": timing}
     told(f"inspecting {path.name}", 0, 1)
     inspected = inspect(path, plugin=plugin, **chosen)
     digest = file_digest(path)
@@ -172,11 +165,7 @@ def report(
                 "digest": facts_digest(target),
                 "is_twin": bool(target.emulator and target.emulator.twin_note),
             },
-            "options": {
-                name: value
-                for name, value in {**options, **chosen, "timing": timing}.items()
-                if name in OPTIONS and value
-            }
+            "options": {name: value for name, value in stated.items() if name in OPTIONS and value}
             | {"allow_float": options.get("allow_float", True)},
             "plugin": plugin is not None,
             "cmsis_nn": cmsis_nn is not None,

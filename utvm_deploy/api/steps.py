@@ -6,53 +6,77 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from utvm_deploy.api.compile_function import compile
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import CompileError, UsageError
 from utvm_deploy.base.progress import Progress
+from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
-from utvm_deploy.frontend.files.given_shapes import (
-    given_shapes,
-    shapes_of_inputs,
-    states_of_outputs,
-    stream_of,
-    whole_windows,
-)
-from utvm_deploy.frontend.files.image_input import image_of_words
+from utvm_deploy.frontend.files.given_shapes import whole_windows, with_chosen
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
 
 _log = logging.getLogger(__name__)
 
-#: The keywords of what is chosen of a model's file.
-CHOSEN = ("inputs", "signature", "states", "stream", "image_input")
 #: Raises CompileError for a model that does not fit a board.
 CheckFits = Callable[[CompiledModel | MemoryNeeds, Board], None]
 #: The name of a model that has none: what `quantize` gave, and no file.
 UNNAMED = "model"
 
 
-def with_shapes(
-    inputs: Any,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: Any = None,
-    image_input: str | None = None,
+class Chosen(TypedDict, total=False):
+    """The keywords of what is chosen of a model; ``compile`` says what they mean."""
+
+    inputs: Any
+    signature: str | None
+    states: Mapping[str, str] | None
+    stream: int | Mapping[str, int] | None
+    image_input: str | None
+
+
+class Connected(TypedDict, total=False):
+    """The keywords of ``connect`` that say where a board is, and what it counts."""
+
+    port: str | None
+    probe: str | None
+    serial: str | None
+    link: str | None
+    server: str | None
+    timing: str
+
+
+class ChosenConnected(Chosen, Connected):
+    """Both."""
+
+
+def take(keywords: type, options: dict[str, Any]) -> Any:
+    """Those of ``options`` that a class of keywords has; they are removed there."""
+    return {name: options.pop(name) for name in keywords.__annotations__ if name in options}
+
+
+def chosen_of(
+    options: dict[str, Any], function: Callable[..., Any] | None = None
 ) -> AbstractContextManager[None]:
-    """Within the block, models are imported with what was chosen of them."""
-    # The command line gives it around all that it does.
-    if not inputs and signature is None and not states and stream is None and image_input is None:
-        return nullcontext()
-    given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
-    return given_shapes(*given, stream_of(stream), image_of_words(image_input))
+    """Within the block, models are imported with what was chosen; it is removed from ``options``.
+
+    What is left there are keywords of ``function``. Raises UsageError for others.
+    """
+    chosen = take(Chosen, options)
+    known = () if function is None else tuple(signature(function).parameters)
+    for name in options:
+        if name not in known:
+            near = did_you_mean(name, [*known, *Chosen.__annotations__])
+            raise UsageError(f"there is no keyword {name!r}{near or '; leave it out'}")
+    return with_chosen(**chosen)
 
 
 @contextmanager

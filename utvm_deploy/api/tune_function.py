@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utvm_deploy.api.steps import board_of, model_file, with_backend, with_shapes
+from utvm_deploy.api.steps import Connected, board_of, chosen_of, model_file, take, with_backend
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.backends.custom import CustomOperators
@@ -34,6 +34,9 @@ from utvm_deploy.tuning.records_file import RecordsFile
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.
+    from typing_extensions import Unpack
+
+    from utvm_deploy.api.steps import ChosenConnected
     from utvm_deploy.tuning.tuner import Tuning
 
 SCHEMA = "utvm.tune/2"
@@ -102,19 +105,9 @@ def tune(
     allow_float: bool = True,
     cluster: str | None = None,
     certificates: str | Path | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    port: str | None = None,
-    probe: str | None = None,
-    serial: str | None = None,
-    link: str | None = None,
-    server: str | None = None,
-    timing: str = CYCLES,
     watch: Callable[[Tuning], None] | None = None,
     progress: Progress | None = None,
+    **options: Unpack[ChosenConnected],
 ) -> TuneResult:
     """Find the fastest kernels of models by running candidates on a board; records keep all.
 
@@ -126,10 +119,9 @@ def tune(
     with. ``cmsis_nn`` is the folder of your CMSIS-NN, whose calls become candidates. ``plugin`` is
     a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
-    ``certificates`` the folder with its TLS files. ``inputs`` maps names of inputs to shapes or to
-    example arrays, and ``signature`` is that of a .tflite file with several. ``states``,
-    ``stream`` and ``image_input`` are as for ``compile``; ``board``, ``port``, ``probe``,
-    ``serial``, ``link``, ``server`` and ``timing`` are as for ``connect``.
+    ``certificates`` the folder with its TLS files. ``options`` are ``inputs``, ``signature``,
+    ``states``, ``stream`` and ``image_input`` of ``compile``, and ``port``, ``probe``, ``serial``,
+    ``link``, ``server`` and ``timing`` of ``connect``, which says what ``board`` may be.
     ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
 
     Times are in the unit of the board, such as cycles; those of emulated boards are modelled.
@@ -138,15 +130,14 @@ def tune(
     """
     target, told = board_of(board), progress or no_progress
     check_tunable(target)
-    where: dict[str, Any] = {"port": port, "probe": probe, "serial": serial, "link": link}
-    where |= {"server": server, "timing": timing}
+    where = take(Connected, chosen := {**options})
     other = {"cmsis_nn": cmsis_nn, "plugin": plugin, "certificates": certificates}
     check_limits(trials=trials, minutes=minutes, cluster=cluster, **other, **where)
     given = list(models) if isinstance(models, list | tuple) else [models]
     if not given:
         raise UsageError("there is no model to tune; give the path of a model file")
-    options, custom = with_backend({"plugin": plugin}, target)
-    library: Backend | None = options["plugin"]
+    loaded, custom = with_backend({"plugin": plugin}, target)
+    library: Backend | None = loaded["plugin"]
     if cmsis_nn is not None:
         if isinstance(cmsis_nn, CmsisNn):
             library = library_backend(cmsis_nn, target)
@@ -156,12 +147,12 @@ def tune(
 
     def device(wanted: str | None = None) -> Device:
         place = board if isinstance(board, str) else target
-        return connect(place, **where | {"link": link or wanted})
+        return connect(place, **where | {"link": where.get("link") or wanted})
 
     def tell(text: str) -> None:
         told(text, 0, 1)
 
-    with with_shapes(inputs, signature, states, stream, image_input), ExitStack() as files:
+    with chosen_of(chosen), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             device().check_ready()
@@ -194,13 +185,13 @@ def check_limits(
         if given["certificates"] is not None:
             raise UsageError("certificates= is of a cluster; give cluster=ADDRESS, too")
         return
-    if given["server"] is not None:
+    if given.get("server") is not None:
         raise UsageError(
             "board= is a board of a server, and cluster= measures on the boards of a scheduler's "
             "workers; leave one of them out"
         )
     for name in ("port", "probe", "serial", "link"):
-        if given[name] is not None:
+        if given.get(name) is not None:
             raise UsageError(
                 f"{name}= says where a board of this computer is, and cluster= measures on the "
                 "boards of its workers; leave one of them out"
@@ -214,7 +205,7 @@ def check_limits(
             "workers of a cluster have no CMSIS-NN of yours; leave out cmsis_nn, or tune without "
             "cluster="
         )
-    if given["timing"] != CYCLES:
+    if given.get("timing", CYCLES) != CYCLES:
         raise UsageError("workers of a cluster count cycles; leave out timing=, or cluster=")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api import steps
+from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
@@ -72,12 +72,6 @@ def verify(
     *,
     samples: int = DEFAULT_SAMPLES,
     golden: str | Path | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    signature: str | None = None,
-    states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
-    image_input: str | None = None,
-    name: str | None = None,
     allow_float_gap: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -87,9 +81,8 @@ def verify(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
-    axis counts the samples. ``inputs``, ``signature``, ``states``, ``stream``, ``image_input``,
-    ``name`` and ``options`` are as for ``compile``. ``progress(what, done, total)`` is called
-    on the way.
+    axis counts the samples. ``options`` are those of ``compile``.
+    ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
     compared within their bounds. The reference itself is compared with float32, layer by layer
@@ -101,8 +94,8 @@ def verify(
     """
     told = progress or no_progress
     with (
-        steps.with_shapes(inputs, signature, states, stream, image_input),
-        steps.model_file(model, name) as path,
+        steps.chosen_of(options, compile),
+        steps.model_file(model, options.get("name")) as path,
         steps.device_of(board, INSTRUCTIONS) as device,
     ):
         target = device.board
@@ -111,7 +104,7 @@ def verify(
         taken = (
             random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)
         )
-        compiled = steps.compile_fitting(path, target, told, name=name, **options)
+        compiled = steps.compile_fitting(path, target, told, **options)
         told("running the reference interpreter", 0, 1)
         reference = run_oracle(path, taken.inputs, custom, with_shadow=True)
         told(f"building the image and starting {target.name}", 0, 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TypedDict
 
+from utvm_deploy.api.steps import Connected
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.boards.facts import INSTRUCTIONS
@@ -22,18 +22,7 @@ def twin_note(args: argparse.Namespace) -> str:
     return emulator.twin_note if emulator else ""
 
 
-class Connection(TypedDict):
-    """The arguments of ``connect`` that say where a board is connected, and what it counts."""
-
-    port: str | None
-    probe: str | None
-    serial: str | None
-    link: str | None
-    server: str | None
-    timing: str
-
-
-def connection(args: argparse.Namespace) -> Connection:
+def connection(args: argparse.Namespace) -> Connected:
     """What the command line says; of a real board, else what the environment has."""
     server, _ = _server_and_board(args.board)
     settings = {} if server or board_of(args).runs_here else os.environ
@@ -41,7 +30,7 @@ def connection(args: argparse.Namespace) -> Connection:
         getattr(args, name, None) or settings.get(f"UTVM_{name.upper()}")
         for name in ("port", "probe", "serial")
     )
-    return Connection(
+    return Connected(
         port=port,
         probe=probe,
         serial=serial,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import utvm_deploy
-from utvm_deploy.api.bench_function import SCHEMA, BenchResult, benched, check_names
+from utvm_deploy.api.bench_function import SCHEMA, BenchResult, check_names
 from utvm_deploy.api.bench_models import Comparing
 from utvm_deploy.backends.cmsis_nn import MURISCV_NN, CmsisNn
 from utvm_deploy.base.errors import UsageError
@@ -31,15 +32,15 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.baseline is not None:
         check_covered(args.baseline, names, board.name)
     libraries = _libraries(args, board)
+    allowed = {"allow_float": args.allow_float}
     with out.progress() as progress:
-        work = Comparing(
-            board, libraries, args.records, out.note, progress, allow_float=args.allow_float
-        )
         if args.dry_run:
+            work = Comparing(board, libraries, args.records, out.note, progress, **allowed)
             work.check(args.models)
             return _dry_run(args, board, work)
-        found = benched(
-            work, args.models, board, lambda: utvm_deploy.connect(board, **connection(args))
+        theirs: Any = {args.against.replace("-", "_"): libraries, "records": args.records}
+        found = utvm_deploy.bench(
+            args.models, board, progress=progress, **theirs, **allowed, **connection(args)
         )
     _write(args, found, out)
     result = found.to_dict()

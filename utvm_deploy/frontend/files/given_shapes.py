@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.files.image_input import ImageInput
+from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
 
 #: Name of an input -> its shape. The name is empty where a model has only one input.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -62,6 +62,23 @@ def given_shapes(
         _states.reset(tokens[2])
         _stream.reset(of_stream)
         _image.reset(of_image)
+
+
+def with_chosen(
+    inputs: Any = None,
+    signature: str | None = None,
+    states: Mapping[str, str] | None = None,
+    stream: Any = None,
+    image_input: str | None = None,
+) -> AbstractContextManager[None]:
+    """The same of what keywords of functions say. Where they say nothing, an outer block counts.
+
+    Raises ModelError for what is of another kind.
+    """
+    if not inputs and signature is None and not states and stream is None and image_input is None:
+        return nullcontext()
+    given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
+    return given_shapes(*given, stream_of(stream), image_of_words(image_input))
 
 
 @contextmanager
