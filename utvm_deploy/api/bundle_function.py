@@ -117,10 +117,7 @@ def bundle(
     check_format(format, target)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
-    with (
-        steps.chosen_of(options, compile),
-        steps.model_file(model, options.get("name")) as path,
-    ):
+    with steps.chosen_of(options, compile), steps.model_file(model, options.get("name")) as path:
         keep_model(path, destination)
         check_destination(destination)
         options, custom = steps.with_backend(options, target)

@@ -107,9 +107,7 @@ class EstimateResult(Result):
 
 
 def estimate(
-    model: str | Path | Any,
-    board: Board | str | Path | Device,
-    **chosen: Unpack[Chosen],
+    model: str | Path | Any, board: Board | str | Path | Device, **chosen: Unpack[Chosen]
 ) -> EstimateResult:
     """What a model would take on a board by formulas: cycles of each layer, RAM and flash.
 

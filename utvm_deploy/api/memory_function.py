@@ -87,10 +87,7 @@ def memory(
     cannot be imported, and CompileError for a model that does not fit the board.
     """
     target, told = steps.board_of(board), progress or no_progress
-    with (
-        steps.chosen_of(options, compile),
-        steps.model_file(model, options.get("name")) as path,
-    ):
+    with steps.chosen_of(options, compile), steps.model_file(model, options.get("name")) as path:
         options, _ = steps.with_backend(options, target)
         compiled = steps.compile_fitting(path, target, told, fits=check_fits_alone, **options)
     code, whole, notes = None, None, []

@@ -147,12 +147,7 @@ def quantize(
 
 
 def _check_options(
-    scheme: str,
-    chosen_by: dict[str, Any],
-    board: Any,
-    *,
-    as_observed: bool,
-    sensitivity: bool,
+    scheme: str, chosen_by: dict[str, Any], board: Any, *, as_observed: bool, sensitivity: bool
 ) -> None:
     """Refuse arguments that do not go together, and what is not a number."""
     for option, value in chosen_by.items():

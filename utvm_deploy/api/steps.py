@@ -151,12 +151,7 @@ def with_backend(
 
 
 def compile_fitting(
-    model: Path,
-    board: Board,
-    progress: Progress,
-    *,
-    fits: CheckFits = check_fits,
-    **options: Any,
+    model: Path, board: Board, progress: Progress, *, fits: CheckFits = check_fits, **options: Any
 ) -> CompiledModel:
     """Compile; refuse a model that does not fit the board as early as possible.
 

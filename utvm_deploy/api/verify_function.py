@@ -110,11 +110,6 @@ def verify(
         told(f"building the image and starting {target.name}", 0, 1)
         loaded = device.load(compiled)
         found = on_board.verify(
-            loaded,
-            path,
-            taken,
-            told,
-            reference=reference,
-            allow_float_gap=allow_float_gap,
+            loaded, path, taken, told, reference=reference, allow_float_gap=allow_float_gap
         )
         return VerifyResult(found, difference(path, graph, taken.inputs, reference.outputs))

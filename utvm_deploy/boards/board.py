@@ -15,11 +15,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml_text, shown
-from utvm_deploy.boards.drivers import (
-    TICK_UNITS,
-    read_driver,
-    read_timer,
-)
+from utvm_deploy.boards.drivers import TICK_UNITS, read_driver, read_timer
 from utvm_deploy.boards.facts import (
     CHILD_PROBE,
     EMULATOR_PROBE,
@@ -203,9 +199,7 @@ def _read_board(path: Path, trust: bool) -> Board:
         probe=probe
         if probe is not None and not top.has("probe")
         else read_probe(
-            top.table("probe"),
-            emulator is not None,
-            region_of_code(memory, project.code).address,
+            top.table("probe"), emulator is not None, region_of_code(memory, project.code).address
         ),
         link=link,
         emulator=emulator,

@@ -165,12 +165,7 @@ def of_the_chip(board: Board) -> Iterator[str]:
 
 
 def write_new_board(
-    name: str,
-    base: Board | None,
-    chip: Chip,
-    *,
-    folder: Path = Path(),
-    dry_run: bool = False,
+    name: str, base: Board | None, chip: Chip, *, folder: Path = Path(), dry_run: bool = False
 ) -> tuple[Path, Board]:
     """Write ``NAME.toml``: from the file of ``base``, whose comments stay, or from the chip alone.
 

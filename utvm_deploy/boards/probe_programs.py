@@ -167,9 +167,7 @@ def _jlink() -> ProbeProgram:
             flash=commander("r", 'loadfile "{image}"', "r", "g", "q"),
             reset=commander("r", "g", "q"),
             server=Action(
-                "JLinkGDBServerCLExe",
-                (*device, *server, "-nogui"),
-                ("-select", "usb={serial}"),
+                "JLinkGDBServerCLExe", (*device, *server, "-nogui"), ("-select", "usb={serial}")
             ),
         ),
         facts=("device",),

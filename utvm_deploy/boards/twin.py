@@ -132,12 +132,7 @@ def _place(region: Region, free: list[list[int]]) -> Region | None:
         return None
     place[0] = start + size
     return replace(
-        region,
-        address=start,
-        size=size,
-        alias=None,
-        boot=region.kind == "flash",
-        needs_init=False,
+        region, address=start, size=size, alias=None, boot=region.kind == "flash", needs_init=False
     )
 
 

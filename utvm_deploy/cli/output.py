@@ -166,10 +166,7 @@ def _fill(table: Table, columns: Sequence[str], rows: Iterable[Sequence[object]]
     for column in columns:
         right = column.startswith(">")
         table.add_column(
-            column.lstrip(">"),
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=right,
+            column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=right
         )
     for row in rows:
         table.add_row(*(escape(_cell(value)) for value in row))

@@ -130,11 +130,7 @@ class Device(Connection):
             ) from None
 
     def call(
-        self,
-        function: str,
-        *arguments: Argument,
-        repeat: int = 1,
-        timeout_s: float | None = None,
+        self, function: str, *arguments: Argument, repeat: int = 1, timeout_s: float | None = None
     ) -> Call:
         """Queue a call of a function of the image with tensors and integers."""
         address = self.symbol(function)

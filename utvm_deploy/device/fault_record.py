@@ -7,11 +7,7 @@ from collections.abc import Callable
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.device.link.base import Link
-from utvm_deploy.device.link.fault import (
-    FAULT_BYTES,
-    describe_fault,
-    kept_fault,
-)
+from utvm_deploy.device.link.fault import FAULT_BYTES, describe_fault, kept_fault
 
 log = logging.getLogger(__name__)
 

@@ -241,11 +241,7 @@ class DeviceModel(Tabled):
         return sums, made
 
     def call_function(
-        self,
-        function: str,
-        *arguments: Argument,
-        timeout_s: float,
-        blocks: Sequence[Block] = (),
+        self, function: str, *arguments: Argument, timeout_s: float, blocks: Sequence[Block] = ()
     ) -> Call:
         """Queue a call of another function of the model."""
         address = self._address(function)

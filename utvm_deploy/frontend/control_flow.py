@@ -195,11 +195,7 @@ class _Unrolling:
     # Other operators
 
     def _operator(
-        self,
-        number: int,
-        op: SourceOperator,
-        read: Sequence[int | None],
-        known: Mapping[int, int],
+        self, number: int, op: SourceOperator, read: Sequence[int | None], known: Mapping[int, int]
     ) -> list[int]:
         """What another operator makes: known now, a part of something, or written out."""
         declared = [self._named(op.tensors[one]) for one in op.outputs]

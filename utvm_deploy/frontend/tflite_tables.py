@@ -22,12 +22,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.control_flow import CALLED, subgraphs_called
 from utvm_deploy.frontend.files.dynamic_batch import with_known_batches, with_open_extents
 from utvm_deploy.frontend.files.fields import array_of, text_of, vector_of
-from utvm_deploy.frontend.files.limits import (
-    MAX_OPERATORS,
-    MAX_RANK,
-    MAX_TENSORS,
-    Budget,
-)
+from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS, Budget
 from utvm_deploy.frontend.files.prepared import OPERANDS, check_variables, check_version
 from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
 from utvm_deploy.frontend.files.variables import called_once
@@ -43,14 +38,7 @@ _BUILTIN_CODE_SLOT = 10
 _LISTS = {"ReshapeOptions": "NewShape", "SqueezeOptions": "SqueezeDims"}
 # What the schema's readers and numpy raise on bytes that are not what they claim to be.
 _BEYOND = (struct.error, IndexError)
-_READER_ERRORS = (
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-)
+_READER_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError)
 
 
 _OPERATOR_NAMES = names_of(tflite.BuiltinOperator)
@@ -230,11 +218,7 @@ def _operator_name(code: Any) -> str:
 
 
 def _operator(
-    operator: Any,
-    index: int,
-    codes: Sequence[str],
-    tensors: tuple[Tensor, ...],
-    budget: Budget,
+    operator: Any, index: int, codes: Sequence[str], tensors: tuple[Tensor, ...], budget: Budget
 ) -> SourceOperator:
     code = operator.OpcodeIndex()
     if not 0 <= code < len(codes):

@@ -205,9 +205,7 @@ def linker_script(board: Board, templates: Sequence[Path], weights: Region | Non
         assert flash.alias is not None
         regions.append(replace(flash, name=_alias_name(flash), address=flash.alias))
         sections = template("sections_through_alias").substitute(
-            flash=flash.name,
-            code=_view(board, "code"),
-            constants=_view(board, "constants"),
+            flash=flash.name, code=_view(board, "code"), constants=_view(board, "constants")
         )
         data_at, data_load = " AT(ld_data_at)", ""
     else:

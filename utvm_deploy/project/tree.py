@@ -38,10 +38,7 @@ _IMAGE_ID_DIGITS = 16
 
 
 def create_project(
-    compiled: CompiledModel | None,
-    board: Board,
-    directory: Path | str,
-    template: str | None = None,
+    compiled: CompiledModel | None, board: Board, directory: Path | str, template: str | None = None
 ) -> Path:
     """Write a self-contained tree; refuses a folder that holds anything but a project.
 

@@ -8,14 +8,7 @@ versions, are ignored. ``kernels`` knows the meaning of a candidate.
 """
 
 from utvm_deploy.records.emitted_code import NO_CODE, EmittedCode
-from utvm_deploy.records.known import (
-    DEFAULT,
-    NEAREST,
-    ORIGINS,
-    RECORD,
-    Records,
-    frugal,
-)
+from utvm_deploy.records.known import DEFAULT, NEAREST, ORIGINS, RECORD, Records, frugal
 from utvm_deploy.records.line import parsed, read_records
 from utvm_deploy.records.model_record import MODEL_SCHEMA, ModelRecord
 from utvm_deploy.records.record import (

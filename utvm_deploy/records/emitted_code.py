@@ -14,8 +14,6 @@ from utvm_deploy.records.candidate import Candidate
 #: The code of a candidate that no C can be generated for.
 NO_CODE = "none"
 #: Family -> what version 0.2.0 wrote as ``code``: a digest of the family's generators, not of C.
-#: ``utvm tune --upgrade-records`` replaces it with the digest of the C that is emitted today.
-#: Delete a family here when its kernels take other cycles: its old records are then stale.
 CODES_OF_0_2_0 = {
     "generic": "ca5c0dbab7fd",
     "dsp": "4606d6c0215a",

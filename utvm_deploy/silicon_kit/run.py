@@ -203,11 +203,7 @@ class _Keeper:
         key = (result.file, result.sha256)
         others = [one for one in self.report.models if (one.file, one.sha256) != key]
         self._save(
-            replace(
-                self.report,
-                timing=timing or self.report.timing,
-                models=(*others, result),
-            )
+            replace(self.report, timing=timing or self.report.timing, models=(*others, result))
         )
 
     def note_timing(self, timing: Timing) -> None:

@@ -69,12 +69,12 @@ class RecordsFile:
 
     @contextmanager
     def _exclusive(self) -> Iterator[int]:
-        """The file, while nobody else repairs, upgrades or writes it."""
+        """The file, while nobody else repairs or writes it."""
         while True:
             if self._descriptor is None:
                 self._descriptor = self._open()
             with _locked(self._descriptor):
-                # An upgrade replaces the file.
+                # The user may have put another file there.
                 if not _is_replaced(self.path, self._descriptor):
                     yield self._descriptor
                     return
@@ -130,31 +130,6 @@ class RecordsFile:
             list(parsed(self.path, data + b"\n"))
         os.write(descriptor, b"\n")
         return data + b"\n"
-
-
-@contextmanager
-def held(path: Path) -> Iterator[Path]:
-    """The place of a records file, which nobody else writes to meanwhile.
-
-    Links are followed. Raises RecordsError if there is no such file.
-    """
-    # Unlike Path.resolve, which raises RuntimeError for links in a circle.
-    place = Path(os.path.realpath(path))
-    while True:
-        try:
-            check_regular(place)
-            descriptor = os.open(place, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise RecordsError(
-                f"cannot upgrade {path}: {error.strerror}; give a file that `utvm tune` wrote"
-            ) from error
-        try:
-            with _locked(descriptor):
-                if not _is_replaced(place, descriptor):
-                    yield place
-                    return
-        finally:
-            os.close(descriptor)
 
 
 def _is_replaced(path: Path, descriptor: int) -> bool:

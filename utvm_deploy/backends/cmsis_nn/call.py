@@ -61,13 +61,7 @@ def library_call(
         ),
     )
     kernel = LibraryKernel(
-        f"cmsis_nn_{ours.kernel.name}",
-        function,
-        _HEADER,
-        parameters,
-        body,
-        scratch_bytes,
-        wanted,
+        f"cmsis_nn_{ours.kernel.name}", function, _HEADER, parameters, body, scratch_bytes, wanted
     )
     first = (op.argument(number) for _, number in inputs)
     passed = (*first, *arguments, *map(TensorArgument, made))

@@ -135,11 +135,7 @@ def lower_transpose_convolution(
 
 
 def _shapes(
-    op: Operation,
-    kind: str,
-    window: Window,
-    filter_dims: Sequence[int],
-    extra: str = "",
+    op: Operation, kind: str, window: Window, filter_dims: Sequence[int], extra: str = ""
 ) -> str:
     """C text of what does not differ between layers of equal shape."""
     return (

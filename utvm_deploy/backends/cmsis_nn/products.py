@@ -140,11 +140,5 @@ def lower_products(op: Operation, ours: KernelCall, library: CmsisNn) -> KernelC
         "        &output_dims, output);\n"
     )
     return library_call(
-        op,
-        ours,
-        "arm_batch_matmul_s8",
-        tuple(scalars.values()),
-        body,
-        scratch_bytes,
-        inputs=SIDES,
+        op, ours, "arm_batch_matmul_s8", tuple(scalars.values()), body, scratch_bytes, inputs=SIDES
     )

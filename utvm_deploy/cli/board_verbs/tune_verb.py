@@ -18,15 +18,12 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import taken
 from utvm_deploy.cli.steps import check_board
 from utvm_deploy.tuning.measuring.place import check_tunable
-from utvm_deploy.tuning.upgrade import upgrade_records
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Tune, or show what there is to choose from."""
     board = board_of(args)
-    if args.upgrade_records and args.records is None:
-        raise UsageError("there are no records to upgrade; give --records R.jsonl")
-    if not (args.show_space or args.upgrade_records):
+    if not args.show_space:
         check_tunable(board)
         if args.records is None:
             raise UsageError("nowhere to keep what is measured; give --records R.jsonl")
@@ -48,8 +45,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
     made = prepare(args.models, board, library, custom, allow_float=args.allow_float, **chosen)
     if args.show_space:
         return _show_space(made.works, board, out)
-    if args.upgrade_records:
-        return _upgrade(args, made.works, board, out)
     candidates = sum(len(work.candidates) for work in made.works)
     out.line(f"{len(made.works)} kernels with {candidates} candidates; nothing run (--dry-run)")
     return 0
@@ -83,21 +78,6 @@ def _show_space(works: Sequence[Any], board: Board, out: Output) -> int:
                 for work in works
             ],
         },
-    )
-    return 0
-
-
-def _upgrade(args: argparse.Namespace, works: Sequence[Any], board: Board, out: Output) -> int:
-    core = board.cpu.kernel_core
-    with out.progress() as progress:
-        found = upgrade_records(args.records, works, core, dry_run=args.dry_run, progress=progress)
-    end = "; nothing written (--dry-run)" if args.dry_run else ""
-    out.line(f"{args.records}: upgraded {found.upgraded} records of {core}{end}")
-    for why, count in found.kept.items():
-        out.line(f"    left as they are, because {why}: {count}")
-    out.result(
-        "utvm.tune-upgrade/1",
-        {"records": args.records, "core": core, "upgraded": found.upgraded, "kept": found.kept},
     )
     return 0
 

@@ -602,10 +602,6 @@ TUNE: Rows = (
     ),
     CMSIS_NN_LIBRARY,
     Option("--show-space", "list every candidate and measure none"),
-    Option(
-        "--upgrade-records",
-        "upgrade the models' records of version 0.2.0 in --records, and measure none",
-    ),
 )
 REPORT: Rows = (
     MODEL.but(

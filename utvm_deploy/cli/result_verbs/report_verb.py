@@ -56,12 +56,7 @@ def _model(args: argparse.Namespace, out: Output) -> int:
         return dry_run(args, board, out)
     check_board(args, board)
     with out.progress() as progress:
-        found = report(
-            args.model,
-            board,
-            progress=progress,
-            **report_options(args, board),
-        )
+        found = report(args.model, board, progress=progress, **report_options(args, board))
     write_report(found, page, out)
     return 0 if found.ok else 1
 

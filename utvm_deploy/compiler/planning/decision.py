@@ -93,7 +93,7 @@ def known_records(board: Board, own: Records | None) -> Known:
     if old:
         _log.warning(
             "records of version 0.2.0: %d; they count as stale until `utvm tune MODEL --board %s "
-            "--records FILE --upgrade-records` upgrades them",
+            "--records FILE` measures again",
             old,
             board.name,
         )

@@ -206,9 +206,7 @@ _SIZE = Field("size", "u32", "in bytes")
 MESSAGES = (
     Message("BOOT", 0, "the device started; sent once, without a request", request=None),
     Message(
-        "HELLO",
-        1,
-        "asks for a session's id, which the header of the reply has; changes nothing",
+        "HELLO", 1, "asks for a session's id, which the header of the reply has; changes nothing"
     ),
     Message(
         "OPEN",
@@ -236,12 +234,7 @@ MESSAGES = (
         request=Layout((_ADDRESS, _SIZE)),
         reply=Layout(tail="the bytes"),
     ),
-    Message(
-        "WRITE",
-        3,
-        "copy memory to the device",
-        request=Layout((_ADDRESS,), tail="the bytes"),
-    ),
+    Message("WRITE", 3, "copy memory to the device", request=Layout((_ADDRESS,), tail="the bytes")),
     Message(
         "EXECUTE",
         4,
@@ -312,11 +305,7 @@ def header_lines() -> Iterator[str]:
         yield f"    UTVM_OPCODE_{message.name} = {message.opcode},"
     yield "};"
     yield ""
-    for name, numbers in (
-        ("status", Status),
-        ("right", Right),
-        ("tick_unit", TickUnit),
-    ):
+    for name, numbers in (("status", Status), ("right", Right), ("tick_unit", TickUnit)):
         yield f"enum utvm_{name} {{"
         for number in numbers:
             yield f"    UTVM_{name.upper()}_{number.name} = {number.value},"

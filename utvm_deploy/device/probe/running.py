@@ -19,13 +19,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import BoardError, LinkClosed, LinkError, NoDevice
 from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.device.link.holders import other_holders
-from utvm_deploy.device.link.stream import (
-    NoStream,
-    PipeStream,
-    SerialStream,
-    Stream,
-    may_come,
-)
+from utvm_deploy.device.link.stream import NoStream, PipeStream, SerialStream, Stream, may_come
 from utvm_deploy.device.probe.argv import BOOT_SEED_SYMBOL, emulator_argv
 from utvm_deploy.device.probe.cycle_model import CycleModelFiles, cycle_model_arguments
 from utvm_deploy.device.probe.detect import Place, check_port_there, locate

@@ -83,10 +83,7 @@ _MOST_BIAS_STEP = 0.02
 #: Units that the reference divides an input step of SOFTMAX into.
 _SOFTMAX_UNITS = 1 << 26
 #: Kind -> the inputs that are state, which must be variables of the file.
-_STATES: Mapping[str, Sequence[int]] = {
-    "SVDF": (4,),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
-}
+_STATES: Mapping[str, Sequence[int]] = {"SVDF": (4,), "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19)}
 _POSITIONS = {2: "int32", 4: "int64"}
 _KNOWN_TYPES: Mapping[int, str] = {
     **dict.fromkeys(range(19), "another type"),

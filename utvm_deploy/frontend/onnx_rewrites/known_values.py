@@ -84,11 +84,7 @@ def is_known(node: Any, constants: Mapping[str, Array], shapes: Mapping[str, Any
 
 
 def evaluated(
-    onnx: Any,
-    proto: Any,
-    node: Any,
-    constants: Mapping[str, Array],
-    shapes: Mapping[str, Any],
+    onnx: Any, proto: Any, node: Any, constants: Mapping[str, Array], shapes: Mapping[str, Any]
 ) -> dict[str, Array]:
     """What an operator on known values makes, by ONNX's reference."""
     if node.op_type == "Shape":

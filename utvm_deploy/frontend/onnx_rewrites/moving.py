@@ -151,11 +151,7 @@ def column_to_image(r: Rewriting) -> str:
         weights[number, 0][place] = 1
     columns = r.reshaped(r.input(0), (batch * rows // taps, taps, *counts))
     made = r.add(
-        "ConvTranspose",
-        columns,
-        r.constant(weights),
-        strides=strides,
-        dilations=dilations,
+        "ConvTranspose", columns, r.constant(weights), strides=strides, dilations=dilations
     )
     full = [(c - 1) * s + e for c, s, e in zip(counts, strides, reach, strict=True)]
     for i in range(rank):

@@ -133,9 +133,7 @@ def _operands(
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "BATCH_TO_SPACE_ND": SupportedOperator(
-        import_batch_to_space,
-        MOVED,
-        f"3 or 4 dimensions; constant blocks and crops; {EQUAL}",
+        import_batch_to_space, MOVED, f"3 or 4 dimensions; constant blocks and crops; {EQUAL}"
     ),
     "DEPTH_TO_SPACE": SupportedOperator(import_depth_to_space, _ARRANGED, "NHWC"),
     "SPACE_TO_BATCH_ND": SupportedOperator(

@@ -113,9 +113,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "LOGICAL_OR": SupportedOperator(import_logical, BOOL, "broadcasts"),
     "NOT_EQUAL": SupportedOperator(import_comparison, COMPARED, _SCALED_BELOW_ONE),
     "SELECT": SupportedOperator(
-        import_select,
-        MOVED,
-        f"a condition of bool for all, for each row or element; {EQUALS}",
+        import_select, MOVED, f"a condition of bool for all, for each row or element; {EQUALS}"
     ),
     "SELECT_V2": SupportedOperator(
         import_select, MOVED, f"a condition of bool; broadcasts; {EQUALS}"

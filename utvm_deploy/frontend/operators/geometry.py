@@ -19,10 +19,7 @@ def convolution_of(op: SourceOperator, x: Tensor, weights: Tensor) -> Convolutio
     """Strides, dilations and padding of a convolution, without its activation."""
     strides = steps_of(op, "StrideH", "StrideW")
     dilations = steps_of(op, "DilationHFactor", "DilationWFactor")
-    window = (
-        (weights.shape[1] - 1) * dilations[0] + 1,
-        (weights.shape[2] - 1) * dilations[1] + 1,
-    )
+    window = ((weights.shape[1] - 1) * dilations[0] + 1, (weights.shape[2] - 1) * dilations[1] + 1)
     return Convolution(strides, dilations, padding_of(op, x, window, strides), NO_CLAMP)
 
 

@@ -55,10 +55,7 @@ def zero_point_of(tensor: Tensor) -> int:
 
 
 def quantized(
-    op: SourceOperator,
-    tensor: Tensor,
-    rank: int | None = None,
-    types: Sequence[str] = ("int8",),
+    op: SourceOperator, tensor: Tensor, rank: int | None = None, types: Sequence[str] = ("int8",)
 ) -> Tensor:
     """The tensor, if it is a per-tensor quantized one of those types and that rank."""
     if tensor.dtype == "uint8" and "uint8" not in types:

@@ -53,11 +53,7 @@ _RELU_RANGES: dict[str, tuple[float, float | None]] = {
 # The reference has these for 8 bits only.
 _RELUS_OF_BYTES = ("RELU_0_TO_1", "RELU_N1_TO_1")
 # 1/scale that references demand of outputs.
-_OUTPUT_PARTS = {
-    ("LOGISTIC", "int8"): 256,
-    ("LOGISTIC", "int16"): 32768,
-    ("TANH", "int16"): 32768,
-}
+_OUTPUT_PARTS = {("LOGISTIC", "int8"): 256, ("LOGISTIC", "int16"): 32768, ("TANH", "int16"): 32768}
 #: exp() of more is beyond float32.
 _MOST_EXPONENT = 700.0
 #: Of an output's scale, with room for its zero point.
@@ -342,9 +338,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "RELU_0_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RSQRT": SupportedOperator(
-        import_root,
-        INT8,
-        f"{_POSITIVE}; root of the input's scale times the output's below 2**12",
+        import_root, INT8, f"{_POSITIVE}; root of the input's scale times the output's below 2**12"
     ),
     "SQRT": SupportedOperator(import_root, INT8, f"{_POSITIVE}; {_STEPS}"),
     "SQUARED_DIFFERENCE": SupportedOperator(

@@ -26,11 +26,7 @@ from utvm_deploy.frontend.operators.operands import (
     weights_of,
     zero_point_of,
 )
-from utvm_deploy.graph.attributes import (
-    BatchMatmul,
-    FullyConnected,
-    TransposeConvolution,
-)
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, TransposeConvolution
 from utvm_deploy.graph.model import Operator, Tensor
 
 _INT32 = 2  # the schema's number of that type

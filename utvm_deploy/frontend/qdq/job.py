@@ -25,10 +25,7 @@ from utvm_deploy.frontend.qdq.values import (
 
 NONE, RELU, RELU_N1_TO_1, RELU6 = range(4)
 #: The schema's numbers of fused activations.
-_ACTIVATIONS: Mapping[tuple[float, float], int] = {
-    (-1.0, 1.0): RELU_N1_TO_1,
-    (0.0, 6.0): RELU6,
-}
+_ACTIVATIONS: Mapping[tuple[float, float], int] = {(-1.0, 1.0): RELU_N1_TO_1, (0.0, 6.0): RELU6}
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,11 +186,7 @@ def _pool(call: Any) -> Chain | None:
     floors = [(p - w) // s + 1 for p, w, s in zip(padded, window, strides, strict=True)]
     if floors != list(shape[1:3]):
         return None  # windows that reach beyond the padding
-    attributes = {
-        "window": window,
-        "strides": strides,
-        "padding": [top, bottom, left, right],
-    }
+    attributes = {"window": window, "strides": strides, "padding": [top, bottom, left, right]}
     return Chain("AVERAGE_POOL_2D" if is_average else "MAX_POOL_2D", x, attributes, shape)
 
 

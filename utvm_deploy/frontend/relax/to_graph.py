@@ -189,10 +189,7 @@ def _plain(function: Any) -> Any:
         return function
     root = s_tir.SBlock([], [], [], "root", body)
     return tirx.PrimFunc(
-        function.params,
-        s_tir.SBlockRealize([], True, root),
-        function.ret_type,
-        function.attrs,
+        function.params, s_tir.SBlockRealize([], True, root), function.ret_type, function.attrs
     )
 
 

@@ -28,13 +28,7 @@ from utvm_deploy.frontend.qdq.operators import Node, QdqModel
 from utvm_deploy.frontend.relax.from_torch import relax_of_program
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
-from utvm_deploy.frontend.torch.calls import (
-    ASSERTIONS,
-    Call,
-    Tensors,
-    aten_name,
-    operator_kinds,
-)
+from utvm_deploy.frontend.torch.calls import ASSERTIONS, Call, Tensors, aten_name, operator_kinds
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.frontend.torch.statements import STATEMENTS
 from utvm_deploy.graph.quantize_hint import quantize_command

@@ -134,11 +134,7 @@ def _library(compiled: CompiledModel) -> ExternalLibrary:
 
 
 def _compare_with(
-    device: Device,
-    left: EngineRun,
-    theirs: CompiledModel,
-    samples: Samples,
-    progress: Progress,
+    device: Device, left: EngineRun, theirs: CompiledModel, samples: Samples, progress: Progress
 ) -> facts.ModelComparison:
     ours, inputs = left.compiled, samples.inputs[0]
     right = run_engine(device, theirs, samples, progress)
@@ -195,11 +191,7 @@ def _check_comparable(left: EngineRun, right: EngineRun) -> None:
 
 
 def _differing_bytes(
-    device: Device,
-    left: EngineRun,
-    right: EngineRun,
-    inputs: Sequence[Array],
-    progress: Progress,
+    device: Device, left: EngineRun, right: EngineRun, inputs: Sequence[Array], progress: Progress
 ) -> dict[int, int]:
     """Layer -> output bytes that differ although its inputs are equal."""
     checksums = zip(left.checksums, right.checksums, strict=True)

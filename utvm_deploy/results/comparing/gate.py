@@ -165,14 +165,7 @@ def baseline_of(text: bytes, name: str) -> tuple[Ours, ...]:
             raise ValueError(f"schema {schema!r}")
         _check_digest(result, name)
         return ours_of(result, schema)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as exc:
         raise BenchError(f"{name} is not a baseline; {_GIVE}") from exc
 
 

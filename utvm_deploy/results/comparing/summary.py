@@ -62,10 +62,7 @@ def _model_summary(found: ModelComparison) -> dict[str, Any]:
             "theirs": _placement_summary(found.their_placement),
         },
         "elsewhere": _elsewhere_summary(found),
-        "size": {
-            "ours": _size_summary(found.our_size),
-            "theirs": _size_summary(found.their_size),
-        },
+        "size": {"ours": _size_summary(found.our_size), "theirs": _size_summary(found.their_size)},
         "layers": [_layer_summary(found, layer) for layer in found.layers],
     }
 

@@ -48,10 +48,7 @@ def _rows(found: Difference) -> list[dict[str, Any]]:
 def _bars(change: Change, longest: float) -> tuple[Bar, ...]:
     if not change.unit:  # metrics have no common scale
         return ()
-    return (
-        bar(change.before, longest, "pale", "before"),
-        bar(change.now, longest, "one", "now"),
-    )
+    return (bar(change.before, longest, "pale", "before"), bar(change.now, longest, "one", "now"))
 
 
 def figure_text(change: Change, value: float | None) -> str:

@@ -99,10 +99,7 @@ def software() -> dict[str, str]:
 
 def check_software(who: str, theirs: Mapping[str, Any]) -> None:
     """Raise ClusterError if the versions that Dask reports of ``who`` are not this machine's."""
-    found = {
-        **theirs["packages"],
-        "python": ".".join(theirs["host"]["python"].split(".")[:2]),
-    }
+    found = {**theirs["packages"], "python": ".".join(theirs["host"]["python"].split(".")[:2])}
     for name, version in software().items():
         # The scheduler reads the Python objects of jobs, too.
         if found.get(name) != version:

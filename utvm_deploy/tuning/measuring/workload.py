@@ -57,11 +57,7 @@ class Work:
 
 
 def workload(
-    graphs: Sequence[Graph],
-    core: str,
-    library: Backend | None = None,
-    *,
-    sketches: bool = False,
+    graphs: Sequence[Graph], core: str, library: Backend | None = None, *, sketches: bool = False
 ) -> tuple[Work, ...]:
     """The kernels of simplified graphs, in the order in which layers need them.
 

@@ -204,7 +204,7 @@ class Search:
 
     def _near_best(self, state: KernelState, untried: Sequence[Candidate]) -> Candidate:
         ranked = sorted(
-            ((m.ticks_min, i, c) for i, (c, m) in enumerate(state.measured.items()) if m.is_ok),
+            ((m.ticks_min, i, c) for i, (c, m) in enumerate(state.measured.items()) if m.is_ok)
         )
         if not ranked or self._random.random() < EXPLORE:
             return self._random.choice(untried)

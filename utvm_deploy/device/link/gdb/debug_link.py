@@ -21,12 +21,7 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import DeviceError, DeviceReset, LinkError, LinkTimeout, UtvmError
 from utvm_deploy.device.link.base import Hello, Region, Task
 from utvm_deploy.device.link.deadlines import Speeds, probe_s
-from utvm_deploy.device.link.fault import (
-    FAULT_BYTES,
-    FAULT_SYMBOL,
-    describe_fault,
-    kept_fault,
-)
+from utvm_deploy.device.link.fault import FAULT_BYTES, FAULT_SYMBOL, describe_fault, kept_fault
 from utvm_deploy.device.link.gdb.client import GdbClient
 from utvm_deploy.device.link.gdb.packets import Stop
 from utvm_deploy.device.link.messages import (

@@ -80,7 +80,4 @@ def parse_offer(answer: str) -> Offer:
         packet_bytes = int(values.get("PacketSize", ""), 16)
     except ValueError:
         packet_bytes = DEFAULT_PACKET_BYTES
-    return Offer(
-        max(packet_bytes, 64),
-        frozenset(item for item in items if "=" not in item),
-    )
+    return Offer(max(packet_bytes, 64), frozenset(item for item in items if "=" not in item))

@@ -161,7 +161,7 @@ class Dialogue:
             code = answer[1:].decode("ascii", "replace").lstrip(".")
             raise DeviceError(
                 f"asked {what}, {self.server} refused with error {code}; is there memory, "
-                "and is the core halted and powered?",
+                "and is the core halted and powered?"
             )
         if not answer and not is_optional:
             raise DeviceError(f"asked {what}, {self.server} said that it cannot do that")

@@ -40,8 +40,7 @@ def job_routes(parts: Parts) -> APIRouter:
 
     @routes.post("", status_code=201, responses={409: {"model": Problem}})
     def start(
-        wanted: WantedJobs,
-        idempotency_key: Annotated[str, Header(max_length=100)] = "",
+        wanted: WantedJobs, idempotency_key: Annotated[str, Header(max_length=100)] = ""
     ) -> list[Job]:
         """Start jobs. A request that is repeated with the same Idempotency-Key starts them once."""
         facts = starting.Wanted(wanted.verb, wanted.models, wanted.boards, wanted.options)
@@ -63,13 +62,7 @@ def job_routes(parts: Parts) -> APIRouter:
         if state and state not in STATES:
             raise UsageError(f"state: {state!r} is not one of {', '.join(STATES)}")
         found = database.jobs(
-            state=state,
-            board=board,
-            verb=verb,
-            model=model,
-            since=since,
-            before=before,
-            most=limit,
+            state=state, board=board, verb=verb, model=model, since=since, before=before, most=limit
         )
         if len(found) == limit:
             response.headers["link"] = next_page(request, found[-1].key)
@@ -114,9 +107,7 @@ def job_routes(parts: Parts) -> APIRouter:
 
     @routes.get("/{key}/events", **STREAM)
     async def events(
-        request: Request,
-        key: str,
-        last_event_id: Annotated[str, Header(max_length=100)] = "",
+        request: Request, key: str, last_event_id: Annotated[str, Header(max_length=100)] = ""
     ) -> StreamingResponse:
         """What happens, as server-sent events, until the job has ended.
 

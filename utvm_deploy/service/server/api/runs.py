@@ -91,9 +91,7 @@ def run_routes(parts: Parts) -> APIRouter:
 
     @routes.get("/compare")
     def compare(
-        before: _Word,
-        now: _Word,
-        fail_over: Annotated[float | None, Query(ge=0, le=1e6)] = None,
+        before: _Word, now: _Word, fail_over: Annotated[float | None, Query(ge=0, le=1e6)] = None
     ) -> Comparison:
         """Two runs, by their keys or by those of their jobs."""
         sides = [find_run(parts, before), find_run(parts, now)]

@@ -128,10 +128,7 @@ def session_router(
 
 @asynccontextmanager
 async def _line_of(
-    cluster: Any,
-    board: str,
-    who: str,
-    leaving_room: Callable[[str], AbstractContextManager[None]],
+    cluster: Any, board: str, who: str, leaving_room: Callable[[str], AbstractContextManager[None]]
 ) -> AsyncIterator[Any]:
     """A line to the board, before jobs that are queued: somebody waits for it."""
     from utvm_deploy.service.cluster.session_line import board_line

@@ -21,12 +21,7 @@ from utvm_deploy.graph.names import short_name
 from utvm_deploy.results.inspecting.facts import Inspection, TensorFacts, graph_svg, inspect_model
 from utvm_deploy.service.server.store.facts import ModelFacts, TensorSummary
 
-FACTS, INSPECTION, PICTURE, REFUSAL = (
-    "facts.json",
-    "inspection.json",
-    "graph.svg",
-    "refusal.txt",
-)
+FACTS, INSPECTION, PICTURE, REFUSAL = ("facts.json", "inspection.json", "graph.svg", "refusal.txt")
 #: Inputs, and outputs, that are named in the facts.
 _MOST_TENSORS = 16
 #: A larger picture or list of operators is not kept: no browser shows it well.
