@@ -131,7 +131,6 @@ def test_a_keyword_that_does_not_exist_is_named_with_a_near_one(function: Any, m
 def test_keywords_of_compile_have_near_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no keyword 'optimise'; did you mean 'optimize'"):
         utvm_deploy.bundle(models.path("digits"), "host", tmp_path / "b", optimise="size")
+    unknown: Any = {"trials": 1, "zzz": 2}
     with pytest.raises(UsageError, match="no keyword 'zzz'; leave it out"):
-        utvm_deploy.tune(
-            models.path("digits"), "host", tmp_path / "r.jsonl", trials=1, **{"zzz": 2}
-        )
+        utvm_deploy.tune(models.path("digits"), "host", tmp_path / "r.jsonl", **unknown)
