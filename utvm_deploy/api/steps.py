@@ -68,7 +68,7 @@ def chosen_of(
 ) -> AbstractContextManager[None]:
     """Within the block, models are imported with what was chosen; it is removed from ``options``.
 
-    What is left there are keywords of ``function``. Raises UsageError for others.
+    The rest are keywords of ``function``. Raises UsageError for others.
     """
     chosen = take(Chosen, options)
     known = () if function is None else tuple(signature(function).parameters)
