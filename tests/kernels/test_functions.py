@@ -77,6 +77,7 @@ def test_roots(tmp_path: Path) -> None:
         ("SQRT", (0.1, 0.1), -127, "negative"),
         ("RSQRT", (0.1, 0.1), 0, "negative"),
         ("RSQRT", (1e6, 1e3), -128, "shift"),
+        ("RSQRT", (1e-9, 1e-5), -128, "2\\*\\*31"),
         ("LOG", (1e-9, 1e-9), 0, "2\\*\\*31"),
     ],
 )

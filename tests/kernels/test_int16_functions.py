@@ -49,6 +49,16 @@ def test_batch_matmul_of_computed_bytes(tmp_path: Path) -> None:
     assert check(m, tmp_path) == 1
 
 
+def test_inverse_roots(tmp_path: Path) -> None:
+    m = ModelWriter()
+    positive = EVERY[EVERY >= 0]
+    for scale, factor in itertools.product((1e-6, 0.0004, 0.05, 1.0, 900.0), (0.1, 1.0, 50.0)):
+        made = factor / float(np.sqrt(scale * 30)) / 32767
+        m.output(m.node("RSQRT", [source(m, positive.shape, scale)], positive.shape, scale=made))
+    path = m.save(tmp_path / "model.tflite")
+    assert check_model(path, [[positive] * len(m.inputs)], tmp_path) == len(m.inputs)
+
+
 @pytest.mark.parametrize("bias_type", [INT32, INT64])
 def test_transpose_conv(bias_type: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)

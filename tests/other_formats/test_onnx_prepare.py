@@ -68,6 +68,37 @@ def test_recurrent_layers_are_unrolled(
     assert not {kind} & {node.op_type for node in changed.graph.node}
 
 
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("LayerNormalization", {}),
+        ("LayerNormalization", {"axis": 1, "epsilon": 0.1}),
+        ("RMSNormalization", {"axis": -1}),
+        ("InstanceNormalization", {"epsilon": 0.1}),
+    ],
+)
+def test_normalizations_are_taken_apart(
+    tmp_path: Path, kind: str, attributes: dict[str, Any]
+) -> None:
+    writer = OnnxWriter((1, 4, 6))
+    shape = (4,) if kind.startswith("Inst") else (4, 6) if attributes.get("axis") == 1 else (6,)
+    parameters = [writer.normal(*shape) for _ in range(1 if kind.startswith("RMS") else 2)]
+    model = onnx.load(
+        writer.save(tmp_path / "model.onnx", writer.add(kind, "x", *parameters, **attributes))
+    )
+    if kind.startswith("RMS"):
+        model.opset_import[0].version = 23
+    changed = _same(model, (1, 4, 6))
+    assert not any("Normalization" in node.op_type for node in changed.graph.node)
+
+
+def test_divisions_by_roots_become_products(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 4, 6))
+    y = writer.add("Div", "x", writer.add("Sqrt", writer.add("Exp", "x")))
+    changed = _same(onnx.load(writer.save(tmp_path / "model.onnx", y)), (1, 4, 6))
+    assert [node.op_type for node in changed.graph.node] == ["Exp", "Sqrt", "Reciprocal", "Mul"]
+
+
 @pytest.mark.parametrize("order", range(3))
 def test_gelu_is_one_operator(tmp_path: Path, order: int) -> None:
     writer = OnnxWriter((1, 24))

@@ -12,7 +12,6 @@ import utvm_deploy
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.results.inspecting.quantizable import quantizable
 
-#: ai-edge-quantizer knows RSQRT for int16; our kernels do not.
 KINDS = ("RELU", "EXP", "RSQRT", "SIN", "ABS", "DIV", "SQUARE", "HARD_SWISH", "FLOOR")
 
 

@@ -42,6 +42,23 @@ def test_recurrent_layers_become_int16(kind: str, tmp_path: Path) -> None:
     assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > LEAST_DB["int16x8"]
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int16x8"])
+def test_norms_and_activations_have_no_float_step(scheme: str, tmp_path: Path) -> None:
+    w = OnnxWriter((1, 3, 8, 8), seed=4)
+    y = w.add("Reshape", "x", w.constant(np.array([1, 12, 16])))
+    y = w.add("LayerNormalization", y, w.normal(16, scale=1.0), w.normal(16))
+    y = w.add("MatMul", y, w.normal(16, 16))
+    y = w.add("Mul", y, w.add("Sigmoid", y))
+    mean = w.add("ReduceMean", w.add("Mul", y, y), axes=[-1])
+    variance = w.add("Add", mean, w.constant(np.float32(1e-3)))
+    y = w.add("Div", y, w.add("Sqrt", variance))
+    y = w.add("Mul", y, w.normal(16, scale=1.0))
+    made = made_of(w, w.add("MatMul", y, w.normal(16, 4)), tmp_path, scheme)
+    assert not made.float_operators
+    least = {"int8": 20, "int16x8": 40}[scheme]
+    assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > least
+
+
 def test_a_relu_that_is_always_zero_stays_zero(tmp_path: Path) -> None:
     """onnxruntime leaves the Relu out, and the quantization of its output clamps instead."""
     w = OnnxWriter((1, 3, 8, 8), seed=4)

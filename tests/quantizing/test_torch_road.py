@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,21 @@ def test_channels_of_very_different_ranges_are_equalized(uneven: Any, pictures: 
     assert own is not None and other is not None and other > own + 10
     assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > 25
     assert made.samples == 80 and made.calibration.held_out == 20 and not made.warnings
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int16x8"])
+def test_norms_and_activations_have_no_float_step(scheme: str, tmp_path: Path) -> None:
+    nn = torch.nn
+    net = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 16))
+    net = nn.Sequential(net, nn.SiLU(), nn.RMSNorm(16, eps=1e-3), nn.Linear(16, 4)).eval()
+    samples = torch.tensor(np.random.default_rng(6).normal(0, 1, (40, 4, 16)), dtype=torch.float32)
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(net, (samples[:1],)), path)
+    for source, data in ((net, samples), (path, samples.numpy()[:, np.newaxis])):
+        made = utvm_deploy.quantize(source, data, scheme=scheme)
+        assert made.calibration.form == "pt2" and not made.float_operators
+        least = {"int8": 20, "int16x8": 45}[scheme]
+        assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > least
 
 
 def test_a_bad_output_is_told_with_the_layers_that_cost_most(uneven: Any, pictures: Any) -> None:

@@ -56,7 +56,7 @@ _TABLE = "straight lines between 513 entries of a table, which may be coarse for
 #: Operators without a shadow, or their name and a type, and why.
 NO_SHADOW: Mapping[str, str] = {
     **dict.fromkeys(("BITWISE_XOR", "CAST", "FLOOR_DIV", "FLOOR_MOD", "RIGHT_SHIFT"), _ON_INTEGERS),
-    **dict.fromkeys(("EXP int16", "GELU int16", "LOG int16"), _TABLE),
+    **dict.fromkeys(("EXP int16", "GELU int16", "LOG int16", "RSQRT int16"), _TABLE),
     "READ_VARIABLE": "it only copies",
     "REDUCE_PROD": "each product is rounded to a step, so that small ones are lost",
     "SVDF": "its state is cut to int16, which float32 does not do",

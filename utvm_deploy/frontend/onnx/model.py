@@ -13,7 +13,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.given_shapes import shapes_for
 from utvm_deploy.frontend.onnx.halves import NOTE, in_float32
-from utvm_deploy.frontend.onnx.prepare import has_recurrent, unrolled
+from utvm_deploy.frontend.onnx.prepare import unrolled
 from utvm_deploy.frontend.onnx.qlinear import without_qlinear
 from utvm_deploy.frontend.onnx.versions import in_terms_of_today, with_places_of_resizes
 from utvm_deploy.frontend.onnx_rewrites.known_values import (
@@ -99,7 +99,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
             proto = with_places_of_resizes(onnx, proto)
             # The import changes the model.
             kinds = _kinds(onnx, proto)
-            proto = unrolled(onnx, proto) if has_recurrent(proto) else proto
+            proto = unrolled(onnx, proto)
             return replace(relax_of_onnx(rewritten(onnx, proto), notes), kinds=kinds).dumped()
         model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")

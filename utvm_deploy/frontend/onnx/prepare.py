@@ -1,11 +1,12 @@
-"""Float ONNX models in the form that quantizes best: recurrent layers unrolled, Gelu in one piece.
+"""Float ONNX models in the form that quantizes best: layers in steps, Gelu in one piece.
 
-A quantizer that sees LSTM as one operator leaves it in float32. Unrolled, its products are int8.
+A quantizer that sees LSTM as one operator leaves it in float32. Unrolled, its products are int8. So
+are the steps of a normalization.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ from utvm_deploy.frontend.qdq.operators import Array
 #: Recurrent kinds -> gates, in ONNX's order.
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
 RECURRENT = frozenset(_GATES)
+#: Normalizations -> their first dimension, if no attribute says it.
+_NORMS: Mapping[str, int] = {
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), -1),
+    "InstanceNormalization": 2,
+}
+#: Operators that are taken apart before they are quantized.
+COMPOSED = frozenset((*_GATES, *_NORMS))
+#: From this version on, ReduceMean has its dimensions as an input.
+_AXES_AS_INPUT = 18
 #: Elements of a first state that is computed at import.
 _MOST_STATE = 1 << 16
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -34,24 +44,24 @@ def prepared(onnx: Any, proto: Any) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     _fuse_gelu(onnx, copy)
-    return unrolled(onnx, copy) if has_recurrent(copy) else copy
+    made = unrolled(onnx, copy, COMPOSED)
+    _multiply_by_inverse_roots(onnx, made)
+    return made
 
 
-def has_recurrent(proto: Any) -> bool:
-    """Whether a model has a recurrent layer."""
-    return any(node.op_type in RECURRENT for node in proto.graph.node)
-
-
-def unrolled(onnx: Any, proto: Any) -> Any:
+def unrolled(onnx: Any, proto: Any, kinds: Collection[str] = RECURRENT) -> Any:
     """A copy of a float model with the steps of its recurrent layers as operators.
 
+    ``kinds`` says which of ``COMPOSED`` are taken apart; without such, it is the model itself.
     Raises ModelError as ``prepared`` does.
     """
+    if not any(node.op_type in kinds for node in proto.graph.node):
+        return proto
     # Exporters compute the first states from the shape of the input.
     known = with_known_values(onnx, proto, _MOST_STATE)
     copy = onnx.ModelProto()
     copy.CopyFrom(known)
-    _unroll(onnx, copy)
+    _unroll(onnx, copy, kinds)
     return copy
 
 
@@ -93,8 +103,8 @@ class _Nodes:
         self.made.append(self.onnx.helper.make_node("Identity", [made], [name]))
 
 
-def _unroll(onnx: Any, model: Any) -> None:
-    """Replace recurrent layers by their steps, in place."""
+def _unroll(onnx: Any, model: Any, kinds: Collection[str]) -> None:
+    """Replace operators of these kinds by their steps, in place."""
     graph = model.graph
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     shapes = {
@@ -105,20 +115,66 @@ def _unroll(onnx: Any, model: Any) -> None:
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             constants[node.output[0]] = node.attribute[0].t
+    version = max((one.version for one in model.opset_import if not one.domain), default=1)
     nodes = []
     for node in graph.node:
-        if node.op_type not in _GATES:
-            nodes.append(node)
-            continue
         steps = _Nodes(onnx, node, constants)
-        _recurrent(steps, shapes.get(node.input[0], []))
-        nodes.extend(steps.made)
+        if node.op_type in kinds and node.op_type in _GATES:
+            _recurrent(steps, shapes.get(node.input[0], []))
+        elif node.op_type in kinds and not any(node.output[1:]):
+            _normalization(steps, len(shapes.get(node.input[0], [])), version)
+        nodes.extend(steps.made or [node])
     written = {name for node in graph.node if node.op_type == "Constant" for name in node.output}
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.initializer[:]
     graph.initializer.extend(t for name, t in constants.items() if name not in written)
     del graph.value_info[:]
+
+
+def _normalization(steps: _Nodes, rank: int, version: int) -> None:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias; nothing where the rank is unknown."""
+    node, add = steps.node, steps.add
+    if not rank:
+        return
+    given = {a.name: steps.onnx.helper.get_attribute_value(a) for a in node.attribute}
+    axes = list(range(given.get("axis", _NORMS[node.op_type]) % rank, rank))
+    is_by_channel = node.op_type == "InstanceNormalization"
+
+    def mean(of: str) -> str:
+        if version < _AXES_AS_INPUT:
+            return str(add("ReduceMean", of, axes=axes))
+        return str(add("ReduceMean", of, steps.constant(np.array(axes))))
+
+    def parameter(name: str) -> str:
+        if not is_by_channel:
+            return name
+        return str(add("Reshape", name, steps.constant(np.array([-1, *[1] * (rank - 2)]))))
+
+    x, *parameters = node.input
+    is_centred = node.op_type in ("LayerNormalization", "InstanceNormalization")
+    centred = add("Sub", x, mean(x)) if is_centred else x
+    epsilon = steps.constant(np.array([given.get("epsilon", 1e-5)], np.float32))
+    variance = add("Add", mean(add("Mul", centred, centred)), epsilon)
+    made = add("Mul", centred, add("Reciprocal", add("Sqrt", variance)))
+    for kind, name in zip(("Mul", "Add"), filter(None, parameters), strict=False):
+        made = add(kind, made, parameter(name))
+    steps.made[-1].output[0] = node.output[0]
+
+
+def _multiply_by_inverse_roots(onnx: Any, model: Any) -> None:
+    """x * (1 / sqrt(y)) for x / sqrt(y): no integer kernel divides by what is computed."""
+    graph = model.graph
+    roots = {node.output[0] for node in graph.node if node.op_type == "Sqrt"}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "Div" and node.input[1] in roots:
+            inverse = f"{node.output[0]}_inverse_root"
+            nodes.append(onnx.helper.make_node("Reciprocal", [node.input[1]], [inverse]))
+            node.op_type, node.input[1] = "Mul", inverse
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _recurrent(steps: _Nodes, shape: list[int]) -> None:

@@ -170,9 +170,9 @@ def import_elu(op: SourceOperator) -> Operator:
 
 def import_root(op: SourceOperator) -> Operator:
     """SQRT and RSQRT, which the reference gives up on where its input is negative."""
-    x, out = _one_input(op)
+    x, out = _alike(op) if op.kind == "RSQRT" else _one_input(op)
     least, _ = x.element.limits
-    if zero_point_of(x) != least:
+    if x.dtype == "int8" and zero_point_of(x) != least:
         raise op.unsupported(
             f"its input '{x.name}' has the zero point {zero_point_of(x)} and may be negative, "
             f"where the reference stops; only {least} is supported"
@@ -185,6 +185,9 @@ def import_root(op: SourceOperator) -> Operator:
             f"its output's scale {scale_of(out):g} makes the reference shift an int by more bits "
             "than it has, which is undefined"
         )
+    else:
+        # Of bytes, the reference raises the inverse root by as many bits as the factor has.
+        _check_steps(op, out, 2 / root)
     return made(op, op.inputs[:1], OfOne())
 
 
@@ -308,7 +311,7 @@ def _power_of_two(scale: float) -> int | None:
 
 _SWISH = "input scale below 128 times the output's"
 _STEPS = "every output below 2**31 steps of its scale"
-_POSITIVE = "input zero point -128"
+_POSITIVE = "input zero point -128, or 0 of int16"
 _BY_SHIFTS = "int16 with PotScaleInt16 and scales of 2**n: one input's the output's, none larger"
 _AS_IT_IS = "int32 as it is"
 _PLAIN = "int32 and int64 as they are, with NONE"
@@ -338,9 +341,12 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "RELU_0_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RELU_N1_TO_1": SupportedOperator(import_relu, INT8, ""),
     "RSQRT": SupportedOperator(
-        import_root, INT8, f"{_POSITIVE}; root of the input's scale times the output's below 2**12"
+        import_root,
+        COMPUTED,
+        f"{_POSITIVE}; root of the input's scale times the output's below 2**12, their inverse "
+        "below 2**30",
     ),
-    "SQRT": SupportedOperator(import_root, INT8, f"{_POSITIVE}; {_STEPS}"),
+    "SQRT": SupportedOperator(import_root, INT8, f"input zero point -128; {_STEPS}"),
     "SQUARED_DIFFERENCE": SupportedOperator(
         import_squared_difference,
         (*INT8, "int32"),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from utvm_deploy.frontend.onnx.prepare import RECURRENT
+from utvm_deploy.frontend.onnx.prepare import COMPOSED
 from utvm_deploy.frontend.qdq.convert_graph import KNOWN, types_of
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Graph
@@ -71,7 +71,7 @@ def quantizable(graph: Graph, kinds: Sequence[str] = (), form: str = "onnx") -> 
 
 def onnx_types(kind: str) -> tuple[str, ...]:
     """What an operator of a float ONNX file is quantized to; empty if it stays float32."""
-    if kind in RECURRENT:  # their steps are quantized
+    if kind in COMPOSED:  # their steps are quantized
         return _TYPES
     return tuple(dtype for dtype in types_of(kind) if dtype in _TYPES) if kind in KNOWN else ()
 

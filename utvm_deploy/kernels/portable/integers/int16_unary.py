@@ -1,7 +1,7 @@
 """Functions of one int16: ABS, LEAKY_RELU, NEG, and the functions that need a table.
 
-EXP, GELU, LOG, LOGISTIC and TANH are straight lines between the entries of a table, as in the
-reference. The tables are computed here.
+EXP, GELU, LOG, LOGISTIC, RSQRT and TANH are straight lines between the entries of a table, as in
+the reference. The tables are computed here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from utvm_deploy.kernels.portable.integers.real_functions import real_function
 from utvm_deploy.kernels.portable.schedules.skeletons import Unary
 
 _LEAST, _MOST = -32768, 32767
-#: Intervals of the tables of EXP, GELU, LOG and SOFTMAX, which have one more entry.
+#: Intervals of the tables of EXP, GELU, LOG, RSQRT and SOFTMAX, which have one more entry.
 INTERVALS = 512
 # The table of the sigmoid has a value for every 1/24, as a fraction of 2**16.
 _STEPS_OF_ONE = 24
@@ -161,7 +161,7 @@ def lower_sigmoid(op: Operation) -> KernelCall:
 
 
 def lower_interpolated(op: Operation) -> KernelCall:
-    """EXP, GELU and LOG."""
+    """EXP, GELU, LOG and RSQRT."""
     kernel = Interpolated(element_count(op.source))
     source, result = (np.float32(end.scale) for end in op.ends)
     least, most = np.float32(_LEAST), np.float32(_MOST)
@@ -239,5 +239,6 @@ INT16_LOWERINGS = {
     "LOG": lower_interpolated,
     "LOGISTIC": lower_sigmoid,
     "NEG": lower_negated,
+    "RSQRT": lower_interpolated,
     "TANH": lower_sigmoid,
 }

@@ -1,7 +1,7 @@
 """Functions of real numbers, in float32 as the reference evaluates them for its tables.
 
-``lookup.py`` and ``int16_unary.py`` make tables of them. RSQRT is computed with integers, as in the
-reference.
+``lookup.py`` and ``int16_unary.py`` make tables of them. RSQRT of a byte is computed with integers,
+as in the reference.
 """
 
 from __future__ import annotations
@@ -75,6 +75,13 @@ def _log(op: Operation) -> Callable[[Any], Any]:
     return lambda x: single("log")(x) if x > 0 else least
 
 
+def _inverse_root(op: Operation) -> Callable[[Any], Any]:
+    """Zero becomes the largest output; so does what is negative, at which the reference stops."""
+    _, result = op.ends
+    most = np.float32(op.result.element.limits[1]) * np.float32(result.scale)
+    return lambda x: np.float32(1) / np.sqrt(x) if x > 0 else most
+
+
 def _gelu(op: Operation) -> Callable[[Any], Any]:
     """x times the normal distribution function of x, by erfc or approximately by tanh."""
     half, one = np.float32(0.5), np.float32(1)
@@ -102,7 +109,7 @@ def square_root(op: Operation) -> Function:
 
 
 def inverse_root(op: Operation) -> Function:
-    """RSQRT in fixed point; zero becomes the largest output."""
+    """RSQRT of a byte in fixed point; zero becomes the largest output."""
     source, result = op.ends
     scale = float(np.sqrt(np.float32(source.scale)) * np.float32(result.scale))
     multiplier, shift = quantize_multiplier(1.0 / scale)
@@ -163,6 +170,7 @@ _REAL: dict[str, Callable[[Operation], Callable[[Any], Any]]] = {
     "GELU": _gelu,
     "LOG": _log,
     "LOGISTIC": _logistic,
+    "RSQRT": _inverse_root,
     "TANH": lambda op: single("tanh"),
 }
 

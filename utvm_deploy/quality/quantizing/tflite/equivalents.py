@@ -4,6 +4,7 @@ NEG x    -> MUL x, -1          LiteRT's integer kernel ignores the zero point
 SUM x    -> MUL MEAN x, count  LiteRT's kernel reads int8 as unsigned bytes
 DIV x, c -> MUL x, 1 / c       LiteRT has no integer kernel
 SQUARE x -> MUL x, x           LiteRT has no integer kernel
+DIV x, SQRT y -> MUL x, RSQRT y
 
 AVERAGE_POOL_2D over a whole image -> MEAN     its integer kernel keeps the scale of the input,
                                                which is coarse for a mean; MEAN has its own
@@ -12,6 +13,7 @@ AVERAGE_POOL_2D over a whole image -> MEAN     its integer kernel keeps the scal
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ def replace_by_equivalents(model: Any) -> None:
     """Change these operators of a float model."""
     graph = model.subgraphs[0]
     made: list[Any] = []
+    roots: dict[int, int] = {}  # what SQRT makes -> what it reads
     for operator in graph.operators:
         kind = schema.kind_of(model, operator)
         inputs = schema.numbers(operator.inputs)
@@ -33,12 +36,16 @@ def replace_by_equivalents(model: Any) -> None:
         elif kind == "SQUARE":
             made.append(_product(model, operator, inputs[0], inputs[0]))
         elif kind == "DIV":
-            made.append(_by_inverse(model, operator) or operator)
+            made += _by_inverse_root(model, operator, roots) or [
+                _by_inverse(model, operator) or operator
+            ]
         elif kind == "AVERAGE_POOL_2D" and _is_global(graph, operator):
             made.append(_mean_of_image(model, operator))
         elif kind == "SUM":
             made += _mean_and_product(model, operator)
         else:
+            if kind == "SQRT":
+                roots[int(operator.outputs[0])] = inputs[0]
             made.append(operator)
     graph.operators = made
 
@@ -70,6 +77,24 @@ def _by_inverse(model: Any, operator: Any) -> Any:
         return None
     name = schema.name_of(model, operator.outputs[0]) + "/inverse"
     return _product(model, operator, dividend, schema.new_constant(model, name, inverse))
+
+
+def _by_inverse_root(model: Any, operator: Any, roots: Mapping[int, int]) -> list[Any]:
+    """A division by a square root as RSQRT, and MUL unless it divides 1; none for others."""
+    graph = model.subgraphs[0]
+    dividend, divisor = schema.numbers(operator.inputs)
+    if divisor not in roots:
+        return []
+    (output,) = schema.numbers(operator.outputs)
+    known = schema.constant(model, graph.tensors[dividend])
+    shapes = {tuple(schema.numbers(graph.tensors[one].shape)) for one in (divisor, output)}
+    activation = operator.builtinOptions.fusedActivationFunction
+    if known is not None and (known == 1).all() and not activation and len(shapes) == 1:
+        return [schema.operator(model, "RSQRT", 2, roots[divisor], output)]
+    name = graph.tensors[output].name + b"/inverse_root"
+    root = schema.new_tensor(model, graph, graph.tensors[divisor], name, schema.FLOAT32, None)
+    made = schema.operator(model, "RSQRT", 2, roots[divisor], root)
+    return [made, _product(model, operator, dividend, root)]
 
 
 def _is_global(graph: Any, operator: Any) -> bool:

@@ -92,7 +92,9 @@ class Rewriting:
         if not sources or not known:
             return False
         first = self._parameters(sources[0])
-        if rule.needs_lowest_zero_point and int(first.zeroPoint[0]) != _LOWEST:
+        # Of int16, the float model has shown that nothing is negative.
+        is_byte = self.dtype == schema.INT8
+        if rule.needs_lowest_zero_point and is_byte and int(first.zeroPoint[0]) != _LOWEST:
             return False
         params = [self._output(number, rule, first, wanted) for number in outputs]
         if any(one is None for one in params):

@@ -26,7 +26,7 @@ class Rule:
     # For FIXED: scale and zero point of int8.
     scale: float = 0.0
     zero_point: int = 0
-    needs_lowest_zero_point: bool = False  # the input's zero point must be -128
+    needs_lowest_zero_point: bool = False  # the zero point of an int8 input must be -128
 
 
 _MOVES = (

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 #: What is added to a score that does not count: its share is 0 in 16 bits.
@@ -30,8 +29,6 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
-    is_int8 = scheme == "int8"
-    root = aten.rsqrt.default if is_int8 else _inverse_root_by_logarithm
     table: dict[Any, Callable[..., Any]] = {
         aten._native_batch_norm_legit_no_training.default: _native_batch_norm,
         aten.div.Tensor: lambda x, by: (
@@ -40,14 +37,14 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
         aten.elu.default: _elu,
         aten.hardsigmoid.default: _hard_sigmoid,
         aten.glu.default: _glu,
-        aten.group_norm.default: partial(_group_norm, root),
-        aten.instance_norm.default: partial(_instance_norm, root),
-        aten.layer_norm.default: partial(_layer_norm, root),
+        aten.group_norm.default: _group_norm,
+        aten.instance_norm.default: _instance_norm,
+        aten.layer_norm.default: _layer_norm,
         aten.max.default: lambda x: x.amax(),
         aten.max.dim: lambda x, dim, keepdim=False: (x.amax(dim, keepdim), x.argmax(dim, keepdim)),
         aten.mish.default: lambda x: x * _softplus(x).tanh(),
         aten.pow.Tensor_Scalar: lambda x, power: x * x if power == 2 else NotImplemented,
-        aten.rms_norm.default: partial(_rms_norm, root),
+        aten.rms_norm.default: _rms_norm,
         aten.roll.default: _roll,
         aten.scaled_dot_product_attention.default: _attention,
         aten.select.int: _select,
@@ -57,8 +54,7 @@ def _table(scheme: str) -> dict[Any, Callable[..., Any]]:
         aten.stack.default: lambda some, dim=0: torch.cat([x.unsqueeze(dim) for x in some], dim),
         aten.unbind.int: lambda x, dim=0: [_select(x, dim, n) for n in range(x.shape[dim])],
     }
-    if not is_int8:
-        table[aten.rsqrt.default] = root
+    if scheme != "int8":
         table[aten.hardswish.default] = lambda x: x * _hard_sigmoid(x)
     theirs = torch.export.default_decompositions()
     names = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "einsum.default")
@@ -113,17 +109,10 @@ def _kind(node: Any) -> str:
     return str(node.target).removeprefix("aten.").partition(".")[0]
 
 
-def _inverse_root_by_logarithm(x: Any) -> Any:
-    """1 / sqrt(x) by functions that have kernels of int16."""
-    return (x.log() * -0.5).exp()
-
-
-def _normalized(
-    x: Any, axes: Sequence[int], eps: float, root: Callable[[Any], Any], *, is_centred: bool = True
-) -> Any:
+def _normalized(x: Any, axes: Sequence[int], eps: float, *, is_centred: bool = True) -> Any:
     centred = x - x.mean(list(axes), keepdim=True) if is_centred else x
     variance = (centred * centred).mean(list(axes), keepdim=True)
-    return centred * root(variance + eps)
+    return centred * (variance + eps).rsqrt()
 
 
 def _scaled(x: Any, weight: Any, bias: Any) -> Any:
@@ -158,7 +147,6 @@ def _batch_norm(
 
 
 def _layer_norm(
-    root: Callable[[Any], Any],
     x: Any,
     shape: Sequence[int],
     weight: Any = None,
@@ -167,21 +155,18 @@ def _layer_norm(
     cudnn: bool = True,
 ) -> Any:
     axes = range(-len(shape), 0)
-    return _scaled(_normalized(x, axes, eps, root), weight, bias)
+    return _scaled(_normalized(x, axes, eps), weight, bias)
 
 
-def _rms_norm(
-    root: Callable[[Any], Any], x: Any, shape: Sequence[int], weight: Any = None, eps: Any = None
-) -> Any:
+def _rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:
     import torch
 
     least = torch.finfo(x.dtype).eps if eps is None else eps
     axes = range(-len(shape), 0)
-    return _scaled(_normalized(x, axes, least, root, is_centred=False), weight, None)
+    return _scaled(_normalized(x, axes, least, is_centred=False), weight, None)
 
 
 def _group_norm(
-    root: Callable[[Any], Any],
     x: Any,
     groups: int,
     weight: Any = None,
@@ -190,12 +175,11 @@ def _group_norm(
     cudnn: bool = True,
 ) -> Any:
     rows = x.reshape(x.shape[0], groups, -1)
-    made = _normalized(rows, (-1,), eps, root).reshape(x.shape)
+    made = _normalized(rows, (-1,), eps).reshape(x.shape)
     return _scaled(made, *(_by_channel(part, x) for part in (weight, bias)))
 
 
 def _instance_norm(
-    root: Callable[[Any], Any],
     x: Any,
     weight: Any,
     bias: Any,
@@ -208,7 +192,7 @@ def _instance_norm(
 ) -> Any:
     if use_input_stats:
         parts = (_by_channel(part, x) for part in (weight, bias))
-        return _scaled(_normalized(x, range(2, x.ndim), eps, root), *parts)
+        return _scaled(_normalized(x, range(2, x.ndim), eps), *parts)
     return _batch_norm(x, weight, bias, mean, variance, eps)
 
 
