@@ -106,6 +106,9 @@ def by_onnxruntime(net: Net) -> tuple[Array, float | None, float]:
 WAYS: Mapping[str, Callable[[Net], tuple[Array, float | None, float]]] = {
     "default": by_us,
     "min-max": lambda net: by_us(net, clipping="min-max", equalize="no"),
+    "auto": lambda net: by_us(net, clipping="auto"),
+    "percentile": lambda net: by_us(net, clipping="percentile"),
+    "mse": lambda net: by_us(net, clipping="mse"),
     "converted": lambda net: by_us(net, equalize="yes"),
     "int16x8": lambda net: by_us(net, scheme="int16x8"),
     "onnxruntime": by_onnxruntime,

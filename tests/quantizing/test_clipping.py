@@ -12,7 +12,7 @@ from other_formats.onnx_writer import OnnxWriter
 
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_bytes
-from utvm_deploy.quality.quantizing.choosing import Score, best
+from utvm_deploy.quality.quantizing.choosing import Score, clearly_better
 from utvm_deploy.quality.quantizing.clipping import Clipper
 from utvm_deploy.quality.quantizing.facts import CLIPPINGS, MIN_MAX, MSE, PERCENTILE, Range
 from utvm_deploy.quality.quantizing.model_steps import quantize_model
@@ -43,22 +43,36 @@ def test_ranges_hold_zero_and_what_was_seen(method: str, ends: tuple[float, floa
     assert one.high - one.low > 0.9 * (max(ends[1], 0.0) - min(ends[0], 0.0))
 
 
-def _best(*sizes: float | None, halves: tuple[tuple[float, float], ...] = ()) -> str:
-    """The clipping that is chosen by the SQNR of each, in dB."""
+def _better(*sizes: float | None, halves: tuple[tuple[float, float], ...] = ()) -> list[str]:
+    """The clippings that are clearly better than the first, by the SQNR of each in dB."""
     parts = halves or [()] * 3
     scores = [Score(*one) for one in zip(sizes, parts, strict=True)]
-    return best(dict(zip(CLIPPINGS, scores, strict=True)), MIN_MAX)
+    return clearly_better(dict(zip(CLIPPINGS, scores, strict=True)), MIN_MAX)
 
 
 def test_the_observed_range_stays_unless_another_is_clearly_better() -> None:
     assert CLIPPINGS == (MIN_MAX, PERCENTILE, MSE)
-    assert _best(30.0, 30.3, 30.4) == MIN_MAX
-    assert _best(30.0, 31.0, 33.0) == MSE
-    assert _best(None, 90.0, 80.0) == MIN_MAX
+    assert _better(30.0, 30.3, 30.4) == []
+    assert _better(30.0, 31.0, 33.0) == [PERCENTILE, MSE]
+    assert _better(None, 90.0, 80.0) == []
 
 
 def test_what_helps_only_some_of_the_samples_is_not_chosen() -> None:
-    assert _best(30.0, 32.0, 36.0, halves=((30.0, 30.0), (31.0, 33.0), (40.0, 29.0))) == PERCENTILE
+    halves = ((30.0, 30.0), (31.0, 33.0), (40.0, 29.0))
+    assert _better(30.0, 32.0, 36.0, halves=halves) == [PERCENTILE]
+
+
+@pytest.mark.tools
+def test_values_that_the_held_out_samples_lack_count_too(tmp_path: Path) -> None:
+    w = FloatWriter()
+    x = w.input((1, 256))
+    w.output(w.fully_connected(x, np.eye(256, dtype=np.float32), np.zeros(256, np.float32)))
+    data = np.random.default_rng(4).uniform(-1, 1, (80, 256)).astype(np.float32)
+    data[50, 7] = 50.0
+    made = quantize_model(w.save(tmp_path / "model.tflite"), data, clipping="auto")
+    least, percentile = made.clippings[MIN_MAX], made.clippings[PERCENTILE]
+    assert least is not None and percentile is not None and percentile > least + 10
+    assert made.clipping != PERCENTILE
 
 
 @pytest.mark.tools

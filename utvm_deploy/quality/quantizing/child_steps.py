@@ -172,8 +172,9 @@ def calibrate(
         _write_samples(folder, samples, inputs, watch)
         used = min(count, PT2E_SAMPLES) if form == TORCH else count
         apart = held_out(used, compared)
+        first = apart or compared
         job = {
-            "kept": apart or compared,
+            "kept": max(first, KEPT_SAMPLES),
             "held_out": apart,
             "equalize": equalize,
             "declared": None if declared is None else (declared.low, declared.high),
@@ -188,6 +189,7 @@ def calibrate(
             if one.is_too_wide:
                 raise ModelError(too_wide(name, one))
         kept = child_files.load_arrays(folder, "input", mapped=True)
+        outputs = child_files.load_arrays(folder, "output")
         most = PT2E_SAMPLES if form == TORCH else max(KEPT_SAMPLES, compared)
         return Calibration(
             form,
@@ -196,12 +198,13 @@ def calibrate(
             child_files.load_ranges(folder, is_final=False),
             tuple((kind, output) for kind, output in facts["operators"]),
             tuple(np.array(array[:most]) for array in kept),
-            child_files.load_arrays(folder, "output"),
+            tuple(array[:first] for array in outputs),
             tuple(facts["outputs"]),
             used,
             apart,
             tuple(watch.warnings()),
             facts.get("equalized", 0),
+            all_outputs=outputs,
         )
 
 

@@ -27,10 +27,15 @@ class Score:
     db: float | None
     halves: tuple[float | None, ...] = ()
 
+    @property
+    def size(self) -> float:
+        """The SQNR; infinite if it is None."""
+        return _size(self.db)
+
     def is_clearly_better(self, other: Score) -> bool:
         """Whether the gain is clear, and no half of the samples loses."""
         halves = zip(self.halves, other.halves, strict=True)
-        return _size(self.db) > _size(other.db) + CLEARLY_BETTER_DB and all(
+        return self.size > other.size + CLEARLY_BETTER_DB and all(
             _size(one) >= _size(another) for one, another in halves
         )
 
@@ -53,10 +58,9 @@ def _worst_db(calibration: Calibration, result: RecipeResult, part: slice) -> fl
     return min(known) if known else None
 
 
-def best(scores: Mapping[Way, Score], usual: Way) -> Way:
-    """The way with the best score, but the usual one unless the best is clearly better."""
-    better = [way for way, one in scores.items() if one.is_clearly_better(scores[usual])]
-    return max(better, key=lambda way: _size(scores[way].db), default=usual)
+def clearly_better(scores: Mapping[Way, Score], usual: Way) -> list[Way]:
+    """The ways with a clearly better score than the usual one."""
+    return [way for way, one in scores.items() if one.is_clearly_better(scores[usual])]
 
 
 def _size(db: float | None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,12 @@ class Calibration:
     equalized: int = 0  # layers whose outputs have equalized channels
     # That of the file itself, if this one is of a .tflite file that was made from it.
     source: Calibration | None = field(default=None, repr=False)
+    # As ``outputs``, of all samples that are kept here.
+    all_outputs: tuple[Array, ...] = field(default=(), repr=False)
+
+    def of_all_samples(self) -> Calibration:
+        """The calibration whose models are made of all samples, and compared on them."""
+        return replace(self, outputs=self.all_outputs, held_out=0, fitted=self.ranges)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.datasets import ModelInput
 from utvm_deploy.quality.quantizing import child_steps, facts
-from utvm_deploy.quality.quantizing.choosing import Score, best, score
+from utvm_deploy.quality.quantizing.choosing import Score, clearly_better, score
 from utvm_deploy.quality.quantizing.samples import dataset_for
 from utvm_deploy.quality.quantizing.sqnr import output_errors
 
@@ -137,17 +137,20 @@ class _Trial:
 
     def clip(self) -> None:
         """Try the other ways to ranges."""
-        others = [replace(self.recipe, clipping=one) for one in facts.CLIPPINGS[1:]]
-        scores = dict(
-            zip(
-                facts.CLIPPINGS,
-                (self.score, *self._scores(self.calibration, others)),
-                strict=True,
-            )
-        )
-        self.clippings = {name: one.db for name, one in scores.items()}
-        chosen = best(scores, facts.MIN_MAX)
-        self.recipe, self._score = replace(self.recipe, clipping=chosen), scores[chosen]
+        recipes = {one: replace(self.recipe, clipping=one) for one in facts.CLIPPINGS}
+        usual, *others = recipes.values()
+        scores = (self.score, *self._scores(self.calibration, others))
+        tried = dict(zip(recipes, scores, strict=True))
+        self.clippings = {name: one.db for name, one in tried.items()}
+        ways = [usual.clipping, *clearly_better(tried, usual.clipping)]
+        judged = tried
+        if len(ways) > 1 and self.calibration.held_out:
+            # A few large values decide, and the samples that are held out may have none.
+            everything = self.calibration.of_all_samples()
+            scores = tuple(self._scores(everything, [recipes[name] for name in ways]))
+            judged = dict(zip(ways, scores, strict=True))
+        chosen = max(ways, key=lambda name: judged[name].size)
+        self.recipe, self._score = recipes[chosen], tried[chosen]
 
     def compare_with_source(self, source: facts.Calibration) -> None:
         """Let the file's own quantizer make the model, unless this way is clearly better."""
@@ -267,7 +270,13 @@ def calibrated(
     if source.original is None:
         return made
     real = replace(run(*source.original), warnings=made.warnings)
-    return replace(made, outputs=real.outputs, output_names=real.output_names, source=real)
+    return replace(
+        made,
+        outputs=real.outputs,
+        output_names=real.output_names,
+        source=real,
+        all_outputs=real.all_outputs,
+    )
 
 
 def equalized(
@@ -287,6 +296,7 @@ def equalized(
         output_names=calibration.output_names,
         warnings=calibration.warnings,
         source=calibration.source,
+        all_outputs=calibration.all_outputs,
     )
 
 
