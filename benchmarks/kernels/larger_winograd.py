@@ -3,7 +3,8 @@
     python benchmarks/kernels/larger_winograd.py
 
 No kernel has these forms. The inner loop is that of F(2x2, 3x3), with its cycles. Transforms are
-counted as instructions, at the rate that F(2x2, 3x3) takes. The integers are checked first.
+counted as instructions, at the rate that F(2x2, 3x3) takes. The integers are checked first. Weights
+are tables, or int8 that each strip transforms.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ PARTS = np.array([6, -4, -4, 1, 1, 24])
 
 
 class Form(NamedTuple):
-    """A form, and the cycles of its transforms: of a tile and two outputs, or four inputs."""
+    """A form, and the cycles of its transforms: of a tile and two outputs, or four inputs.
+
+    ``expansion`` is of weights of int8, for two outputs and two inputs; 0: they are tables.
+    """
 
     name: str
     rows: int  # of outputs in a tile
     columns: int
     output: float
     input: float
+    expansion: float = 0.0
 
     @property
     def positions(self) -> int:
@@ -60,7 +65,8 @@ class Form(NamedTuple):
         groups = math.ceil(tiles / 3)
         products = self.positions * (groups * (depth / 2 * STEP + GROUP) + passes * POSITION)
         rest = tiles * self.output + passes * CALL
-        weights = pairs * self.positions * depth * 4
+        weights = pairs * depth * (18 if self.expansion else 4 * self.positions)
+        products += passes * depth / 2 * self.expansion
         filled = tiles * inputs / 4 * self.input + height * width * inputs / 2
         return pairs * (products + rest) + filled + tile.cache_cycles(passes, int(weights))
 
@@ -70,6 +76,9 @@ FORMS = [
     Form("F(2, 3)", 1, 2, 39, 28),
     Form("F(4, 3)", 1, 4, 89, 60),
     Form("F(4x4, 3x3)", 4, 4, 524, 468),
+    Form("F(2x2, 3x3), int8", 2, 2, 104, 112, 64),
+    # 207 instructions instead of 70.
+    Form("F(4x4, 3x3), int8", 4, 4, 524, 468, 190),
 ]
 
 

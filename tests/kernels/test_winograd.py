@@ -69,10 +69,10 @@ def write_convolutions(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("rows", [1, 2])
-def test_in_plain_c(rows: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("choices", ["rows=1", "rows=2", "int8=1 rows=1", "int8=1 rows=2"])
+def test_in_plain_c(choices: str, tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "model.tflite")
-    candidate = f"dsp method=winograd rows={rows}"
+    candidate = f"dsp method=winograd {choices}"
     assert check(model, tmp_path, core="cortex-m7", family=candidate)
 
 

@@ -74,6 +74,7 @@ def compile(
     ram_budget: int | None = None,
     flash_budget: int | None = None,
     cycle_budget: int | None = None,
+    flash_rate: float | None = None,
     check_needs: CheckNeeds | None = None,
     allow_float: bool = True,
     input_rows: bool = False,
@@ -101,6 +102,8 @@ def compile(
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
       asks for the fastest level whose code and weights fit. ``cycle_budget`` asks for the smallest
       arena within that many cycles, by the records.
+    - ``flash_rate`` is the cycles of a run that each byte of flash has to save. The default is 4,
+      and 0 at levels "balanced" and "size", which have their own rules.
     - ``records`` is a file that ``tune`` wrote; each layer is compiled with its best record.
     - ``kernels`` is "best", "generic" (plain C) or "cmsis-nn": where ``cmsis_nn``, which
       ``project.find_cmsis_nn`` gave, has a function.
@@ -153,6 +156,7 @@ def compile(
                 float_math=float_math,
                 allow_float=allow_float,
                 budget=Budget(ram_budget, cycle_budget),
+                flash_rate=flash_rate,
                 input_rows=input_rows,
                 pools=pools or {},
             ),

@@ -165,7 +165,11 @@ def report(
                 "digest": facts_digest(target),
                 "is_twin": bool(target.emulator and target.emulator.twin_note),
             },
-            "options": {name: value for name, value in stated.items() if name in OPTIONS and value}
+            "options": {
+                name: value
+                for name, value in stated.items()
+                if name in OPTIONS and (value or (name == "flash_rate" and value is not None))
+            }
             | {"allow_float": options.get("allow_float", True)},
             "plugin": plugin is not None,
             "cmsis_nn": cmsis_nn is not None,
@@ -206,6 +210,8 @@ def _beside(
         for name in ("ram_budget", "flash_budget", "cycle_budget", "pools", "input_rows")
         if options.get(name)
     ]
+    if options.get("flash_rate") is not None:
+        other.append("flash_rate")
     if options.get("optimize", Objective.TIME) != Objective.TIME:
         other.append("optimize")
     if options.get("kernels", "best") != "best":

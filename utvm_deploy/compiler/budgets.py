@@ -78,6 +78,16 @@ class Goal(Enum):
 _LOSSES = {Goal.LITTLE_SLOWER: 0.02, Goal.SMALLEST: 0.2}
 
 
+@dataclass(frozen=True)
+class FlashPlan:
+    """A plan of kernels: about its cycles, and its bytes of kernels and their tables in flash."""
+
+    rate: float  # the cycles that each byte saves at least
+    cycles: int
+    flash_bytes: int
+    is_chosen: bool
+
+
 class OverBudget(CompileError):
     """No plan is within the budget.
 

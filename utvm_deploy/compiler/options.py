@@ -5,6 +5,7 @@ Imports nothing heavy: the command line offers these names before TVM is needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -83,6 +84,15 @@ COMPACT_OF_LEVEL: Mapping[str, int] = {
     Objective.SIZE: COMPACT_MOST,
     Objective.RAM: 0,
 }
+#: The cycles that each byte of flash has to save, where neither the user nor the level says more.
+#: Levels balanced and size take small forms by their own rules.
+FLASH_RATE = 4.0
+FLASH_RATES: Mapping[str, float] = {
+    Objective.TIME: FLASH_RATE,
+    Objective.BALANCED: 0.0,
+    Objective.SIZE: 0.0,
+    Objective.RAM: FLASH_RATE,
+}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.
@@ -107,6 +117,8 @@ class CompileOptions:
     objective: Objective = Objective.TIME
     #: The most RAM or cycles; the plan's objective is then what the budget leaves open.
     budget: Budget = NO_BUDGET
+    #: The cycles of a run that each byte of flash has to save; None: that of ``FLASH_RATES``.
+    flash_rate: float | None = None
     #: Begins every C symbol; None: it comes from the name of the model's file.
     name: str | None = None
     kernels: str = KERNELS[0]
@@ -139,6 +151,7 @@ class CompileOptions:
         check_option("kernels", self.kernels, KERNELS)
         check_option("scratch place", self.scratch, SCRATCH_PLACES)
         check_option("float math", self.float_math, FLOAT_MATHS)
+        check_rate(self.flash_rate)
         if not isinstance(self.pools, Mapping):
             raise CompileError(
                 f"the pools are {self.pools!r}; map each region's name to bytes: {{'dtcm': 49152}}"
@@ -161,6 +174,15 @@ def check_option(what: str, value: str, choices: tuple[str, ...]) -> None:
     """CompileError unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise CompileError(f"no {what} {value!r}; choose one of {', '.join(choices)}")
+
+
+def check_rate(value: object) -> None:
+    """CompileError unless a flash rate is None or a finite number of at least 0."""
+    if value is None:
+        return
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return
+    raise CompileError(f"the flash rate is {value!r}; give a number of cycles of at least 0")
 
 
 DEFAULT_OPTIONS = CompileOptions()

@@ -10,10 +10,14 @@ from utvm_deploy.records import Record, Setting
 #: fastest.
 KEPT_CANDIDATES = 3
 KEPT_LOSS = 0.03
+#: The choice of forms whose weights take less flash; the fastest of them is kept, too.
+SMALL = "int8"
 
 
 def worth_shipping(records: Iterable[Record]) -> Iterator[Record]:
-    """What compiling needs of them: each kernel's fastest few and its default, by setting."""
+    """What compiling needs of them, by setting: each kernel's fastest few, the fastest that takes
+    less flash, and the default.
+    """
     groups: dict[tuple[Setting, str], list[Record]] = {}
     for record in records:
         if record.measurement.is_ok:
@@ -22,4 +26,6 @@ def worth_shipping(records: Iterable[Record]) -> Iterator[Record]:
         ranked = sorted(some, key=lambda r: (r.measurement.ticks_min, not r.is_default))
         most = ranked[0].measurement.ticks_min * (1 + KEPT_LOSS)
         near = [r for r in ranked[:KEPT_CANDIDATES] if r.measurement.ticks_min <= most]
+        small = [record for record in ranked if record.candidate.choice(SMALL)]
+        near += [record for record in small[:1] if record not in near]
         yield from dict.fromkeys([*near, *(record for record in some if record.is_default)])

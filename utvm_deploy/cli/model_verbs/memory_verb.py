@@ -67,6 +67,15 @@ def _report(found: MemoryReport, out: Output) -> None:
         out.line(f"  {sentence}")
     if compiled.tradeoff is not None:
         out.line(compiled.tradeoff.text)
+    if len(compiled.flash_plans) > 1:
+        out.table(
+            [">flash rate", ">cycles", ">bytes", "chosen"],
+            [
+                (f"{one.rate:g}", one.cycles, one.flash_bytes, "chosen" if one.is_chosen else "")
+                for one in compiled.flash_plans
+            ],
+            title="cycles against the flash of kernels and tables, by records and estimates",
+        )
     if compiled.hint:
         out.line(compiled.hint)
     _report_totals(found, out)

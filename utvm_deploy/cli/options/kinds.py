@@ -66,9 +66,9 @@ def _real(text: str, what: str) -> float:
         raise ValueError(f"{text!r} is not {what}") from None
 
 
-def _not_negative(what: str) -> Callable[[str], float]:
+def _not_negative(what: str, unit: str = "") -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = _real(text.removesuffix("%"), what)
+        value = _real(text.removesuffix(unit), what)
         if not 0 <= value < math.inf:
             raise ValueError(f"{text!r} is not zero or more")
         return value
@@ -77,7 +77,9 @@ def _not_negative(what: str) -> Callable[[str], float]:
 
 
 #: ``3%`` or ``3``.
-percent = _not_negative("a percentage, such as 3%")
+percent = _not_negative("a percentage, such as 3%", "%")
+#: Cycles for each byte.
+rate = _not_negative("a number of cycles, such as 4")
 
 
 def minutes(text: str) -> float:

@@ -15,7 +15,8 @@ from utvm_deploy.cli.options.option import Group, Option, Rows
 #: What utvm.toml may say in its table [options]: how a model is compiled or judged.
 IN_FILE = frozenset(
     {
-        *("optimize", "ram-budget", "flash-budget", "cycle-budget", "scratch", "float-math"),
+        *("optimize", "ram-budget", "flash-budget", "cycle-budget", "flash-rate", "scratch"),
+        "float-math",
         *("no-float", "input-rows", "shape", "signature", "state", "input", "name", "pool"),
         *("stream", "hop", "time-axis", "end-input"),
         *("samples", "max-ram", "max-flash"),
@@ -188,6 +189,12 @@ CYCLE_BUDGET = Option(
     "--cycle-budget CYCLES",
     "the smallest arena within that many cycles by the records (2M is 2,000,000)",
 )
+FLASH_RATE = Option(
+    "--flash-rate CYCLES",
+    "the cycles of a run that each byte of flash has to save; by default 4, and 0 at levels "
+    "balanced and size, which have their own rules",
+    parse=kinds.rate,
+)
 FLOAT_MATH = Option(
     "--float-math",
     "exact: float32 is rounded where the reference rounds; fast: a product and the sum after it "
@@ -222,7 +229,7 @@ COMPILED: Rows = (
         "how the model is compiled",
         (
             *(KERNELS, CMSIS_NN, CMSIS_NN_LIBRARY, PLUGIN, RECORDS, OPTIMIZE, FLOAT_MATH, SCRATCH),
-            *(RAM_BUDGET, FLASH_BUDGET, CYCLE_BUDGET, POOL, INPUT_ROWS, NO_FLOAT),
+            *(RAM_BUDGET, FLASH_BUDGET, CYCLE_BUDGET, FLASH_RATE, POOL, INPUT_ROWS, NO_FLOAT),
         ),
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.compiler.budgets import Tradeoff
+from utvm_deploy.compiler.budgets import FlashPlan, Tradeoff
 from utvm_deploy.compiler.options import EXACT, OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.stream import StreamFacts
@@ -278,6 +278,10 @@ class CompiledModel(Result):
     float_math: str = EXACT
     # What a budget, or level "ram", cost; None without, and if read from an archive.
     tradeoff: Tradeoff | None = field(default=None, compare=False)
+    # Plans of its kernels from the fastest on; empty if read from an archive.
+    flash_plans: tuple[FlashPlan, ...] = field(
+        default=(), compare=False, metadata={"is_added": True}
+    )
     # What would be much faster, in one sentence; "" if nothing is known, or read from an archive.
     hint: str = field(default="", compare=False)
     # Memories besides the arena's that it uses; ``NAME_load_pools`` fills them once.
@@ -326,6 +330,7 @@ class CompiledModel(Result):
             "memory": [use.to_dict() for use in self.memory],
             "hint": self.hint,
             "tradeoff": None if self.tradeoff is None else asdict(self.tradeoff),
+            "flash_plans": [asdict(one) for one in self.flash_plans],
             "seconds": dict(self.seconds),
             "output": None,
         }

@@ -16,8 +16,9 @@ each line of 32 MACs is a miss.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeAlias
 
 from utvm_deploy.base.errors import UnsupportedOperator
@@ -26,7 +27,7 @@ from utvm_deploy.graph.attributes import Convolution, InputRows, Move
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
-from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, is_native
+from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
 from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
@@ -40,6 +41,9 @@ NO_MISSES, ALL_MISSES = 0.5, 1.25
 LEAST_SCRATCH = 192
 #: The number of kernels with less and less scratch that are asked for.
 MOST_STEPS = 24
+#: A smaller form that neither records nor estimates know takes that many times the cycles, and
+#: that many cycles for each byte of the larger tables. Making these when a layer runs takes fewer.
+UNKNOWN_FACTOR, UNKNOWN_PER_BYTE = 1.5, 8.0
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,11 @@ def moving_cycles(size: int, table: CostTable) -> float:
 
 @dataclass(frozen=True)
 class CoreCosts:
-    """What kernels cost on a board's core."""
+    """What kernels cost on a board's core, and what their tables have to save."""
 
     table: CostTable
     cache_bytes: int = 0  # of the data cache between the core and the arena; 0: none
+    flash_rate: float = 0.0  # cycles for each byte
 
 
 class KernelCosts:
@@ -145,18 +150,56 @@ class KernelCosts:
         self._scratch_of = scratch_of
         self._rounded = rounded
         self.table, self._cache_bytes = costs.table, costs.cache_bytes
+        self._flash_rate = costs.flash_rate
         self._whole = whole
 
     def options(self, step: Step) -> tuple[Option, ...]:
-        """The step as it is, then other kernels of it; those that records know come first."""
+        """The step as it is, then other kernels of it; those that records know come first.
+
+        Larger tables than the step's must save the flash rate for each byte.
+        """
         scratch = sum(self._scratch_of(step))
         if isinstance(step.call.kernel, LibraryKernel):
             return (Option(step, scratch, self._unknown(step), False),)
-        found = self._as_in_tcm(step, scratch, list(self._measured(step)))
+        own, *others = self._as_in_tcm(step, scratch, list(self._measured(step)))
+        rate, bytes_now = self._flash_rate, step.call.table_bytes
+
+        def is_worth_it(one: Option) -> bool:
+            more = one.step.call.table_bytes - bytes_now
+            return more <= 0 or own.cycles - one.cycles >= rate * more
+
         return tuple(
             replace(one, cycles=one.cycles + self._misses_cycles(one.step, one.scratch_bytes))
-            for one in found
+            for one in (own, *(filter(is_worth_it, others) if rate else others))
         )
+
+    def forms(
+        self, step: Step, smaller: Iterable[KernelCall], most_scratch: int
+    ) -> Iterator[Option]:
+        """The step as it is, then what records know, and ``smaller`` calls; each kernel once.
+
+        The others have at most that many bytes of scratch. Only the estimates of Winograd's
+        method count what tables of another size cost.
+        """
+        cycles, is_known = self.of_kernel(step)
+        yield Option(step, sum(self._scratch_of(step)), cycles, is_known)
+        if isinstance(step.call.kernel, LibraryKernel):
+            return
+        seen: set[AnyKernel] = {step.call.kernel}
+
+        def estimated() -> Iterator[Option]:
+            own = getattr(step.call.kernel, "estimated_cycles", 0.0)
+            is_told = own > 0 and reading_of(step.call.kernel).is_winograd
+            for call in smaller:
+                other = getattr(call.kernel, "estimated_cycles", 0.0) if is_told else 0.0
+                unknown = UNKNOWN_FACTOR * cycles + UNKNOWN_PER_BYTE * step.call.table_bytes
+                made, count = replace(step, call=call), cycles * other / own if other else unknown
+                yield Option(made, sum(self._scratch_of(made)), count, False)
+
+        for one in chain(self._measured(step), estimated()):
+            if one.step.call.kernel not in seen and one.scratch_bytes <= most_scratch:
+                seen.add(one.step.call.kernel)
+                yield one
 
     def _as_in_tcm(
         self, step: Step, scratch: int, measured: Sequence[Option]

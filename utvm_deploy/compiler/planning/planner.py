@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,11 +26,12 @@ from utvm_deploy.compiler.options import (
 from utvm_deploy.compiler.picks import Picks
 from utvm_deploy.compiler.planning.choice import Choose, calls_of
 from utvm_deploy.compiler.planning.decision import Known, Sequenced, decide, model_of, settled
-from utvm_deploy.compiler.planning.flash_limit import room_for_tables, within_flash
+from utvm_deploy.compiler.planning.flash_rate import FlashChoice, room_for_tables
 from utvm_deploy.compiler.planning.kernel_costs import (
     NO_LAYERS,
     CoreCosts,
     KernelCosts,
+    Option,
     WholeLayers,
 )
 from utvm_deploy.compiler.planning.plan_search import within_limits
@@ -52,6 +54,8 @@ class Planned:
     graph: Graph
     chosen: Chosen
     tradeoff: Tradeoff | None
+    #: What the layers could have for more or less flash.
+    flash: FlashChoice
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Planner:
     picks: Picks | None = None
     #: Whether the decision has the codes of kernels without records, too.
     all_codes: bool = False
+    #: Cycles that each byte of flash has to save.
+    flash_rate: float = 0.0
 
     def plan(self, graph: Graph, limits: Limits, layers: WholeLayers = NO_LAYERS) -> Planned:
         """The kernels of a graph within ``limits``.
@@ -90,13 +96,15 @@ class Planner:
         """
         core = self.board.cpu.kernel_core
         tradeoffs: list[Tradeoff] = []
+        choices: list[FlashChoice] = []
 
         def choose(known: Known) -> Chosen:
             tradeoffs.clear()
-            return self._choose(graph, limits, layers, known, tradeoffs)
+            choices.clear()
+            return self._choose(graph, limits, layers, known, tradeoffs, choices)
 
         chosen = by_current_records(choose, self.known, core, all_codes=self.all_codes)
-        return Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None)
+        return Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None, choices[0])
 
     def whole(self, graph: Graph) -> WholeGraph:
         """What the layers of a graph need and cost that has no strips."""
@@ -133,7 +141,7 @@ class Planner:
             self._smaller(graph),
             self.scheduler.scratch_of,
             self.rounded,
-            CoreCosts(self.costs, cache_of_arena(self.board)),
+            CoreCosts(self.costs, cache_of_arena(self.board), self.flash_rate),
             layers,
         )
 
@@ -144,6 +152,7 @@ class Planner:
         layers: WholeLayers,
         known: Known,
         tradeoffs: list[Tradeoff],
+        choices: list[FlashChoice],
     ) -> Chosen:
         decision = decide(graph, self.board, self.family, known, self.objective, self.place)
         if self.picks is not None:
@@ -152,16 +161,18 @@ class Planner:
         lowered: list[Sequenced] = []
 
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
-            wanted = self._wanted(graph, known, picks)
+            costs = self._costs(graph, known, layers)
+            choices.append(self._flash_choice(graph, known, costs, picks))
+            room = math.inf if self.board.is_host else room_for_tables(self.board)
+            wanted = choices[-1].plan(self.flash_rate, room)
             lowered.append(wanted)
             if limits == NO_LIMITS:
                 spare = NO_SPARE if self.objective == Objective.SIZE else SPARE_FOR_TIME
                 smaller = self._smaller(graph)
                 fitting = within_memory(graph, wanted, smaller, scratch_of, spare, self.stack)
                 return wanted, fitting
-            costs = self._costs(graph, known, layers)
-            room = self.board.main_ram.size
-            fitting, made = within_limits(graph, wanted, costs, scratch_of, limits, room)
+            ram = self.board.main_ram.size
+            fitting, made = within_limits(graph, wanted, costs, scratch_of, limits, ram)
             tradeoffs.append(made)
             return wanted, fitting
 
@@ -170,22 +181,31 @@ class Planner:
             sequence = rounded_where_small(sequence, self.board.cpu.kernel_core)
         return Chosen(lowered[0], sequence, decision, self.scheduler.schedule(sequence))
 
-    def _wanted(self, graph: Graph, known: Known, picks: Picks) -> Sequenced:
-        """The kernels that records want, before memory is looked at."""
+    def _flash_choice(
+        self, graph: Graph, known: Known, costs: KernelCosts, picks: Picks
+    ) -> FlashChoice:
+        """The kernels that records want, before memory is looked at, and other forms of them."""
         choose = calls_of(graph, self.family, picks, self.objective)
         if self.library is not None:
             core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.objective]
             choose = Either(graph, self.library, choose, core, known.own, flag)
 
-        def with_smaller_tables(step: Step) -> KernelCall:
-            own = Candidate(step.call.family)
-            call = lower(graph, step.operator, self.family, own, compact=COMPACT_LITTLE)
-            return self.rounded(call)
-
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
-        if self.board.is_host:
-            return wanted
-        return within_flash(wanted, with_smaller_tables, room_for_tables(self.board))
+        scratch_of = self.scheduler.scratch_of
+
+        def smaller(step: Step) -> Iterator[KernelCall]:
+            own = Candidate(step.call.family)
+            if step.call.heeds_compact > 0:
+                for one in dict.fromkeys((step.call.candidate or own, own)):
+                    call = lower(graph, step.operator, self.family, one, compact=COMPACT_LITTLE)
+                    yield replace(self.rounded(call), candidate=None)
+
+        def forms(step: Step) -> Iterator[Option]:
+            steps = (item for item in wanted if isinstance(item, Step))
+            most = max(sum(scratch_of(one)) for one in steps)
+            return costs.forms(step, smaller(step), most)
+
+        return FlashChoice(wanted, forms, self.board.cpu.kernel_core)
 
     def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:
         """Calls with less scratch, of the family that a step's call has."""

@@ -18,6 +18,7 @@ from utvm_deploy.compiler.options import (
     ARENA,
     AUTO,
     DEFAULT_OPTIONS,
+    FLASH_RATES,
     STACK,
     CompileOptions,
     Objective,
@@ -110,6 +111,15 @@ class Request:
         if options.input_rows and not budget.is_set and options.objective is not Objective.RAM:
             return Budget(self.board.main_ram.size)
         return budget
+
+    @property
+    def flash_rate(self) -> float:
+        """The cycles of a run that each byte of flash has to save; none on a host."""
+        options = self.options
+        if options.flash_rate is not None:
+            return options.flash_rate
+        is_free = options.is_trial or self.board.is_host
+        return 0.0 if is_free else FLASH_RATES[options.objective]
 
     @cached_property
     def goal(self) -> Goal:

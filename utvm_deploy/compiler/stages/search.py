@@ -86,6 +86,7 @@ def _planner(request: Request, prefix: str) -> Planner:
         request.library,
         options.picks,
         all_codes=options.is_trial,
+        flash_rate=request.flash_rate,
     )
 
 

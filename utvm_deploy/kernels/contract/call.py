@@ -164,6 +164,11 @@ class KernelCall:
     # is that one.
     exact: NativeKernel | None = None
 
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of its tables in flash."""
+        return sum(a.data.nbytes for a in self.arguments if isinstance(a, ConstantArgument))
+
 
 def with_one_rounding(call: KernelCall) -> KernelCall:
     """The call whose kernel rounds each output once instead of twice, if there is one."""

@@ -187,6 +187,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
         "flash": flash_parts(found),
         "image": None if found.image is None else asdict(found.image),
         "tradeoff": None if compiled.tradeoff is None else asdict(compiled.tradeoff),
+        "flash_plans": [asdict(one) for one in compiled.flash_plans],
         "limits": {
             "ram_bytes": board.ram_bytes,
             "main_ram_bytes": board.main_ram.size,

@@ -18,6 +18,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("kernels", "scratch", "optimize", "float_math"), (str,)),
     **dict.fromkeys(("signature", "image_input", "name", "timing"), (str,)),
     **dict.fromkeys(("ram_budget", "flash_budget", "cycle_budget"), (int,)),
+    "flash_rate": (int, float),
     **dict.fromkeys(("allow_float", "input_rows"), (bool,)),
     **dict.fromkeys(("pools", "inputs", "states", "stream"), (dict,)),
 }

@@ -17,6 +17,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly import patches_code
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
+from utvm_deploy.kernels.native.dsp.assembly.winograd_code import MOST_EXPANDED
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
     DspColumns,
@@ -126,14 +127,15 @@ def _conv2d_kernel(
     kernel: DspColumns | DspPatches | DspWinograd | None
     winograd = WinogradChoices.read(wish.candidate)
     columns = ColumnsChoices.read(wish.candidate)
-    if not wish.is_open and isinstance(winograd, WinogradChoices) and not wish.compact:
-        return _winograd_kernel(tables, winograd)
+    if not wish.is_open and isinstance(winograd, WinogradChoices):
+        found = _winograd_kernel(tables, winograd, is_compact=wish.compact > 0)
+        if not (isinstance(found, str) and wish.compact):
+            return found
     if wish.is_open or isinstance(winograd, WinogradChoices):
         kernels: list[DspColumns | DspPatches | DspWinograd] = [*columns_kernels(*sizes)]
         kernels += patches_kernels(*sizes)
-        # Its weights are 3.6 times as large.
-        if not wish.compact and _is_exact_winograd(tables):
-            kernels += winograd_kernels(*sizes)
+        if _is_exact_winograd(tables):
+            kernels += winograd_kernels(*sizes, is_compact=wish.compact > 0)
         kernel = best_kernel(kernels, wish)
     elif isinstance(columns, ColumnsChoices):
         kernel = columns_kernel(*sizes, columns)
@@ -147,12 +149,17 @@ def _conv2d_kernel(
     return kernel or _TOO_FAR
 
 
-def _winograd_kernel(tables: ConvolutionTables, choices: WinogradChoices) -> DspWinograd | str:
-    """The kernel with these choices, or why there is none."""
+def _winograd_kernel(
+    tables: ConvolutionTables, choices: WinogradChoices, *, is_compact: bool
+) -> DspWinograd | str:
+    """The kernel with these choices, if compact with weights of int8, or why there is none."""
     outputs, _, _, inputs = tables.weights.shape
-    found = list(winograd_kernels(tables.window, inputs, outputs, tables.inputs // inputs))
+    sizes = tables.window, inputs, outputs, tables.inputs // inputs
+    int8 = choices.int8 or is_compact
+    found = [one for one in winograd_kernels(*sizes) if one.int8 == int8]
     if not found:
-        return "Winograd needs a 3x3 window at stride 1, inputs in fours and outputs in twos"
+        most = f"; weights of int8, at most {MOST_EXPANDED} inputs" if int8 else ""
+        return f"Winograd needs a 3x3 window at stride 1, inputs in fours and outputs in twos{most}"
     if not _is_exact_winograd(tables):
         return f"an accumulator can reach {SUM_LIMIT}, and Winograd takes four times that"
     rows = choices.rows or 1

@@ -4,6 +4,9 @@ The output is computed in *bands*: some rows of tiles. The band's bytes are copi
 borders, transformed into V, and multiplied for each two channels of the output. All tables are read
 once for each band, so more rows of tiles mean fewer reads of the weights, and more scratch. Names
 in the C say strip: a record holds the digest of that C.
+
+Weights are in flash as U, which has 3.6 times the bytes, or as int8. Those of int8 become the U of
+two channels in scratch, in each band. They take the place of the band's bytes, which are V by then.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
+from utvm_deploy.kernels.contract.driver import Buffer, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.contract.strategy import Choices
@@ -27,7 +30,7 @@ from utvm_deploy.kernels.native.dsp.assembly import winograd_code as code
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
-from utvm_deploy.records.candidate import COMPACT_LITTLE
+from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
 
 #: Sums are multiplied by four, in 32 bits.
 SUM_LIMIT = 1 << 29
@@ -46,14 +49,17 @@ _GROUP, _TURNS, _POSITION = 4.5, 14.0, 18.0
 _OUTPUT, _INPUT = 104.0, 112.0
 # Of copying four bytes; of the calls for a band and two channels.
 _COPY, _CALL = 2.0, 130.0
+# Of U for two channels of the output and two of the input.
+_EXPANSION = 64.0
 
 
 @dataclass(frozen=True)
 class WinogradChoices(Choices):
-    """Rows of tiles in a band."""
+    """Rows of tiles in a band, and whether the weights are int8 in flash."""
 
     method = "winograd"
     rows: int | None = None
+    int8: bool = False
 
 
 class EqualBands(NamedTuple):
@@ -74,17 +80,19 @@ class DspWinograd:
     output_channels: int
     rows: int
     once: bool = False  # requantized with one rounding
+    int8: bool = False  # weights in flash, instead of U
 
     groups = 1
 
     @property
     def name(self) -> str:
         channels = f"{self.input_channels}x{self.output_channels}"
-        return f"conv2d_{self.window.label}_{channels}_winograd"
+        return f"conv2d_{self.window.label}_{channels}_winograd{'_int8' if self.int8 else ''}"
 
     @property
     def why(self) -> str:
-        return f"DSP assembly, Winograd F(2x2, 3x3), {self.rows} rows of tiles at a time"
+        weights = ", weights of int8" if self.int8 else ""
+        return f"DSP assembly, Winograd F(2x2, 3x3), {self.rows} rows of tiles at a time{weights}"
 
     @property
     def reading(self) -> Reading:
@@ -94,7 +102,7 @@ class DspWinograd:
     @property
     def choices(self) -> WinogradChoices:
         """The choices of a candidate for this kernel."""
-        return WinogradChoices(self.rows)
+        return WinogradChoices(self.rows, self.int8)
 
     @property
     def rounded_once(self) -> DspWinograd:
@@ -188,7 +196,10 @@ class DspWinograd:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        return self._bytes, self._v
+        if not self.int8:
+            return self._bytes, self._v
+        most = max(-(-self._bytes.size_bytes // 4), self._u_words + code.SLACK_WORDS)
+        return Operand("bytes", (most,), "int32"), self._v
 
     def texts(self, core: str) -> tuple[str, ...]:
         channels = self.input_channels
@@ -197,6 +208,7 @@ class DspWinograd:
             shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
             shared_blocks.helper("utvm_winograd_strip"),
             *(code.transform_text(core, n, channels) for n in self.runs),
+            *((code.expansion_text(core, channels),) if self.int8 else ()),
             *(code.multiply_text(core, n, channels) for n in self.runs),
             code.output_text(core, once=self.once),
         )
@@ -233,13 +245,16 @@ class DspWinograd:
             column += code.OUTPUTS * size * count
         pairs = self.output_channels // _CHANNELS
         with c.loop("pair", pairs) as pair:
-            start = 0
+            start, weights = 0, self._weights.at(pair * self._pair_words)
+            if self.int8:
+                expanded = Buffer("bytes", "int32").at()
+                c.call(code.expansion_name(channels), weights, expanded, channels // 4)
+                weights = expanded
             for size, count in self.runs.items():
                 groups = count * one.rows
                 c.call(
                     code.multiply_name(size, channels),
-                    *(v.at(start), self._weights.at(pair * (code.POSITIONS * channels))),
-                    *(groups, channels // 4, size),
+                    *(v.at(start), weights, groups, channels // 4, size),
                 )
                 start += code.POSITIONS * groups * code.group_bytes(size, channels) // 4
             c.call(
@@ -268,8 +283,10 @@ class DspWinograd:
             band = pairs * (code.POSITIONS * multiplied + tiles * _OUTPUT + _CALL)
             copied = (code.OUTPUTS * one.rows + 2) * self.columns * channels / 4 * _COPY
             cycles += one.times * (band + tiles * channels / 4 * _INPUT + copied)
-        weights = pairs * code.POSITIONS * channels * 4
         passes = sum(one.times for one in self.bands)
+        if self.int8:
+            cycles += passes * pairs * channels / 2 * _EXPANSION
+        weights = 4 * pairs * self._pair_words
         return self.window.batch * (cycles + tile.cache_cycles(passes, weights))
 
     def make_call(
@@ -282,16 +299,18 @@ class DspWinograd:
         if not self.once:
             rows[0] *= 1 << FACTOR_BITS
         by_pair = rows.reshape(len(rows), -1, _CHANNELS).swapaxes(0, 1)
+        pack = int8_weights if self.int8 else packed_weights
         packed = (
-            ConstantArgument("weights", packed_weights(tables.weights)),
+            ConstantArgument("weights", pack(tables.weights)),
             ConstantArgument("scaling", np.ascontiguousarray(by_pair).reshape(-1)),
             ConstantArgument("limits", np.array(tables.limits, dtype=np.int32)),
         )
         places = np.concatenate([self.places(one) for one in self.bands])
         other = ConstantArgument("places", places)
         found = windows_call(call, self, geometry, packed, tables.border, other)
-        # Other kernels have smaller weights.
-        return replace(found, heeds_compact=COMPACT_LITTLE, products=self.products)
+        # Other kernels have smaller weights, or share more code.
+        heeds = COMPACT_MOST if self.int8 else COMPACT_LITTLE
+        return replace(found, heeds_compact=heeds, products=self.products)
 
     @property
     def _image(self) -> Operand:
@@ -303,8 +322,18 @@ class DspWinograd:
 
     @property
     def _weights(self) -> Operand:
-        size = self.output_channels // _CHANNELS * code.POSITIONS * self.input_channels
-        return Operand("weights", (size + code.SLACK_WORDS,), "int32")
+        size = self.output_channels // _CHANNELS * self._pair_words
+        return Operand("weights", (size + (0 if self.int8 else code.SLACK_WORDS),), "int32")
+
+    @property
+    def _u_words(self) -> int:
+        """Words of U for two channels of the output."""
+        return code.POSITIONS * self.input_channels
+
+    @property
+    def _pair_words(self) -> int:
+        """Words in flash for two channels of the output."""
+        return code.TAPS * self.input_channels // 2 if self.int8 else self._u_words
 
     @property
     def _scaling(self) -> Operand:
@@ -326,7 +355,8 @@ class DspWinograd:
     @property
     def _bytes(self) -> Operand:
         high = max(code.OUTPUTS * one.rows for one in self.bands) + 2
-        return Operand("bytes", (high, self.columns, self.input_channels), "int8")
+        name = "(int8_t *)bytes" if self.int8 else "bytes"
+        return Operand(name, (high, self.columns, self.input_channels), "int8")
 
     @property
     def _v(self) -> Operand:
@@ -345,15 +375,27 @@ def packed_weights(weights: Array) -> Array:
     return np.concatenate([words.reshape(-1).view("<i4"), np.zeros(code.SLACK_WORDS, np.int32)])
 
 
+def int8_weights(weights: Array) -> Array:
+    """Weights [outputs, 3, 3, inputs] as words of four int8, in the order of U."""
+    outputs, inputs = weights.shape[0], weights.shape[3]
+    # pair, channel, tap, quad, lane, half -> pair, quad, half, tap, lane, channel
+    split = weights.reshape(outputs // 2, 2, code.TAPS, inputs // 4, 2, 2)
+    words = np.ascontiguousarray(split.transpose(0, 3, 5, 2, 4, 1).astype("i1"))
+    return words.reshape(-1).view("<i4")
+
+
 def winograd_kernels(
-    window: Window, inputs: int, outputs: int, groups: int
+    window: Window, inputs: int, outputs: int, groups: int, *, is_compact: bool = False
 ) -> Iterator[DspWinograd]:
-    """All kernels to choose from; none if the layer is not of this kind."""
+    """All kernels to choose from, or the compact ones; none if the layer is not of this kind."""
     is_plain = window.kernel == (3, 3) and window.strides == window.dilations == (1, 1)
     if not is_plain or groups > 1 or inputs % 4 or outputs % _CHANNELS or window.output_width < 3:
         return
     for rows in ROWS:
         kernel = DspWinograd(window, inputs, outputs, min(rows, -(-window.output_height // 2)))
-        yield kernel
+        if not is_compact:
+            yield kernel
+        if inputs <= code.MOST_EXPANDED:
+            yield replace(kernel, int8=True)
         if rows >= kernel.tile_rows:
             break

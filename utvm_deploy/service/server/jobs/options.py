@@ -133,6 +133,9 @@ FLASH_BUDGET = Option(
 CYCLE_BUDGET = Option(
     *("cycle-budget", "the smallest arena within that many cycles"), least=1, most=2**40
 )
+FLASH_RATE = Option(
+    "flash-rate", "the cycles of a run that each byte of flash has to save", most=1_000_000
+)
 FLOAT_MATH = Option("float-math", "how float32 is rounded", ("exact", "fast"))
 SHAPE = Option(
     *("shape", "the shape of the input, or of input X: X=1,64"),

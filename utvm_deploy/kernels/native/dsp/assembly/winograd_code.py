@@ -18,6 +18,8 @@ Layouts, in words of 32 bits:
     V        [position][group][quad][half][tile], and after each group its products
              [tile][channel of two]; two words of slack at the end
     U        [pair of channels][position][quad][half][channel of two], two words of slack
+    weights  [pair of channels][quad][half][tap], each a word of four int8: the first channel of a
+             half for both channels of the output, then the second
     scaling  [pair of channels][bias * 4, multiplier, offset, shift][channel of two]
     places   [tile][bytes from V to its products of position 0, bytes from position to position,
              bytes to its output, to the next column, to the next row]
@@ -38,12 +40,15 @@ PLACE_WORDS = 5
 SLACK_WORDS = 2
 #: Outputs of a tile along each axis, inputs that it sees, and positions.
 OUTPUTS, INPUTS, POSITIONS = 2, 4, 16
+#: Weights of a channel; the most inputs whose U the expansion reaches with offsets.
+TAPS, MOST_EXPANDED = 9, 144
 #: Channels up to this are multiplied without a loop; others by the largest step that divides them.
 _WHOLE_CHANNELS = 64
 _LONGEST_STEP = 48
 _QUAD = 4
 _SUMS = (("r4", "r5"), ("r6", "r7"), ("r8", "r9"))
 _MULTIPLY = "int32_t *v, const int32_t *u, int32_t groups, int32_t quads, int32_t tiles"
+_EXPANSION = "const int32_t *weights, int32_t *u, int32_t quads"
 _OUTPUT = """
 const int32_t *v, const int32_t *scaling, const int32_t *limits, int8_t *output,
 const int32_t *places, int32_t tiles
@@ -59,6 +64,10 @@ class _MultiplySlots(StackFrame):
     left: Slot  # groups of this position
     end: Slot  # of V
     last: Slot  # where U ends for this position
+
+
+class _ExpansionSlots(StackFrame):
+    end: Slot  # of the weights
 
 
 class _OutputSlots(StackFrame):
@@ -231,6 +240,83 @@ def _multiply_by_steps(a: Assembler, tiles: int, channels: int, step: int) -> No
         a.constant("r2", 4 * channels)
         a.sub("r1", "r1", "r2")
         _count(a)
+
+
+def expansion_name(channels: int) -> str:
+    """The C function that makes the U of two channels of the output from weights of int8."""
+    return f"utvm_winograd_weights_{channels}"
+
+
+@lru_cache(maxsize=32)
+def expansion_text(core: str, channels: int) -> str:
+    """The C text of ``expansion_name``."""
+    a = Assembler(core, _EXPANSION)
+    slots = _ExpansionSlots
+    a.enter(frame=slots)
+    a.constant("r12", _QUAD * 2 * TAPS)
+    a.mul("r12", "r12", "r2")
+    a.add("r12", "r12", "r0")
+    a.str("r12", slots.end)
+    # The lower of two lanes, shifted, leaves its sign in the upper one.
+    a.mvn("r2", 1 << 16)
+    a.mvn("r3", 3 << 16)
+    a.constant("r12", 8 * _QUAD * channels)
+    a.add("r12", "r12", "r1")
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        for channel in range(2):
+            _expand(a, channel, channels)
+        a.add("r0", "r0", _QUAD * TAPS)
+        a.add("r1", "r1", 8)
+        a.add("r12", "r12", 8)
+        a.ldr("lr", slots.end)
+        a.cmp("r0", "lr")
+    a.leave()
+    return shared_blocks.function_text(
+        expansion_name(channels), a, portable="utvm_winograd_weights"
+    )
+
+
+def _expand(a: Assembler, channel: int, channels: int) -> None:
+    """U of one channel of the output: (2 G) g, times (2 G)^T, in two lanes."""
+    rotation = ("ror #8",) if channel else ()
+    top, bottom = ("r4", "r5", "r6"), ("r7", "r8", "r9")
+
+    def tap(row: int, column: int, target: str) -> None:
+        a.ldr("lr", at("r0", _QUAD * (3 * row + column)))
+        a.sxtb16(target, "lr", *rotation)
+
+    def put(row: int, column: int, value: str) -> None:
+        base, first = ("r1", 0) if row < 2 else ("r12", 2)
+        a.str(value, at(base, _QUAD * ((INPUTS * (row - first) + column) * channels + channel)))
+
+    def doubled(target: str, value: str, times: int) -> None:
+        if times:
+            a.and_(target, ("r2", "r3")[times - 1], value, f"lsl #{times}")
+
+    def row_of(row: int, values: tuple[str, str, str], times: int) -> None:
+        """A row of U is 2 a, a + b + c, a - b + c, 2 c, all ``times`` doubled."""
+        left, middle, right = values
+        a.sadd16("r10", left, right)
+        a.sadd16("r11", "r10", middle)
+        a.ssub16("r10", "r10", middle)
+        for column, one in ((1, "r11"), (2, "r10")):
+            doubled(one, one, times)
+            put(row, column, one)
+        for column, one in ((0, left), (3, right)):
+            doubled("lr", one, times + 1)
+            put(row, column, "lr")
+
+    for row, values in ((0, top), (2, bottom)):
+        for column, target in enumerate(values):
+            tap(row, column, target)
+        row_of(row + row // 2, values, 1)
+    for column, (high, low) in enumerate(zip(top, bottom, strict=True)):
+        tap(1, column, "r10")
+        a.sadd16("r11", high, low)
+        a.sadd16(high, "r11", "r10")
+        a.ssub16(low, "r11", "r10")
+    row_of(1, top, 0)
+    row_of(2, bottom, 0)
 
 
 def output_name(*, once: bool) -> str:

@@ -1,0 +1,102 @@
+"""Forms of kernels that take more flash are taken where they are worth it, and it has room."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_writer import ModelWriter
+
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.boards.board import Board, load_board
+from utvm_deploy.boards.facts import Region
+from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.compiler.options import FLASH_RATE, STACK, CompileOptions, Objective
+from utvm_deploy.compiler.planning.flash_rate import room_for_tables
+from utvm_deploy.compiler.stages.pipeline import compile_model
+
+BOARD = load_board("mps2_an500")
+
+
+def write_two_convolutions(path: Path) -> None:
+    rng = np.random.default_rng(4)
+    m = ModelWriter()
+    x = m.input((1, 12, 12, 16), 0.05, 3)
+    for outputs in (16, 32):
+        weights = rng.integers(-128, 128, (outputs, 3, 3, 16), dtype=np.int8)
+        bias = rng.integers(-999, 999, outputs, dtype=np.int32)
+        m.output(m.conv2d(x, weights, bias, weight_scale=0.01, padding="SAME", scale=1.5))
+    m.save(path)
+
+
+def with_flash(size: int) -> Board:
+    def sized(region: Region) -> Region:
+        return replace(region, size=size) if region == BOARD.main_flash else region
+
+    return replace(BOARD, memory=tuple(map(sized, BOARD.memory)))
+
+
+TABLES, INT8, NONE = "tables", "int8", "none"
+
+
+def methods(compiled: CompiledModel) -> list[str]:
+    """Of each layer, in which form it has Winograd's weights."""
+    return [
+        NONE if "Winograd" not in one.why else INT8 if "weights of int8" in one.why else TABLES
+        for one in compiled.layers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flash", "expected"), [(1024 * 1024, [TABLES] * 2), (30 * 1024, [INT8] * 2)]
+)
+def test_tables_without_room_are_not_taken(flash: int, expected: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    write_two_convolutions(path)
+    board = with_flash(flash)
+    compiled = compile_model(path, board, CompileOptions(scratch=STACK, flash_rate=0))
+    assert methods(compiled) == expected
+    if expected[0] == INT8:
+        assert compiled.weights_bytes <= room_for_tables(board)
+        assert "more than the flash has room for" in compiled.layers[1].why
+
+
+def test_each_byte_of_flash_must_save_cycles(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    write_two_convolutions(path)
+    found = [
+        compile_model(path, BOARD, CompileOptions(scratch=STACK, flash_rate=rate))
+        for rate in (0, None, 1e6)
+    ]
+    fastest, default, smallest = found
+    assert methods(fastest) == [TABLES] * 2 and methods(default) == [INT8] * 2
+    assert fastest.weights_bytes > 2 * default.weights_bytes
+    assert smallest.weights_bytes <= default.weights_bytes
+    for one in found:
+        plans = one.flash_plans
+        assert [p.is_chosen for p in plans].count(True) == 1
+        assert [p.rate for p in plans] == sorted(p.rate for p in plans)
+        # Each plan is on the frontier: fewer bytes cost cycles.
+        for before, after in itertools.pairwise(plans[1:]):
+            assert after.flash_bytes < before.flash_bytes and after.cycles >= before.cycles
+    chosen = [next(p for p in one.flash_plans if p.is_chosen) for one in found]
+    assert chosen[1].cycles - chosen[0].cycles <= FLASH_RATE * (
+        chosen[0].flash_bytes - chosen[1].flash_bytes
+    )
+
+
+@pytest.mark.parametrize("rate", [-1, float("inf"), float("nan"), True, "4"])
+def test_a_rate_is_a_number_of_cycles(rate: object) -> None:
+    with pytest.raises(CompileError, match=r"the flash rate is .*; give a number of cycles"):
+        CompileOptions(flash_rate=rate)  # type: ignore[arg-type]
+
+
+def test_levels_for_few_bytes_take_no_tables(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    write_two_convolutions(path)
+    for level, expected in (("balanced", INT8), ("size", NONE)):
+        options = CompileOptions(objective=Objective(level), scratch=STACK)
+        assert methods(compile_model(path, BOARD, options)) == [expected] * 2
