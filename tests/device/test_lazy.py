@@ -301,7 +301,8 @@ def test_the_wire_is_shown(
                 device.tensor(np.zeros(3, np.int8))
         shown = capsys.readouterr().err
     finally:
-        log.handlers[:], log.level = handlers, level
+        log.handlers[:] = handlers
+        log.setLevel(level)
     lines = [line for line in shown.splitlines() if "-> HELLO" in line]
     assert len(lines) == 2 and all(" ms " in line for line in lines)
     assert "-> WRITE" in shown

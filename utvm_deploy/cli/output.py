@@ -26,6 +26,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.base.readable import readable
+from utvm_deploy.base.results import plain_value
 
 #: Names the file of events.
 EVENTS_VARIABLE = "UTVM_EVENTS"
@@ -59,7 +60,7 @@ class Output:
         """The verb's result as JSON; says nothing unless ``--json`` was given."""
         self.last_result = schema, data
         if self.as_json:
-            json.dump({"schema": schema, **data}, sys.stdout, indent=2, default=_plain)
+            json.dump({"schema": schema, **data}, sys.stdout, indent=2, default=plain_value)
             sys.stdout.write("\n")
 
     def found(self, data: Mapping[str, Any]) -> None:
@@ -190,13 +191,6 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     return "" if value is None else readable(str(value), kept="")
-
-
-def _plain(value: Any) -> Any:
-    """Types that JSON does not know: numpy scalars and tuples of paths, for example."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return str(value)
 
 
 def when(seconds: float) -> str:

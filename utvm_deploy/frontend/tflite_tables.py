@@ -21,7 +21,7 @@ import tflite
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.control_flow import CALLED, subgraphs_called
 from utvm_deploy.frontend.files.dynamic_batch import with_known_batches, with_open_extents
-from utvm_deploy.frontend.files.fields import array_of, text_of, vector_of
+from utvm_deploy.frontend.files.fields import BEYOND, READER_ERRORS, array_of, text_of, vector_of
 from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS, Budget
 from utvm_deploy.frontend.files.prepared import OPERANDS, check_variables, check_version
 from utvm_deploy.frontend.files.source import CUSTOM, ModelFile, Option, SourceOperator, custom_kind
@@ -36,9 +36,6 @@ _Read = TypeVar("_Read")
 _BUILTIN_CODE_SLOT = 10
 # The options tables with a list of dimensions, and its name.
 _LISTS = {"ReshapeOptions": "NewShape", "SqueezeOptions": "SqueezeDims"}
-# What the schema's readers and numpy raise on bytes that are not what they claim to be.
-_BEYOND = (struct.error, IndexError)
-_READER_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError)
 
 
 _OPERATOR_NAMES = names_of(tflite.BuiltinOperator)
@@ -58,12 +55,12 @@ def _guarded(read: Callable[[bytes], _Read], data: bytes) -> _Read:
     """What a function reads from the file, or ModelError where the file is damaged."""
     try:
         return read(data)
-    except _BEYOND as exc:
+    except BEYOND as exc:
         raise ModelError(
             f"the file is damaged or cut short: something in it is said to lie beyond its "
             f"{len(data):,} bytes; copy or convert the model again"
         ) from exc
-    except _READER_ERRORS as exc:
+    except READER_ERRORS as exc:
         raise ModelError(
             "the file is damaged: it holds numbers where its format has others; copy or convert "
             "the model again"

@@ -6,6 +6,7 @@ What the schema's generated readers give is bounded before anything is made of i
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,14 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.limits import MAX_NAME_BYTES, Budget
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array, Quantization
+
+#: What the schema's readers and numpy raise on bytes that are not what they claim to be: where
+#: these would lie beyond the file, and in all cases.
+BEYOND = (struct.error, IndexError)
+READER_ERRORS = (
+    *BEYOND,
+    *(KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError),
+)
 
 
 def array_of(found: Any) -> Array:

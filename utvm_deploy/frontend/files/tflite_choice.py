@@ -9,7 +9,6 @@ A file that leaves nothing open stays as it is. A damaged one, too: its reader s
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import tflite
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.files.fields import array_of, text_of
+from utvm_deploy.frontend.files.fields import READER_ERRORS, array_of, text_of
 from utvm_deploy.frontend.files.given_shapes import (
     States,
     Stream,
@@ -34,17 +33,6 @@ from utvm_deploy.graph.names import short_name
 Shape = tuple[int, ...]
 #: What an extent may be that the file does not know, in a message that asks for it.
 _EXAMPLE = 32
-#: What the schema's readers raise on bytes that are not what they claim to be.
-READER_ERRORS = (
-    struct.error,
-    IndexError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from utvm_deploy.frontend.operators.operands import same_padding
 from utvm_deploy.frontend.qdq.job import Emitter, Job, activation, in_steps, operand_of
 from utvm_deploy.frontend.qdq.values import Constant, Flattened, Quantized, Scale, stored_axis
 from utvm_deploy.frontend.qdq.weighted import (
@@ -18,7 +19,6 @@ from utvm_deploy.frontend.qdq.weighted import (
     pad_image,
     paddings,
     pooled,
-    same_padding,
     slid,
     window,
 )

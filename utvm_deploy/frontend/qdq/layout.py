@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from utvm_deploy.frontend.operators.operands import same_padding
 from utvm_deploy.frontend.qdq.job import Mover, Step, in_steps, steps_of
 from utvm_deploy.frontend.qdq.moving import CHOOSERS
 from utvm_deploy.frontend.qdq.resize import RESIZES
@@ -28,7 +29,6 @@ from utvm_deploy.frontend.qdq.weighted import (
     pad_image,
     paddings,
     pooled,
-    same_padding,
     window,
 )
 

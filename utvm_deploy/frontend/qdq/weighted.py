@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from utvm_deploy.frontend.operators.operands import same_padding
 from utvm_deploy.frontend.qdq.job import (
     BIAS_BITS,
     Emitter,
@@ -275,13 +276,6 @@ def pad_image(
         return store.apply("PAD", numbers, name, shape, scale, is_last=True)
     numbers.append(store.operand(np.array([value]), scale, f"{name}_value"))
     return store.apply("PADV2", numbers, name, shape, scale, is_last=True)
-
-
-def same_padding(size: int, window_size: int, stride: int) -> Pair:
-    """TFLite's SAME: the odd one comes behind."""
-    outputs = -(-size // stride)
-    total = max((outputs - 1) * stride + window_size - size, 0)
-    return total // 2, total - total // 2
 
 
 def paddings(node: Node, sizes: Pair, windows: list[int], strides: Pair) -> list[Pair]:

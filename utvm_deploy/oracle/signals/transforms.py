@@ -66,12 +66,7 @@ def rfft(x: Array, length: int) -> Array:
     made = np.zeros((*x.shape[:-1], count + 1, 2), wide.dtype)
     first = given.part((re[..., 0], im[..., 0]), 2)
     made[..., 0, 0], made[..., count, 0] = first[0] + first[1], first[0] - first[1]
-    here = np.arange(1, count // 2 + 1)
-    there = count - here
-    a = given.part((re[..., here], im[..., here]), 2)
-    b = given.part((re[..., there], given.kept(-im[..., there])), 2)
-    sums, apart = given.sum(a, b), _wide(plan.real_twiddles())
-    turned = given.turned(given.less(a, b), apart)
+    here, there, sums, turned = _mirrored(plan, given, re, im)
     wraps = given.kept if x.dtype == np.int32 else lambda value: value
     made[..., here, 0] = given.half(wraps(sums[0] + turned[0]))
     made[..., here, 1] = given.half(wraps(sums[1] + turned[1]))
@@ -87,12 +82,7 @@ def irfft(x: Array, length: int) -> Array:
     re, im = wide[..., ::2], wide[..., 1::2]
     ends = re[..., 0], re[..., count]
     first = given.part((given.kept(ends[0] + ends[1]), given.kept(ends[0] - ends[1])), 2)
-    here = np.arange(1, count // 2 + 1)
-    there = count - here
-    a = given.part((re[..., here], im[..., here]), 2)
-    b = given.part((re[..., there], given.kept(-im[..., there])), 2)
-    sums, apart = given.sum(a, b), _wide(plan.real_twiddles())
-    turned = given.turned(given.less(a, b), apart)
+    here, there, sums, turned = _mirrored(plan, given, re, im)
     packed = np.zeros((2, *x.shape[:-1], count), wide.dtype)
     packed[0, ..., 0], packed[1, ..., 0] = first
     packed[0, ..., here], packed[1, ..., here] = (
@@ -104,6 +94,18 @@ def irfft(x: Array, length: int) -> Array:
     made = np.stack(_stages(plan, given, (packed[0], packed[1])), axis=-1)
     flat = made.reshape(*x.shape[:-1], length)
     return (flat / np.float32(length) if x.dtype == np.float32 else flat).astype(x.dtype)
+
+
+def _mirrored(
+    plan: FftPlan, given: _Arithmetic, re: Any, im: Any
+) -> tuple[Array, Array, Pair, Pair]:
+    """Bins and their mirror images, the sums of both, and their turned differences."""
+    here = np.arange(1, plan.count // 2 + 1)
+    there = plan.count - here
+    a = given.part((re[..., here], im[..., here]), 2)
+    b = given.part((re[..., there], given.kept(-im[..., there])), 2)
+    turned = given.turned(given.less(a, b), _wide(plan.real_twiddles()))
+    return here, there, given.sum(a, b), turned
 
 
 def _wide(values: Array) -> Any:
