@@ -71,6 +71,8 @@ def variants(m: ModelWriter, *, every: bool = True) -> None:
     m.output(lstm(m, x, 7, peeps=True, outputs=7, time_major=True, seed=40))
     m.output(lstm(m, x, 7, outputs=9, time_major=True, clip=0.5, projection_clip=0.3, seed=41))
     m.output(lstm(m, x, 33, norms=True, outputs=3, seed=42))
+    # GCC warned here that a gate had no value.
+    m.output(lstm(m, m.input((1, 1, 10), 0.05, -3), 1, outputs=4, time_major=True, seed=43))
 
 
 def ring_buffers(m: ModelWriter) -> None:

@@ -87,9 +87,12 @@ static inline void utvm_lstm_full_step(const struct utvm_lstm_full *l, const int
                                        int8_t *hidden, int16_t *cell, int16_t *gates, int8_t *row) {
     const int32_t *last = l->numbers + 36;
     int16_t *forget = gates + l->cells, *update = gates + 2 * l->cells, *out = gates + 3 * l->cells;
-    for (int32_t gate = last[10]; gate < 3; gate++) {
-        utvm_lstm_gate(l, gate, input, hidden, cell, gates + gate * l->cells);
+    // GCC warns of a gate that may have no value if one loop begins at last[10].
+    if (last[10] == 0) {
+        utvm_lstm_gate(l, 0, input, hidden, cell, gates);
     }
+    utvm_lstm_gate(l, 1, input, hidden, cell, forget);
+    utvm_lstm_gate(l, 2, input, hidden, cell, update);
     for (int32_t c = 0; c < l->cells; c++) {
         int32_t kept = utvm_rounded_shift(forget[c] * cell[c], 15);
         int32_t share = last[10] ? 32767 - forget[c] : gates[c];

@@ -196,7 +196,8 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     strategy = FAMILIES[family].strategy(layer.operator.kind, dtype)
     is_for_any_type = strategy is not None and (dtype in _OWN_TYPES or not strategy.operators)
     # No family for integers is expected to have a kernel for float32.
-    why = "" if is_for_any_type or dtype == "float32" else _why_only_generic(layer)
+    result = strategy.result if strategy else "int8"
+    why = "" if is_for_any_type or dtype == "float32" else _why_only_generic(layer, result)
     if why or strategy is None:
         return why
     if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):
@@ -205,8 +206,13 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     return found if isinstance(found, str) else replace(found, family=family)
 
 
-def _why_only_generic(layer: Layer) -> str:
-    """Why only generic kernels can compute a layer, which is not of int8; else empty."""
+def _why_only_generic(layer: Layer, result: str) -> str:
+    """Why only generic kernels can compute a layer that is not of int8; else empty.
+
+    ``result`` is the type that the strategy makes.
+    """
     positions = (layer.operator.inputs[0], layer.operator.outputs[0])
     types = [layer.graph.tensors[one].dtype for one in positions if one is not None]
-    return next((f"it works on {one}" for one in types if one != "int8"), "")
+    wanted = ("int8", result)[-len(types) :]
+    pairs = zip(types, wanted, strict=True)
+    return next((f"it works on {one}" for one, fits in pairs if one != fits), "")

@@ -64,6 +64,7 @@ class Strategy:
     # None: the strategy has nothing to choose.
     candidates: ListCandidates | None = None
     dtype: str = "int8"  # of the activations
+    result: str = "int8"  # the type of the output, if that of the input is int8
 
     def serves(self, kind: str, dtype: str) -> bool:
         """Whether the strategy is for an operator ``kind`` on activations of ``dtype``."""

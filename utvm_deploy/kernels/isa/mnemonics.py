@@ -156,6 +156,7 @@ _SINGLE_ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (Kind.FP_ADD, "wfs", "vadd vsub"),
     (Kind.FP_ADD, "wfs", "vmaxnm vminnm"),
     (Kind.FP_ADD, "fs", "vcmp"),
+    (Kind.FP_ADD, "wf.", "vcvt"),
     (Kind.FP_MULTIPLY, "wfs", "vmul"),
     (Kind.FP_CHAINED, "xfs", "vmla"),
     (Kind.FP_FUSED, "xfs", "vfma"),
@@ -196,6 +197,10 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
         raise ValueError(f"{mnemonic} has no row in the table of mnemonics")
     if is_single and name == "vmov" and str(operands[-1]).startswith("r"):
         kind, roles = Kind.FP_FROM_CORE, "wf"
+    elif is_single and name == "vcvt":
+        roles = roles[: len(operands)]  # the last one is that of numbers with a fraction
+    elif is_single and name == "vmov" and str(operands[0]).startswith("r"):
+        kind, roles = Kind.FP_TO_CORE, "wf"
     plain = [one for one in operands if not (isinstance(one, str) and _SHIFT.match(one))]
     if len(plain) < len(operands) and kind not in _WITH_SHIFT:
         kind = Kind.SHIFTED_OPERAND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish, candidates_of
+from utvm_deploy.kernels.native.fpu.conversions import build_dequantize, build_quantize
 from utvm_deploy.kernels.native.fpu.convolution import build_product, product_choices
 from utvm_deploy.kernels.native.fpu.depthwise import build_depthwise
 
@@ -25,4 +26,6 @@ FPU_STRATEGIES = (
         candidates_of(FAMILY, build, product_choices),
         dtype="float32",
     ),
+    Strategy(("QUANTIZE",), build_quantize, dtype="float32"),
+    Strategy(("DEQUANTIZE",), build_dequantize, result="float32"),
 )
