@@ -12,7 +12,9 @@ import pytest
 from onnx_writer import OnnxWriter
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.frontend.onnx.prepare import prepared
+from utvm_deploy.quality.quantizing.tflite.calibrate import outputs_of
 
 _STEPS, _INPUTS, _UNITS = 4, 5, 3
 _GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
@@ -147,3 +149,22 @@ def test_sequences_that_end_before_the_last_step_are_refused(tmp_path: Path, len
         return
     with pytest.raises(ModelError, match=r"GRU .* has sequence_lens that are not all 4"):
         prepared(onnx, model)
+
+
+def test_a_recurrent_layer_that_a_quantizer_left_float_is_unrolled(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, _STEPS, _INPUTS))
+    turned = writer.add("Transpose", "x", perm=[1, 0, 2])
+    weights = [writer.normal(1, 3 * _UNITS, n) for n in (_INPUTS, _UNITS)]
+    states = writer.add("GRU", turned, *weights, hidden_size=_UNITS)
+    flat = writer.add("Reshape", states, writer.constant(np.array([1, _STEPS * _UNITS])))
+    path = writer.quantized(
+        tmp_path, writer.add("Gemm", flat, writer.normal(_STEPS * _UNITS, 4), writer.normal(4))
+    )
+    x = np.random.default_rng(3).normal(0, 1, (8, 1, _STEPS, _INPUTS)).astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options)
+    wanted = np.stack([session.run(None, {"x": one})[0] for one in x])
+    (made,) = outputs_of(onnx_to_model(path), [x])
+    step = np.diff(np.unique(wanted)).min()
+    np.testing.assert_allclose(made, wanted, atol=1.01 * step)

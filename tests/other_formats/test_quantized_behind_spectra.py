@@ -78,3 +78,50 @@ def test_one_model_on_a_board(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     exact = {"ulps": 0, "relative": 0}
     assert bounds["SignalSpectrogram"] == bounds["CONV_2D"] == exact
     assert bounds["LOG"] == {"ulps": 2, "relative": 0}
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("version", [17, 20])
+def test_a_transform_of_the_whole_signal(
+    version: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    constants = {
+        "axis": np.int64(-2),
+        "least": np.float32(1e-3),
+        "s": np.float32(0.1),
+        "z": np.int8(5),
+        "weights": RNG.integers(-127, 127, (33, 4)).astype(np.int8),
+        "ws": np.float32(0.01),
+        "wz": np.int8(0),
+    }
+    made = helper.make_node
+    inputs, place = (["x"], {"axis": 1}) if version < 20 else (["x", "", "axis"], {})
+    nodes = [
+        made("DFT", inputs, ["numbers"], onesided=1, **place),
+        made("Mul", ["numbers", "numbers"], ["squares"]),
+        made("ReduceSum", ["squares", "last"], ["power"], keepdims=0),
+        made("Add", ["power", "least"], ["some"]),
+        made("Log", ["some"], ["features"]),
+        made("QuantizeLinear", ["features", "s", "z"], ["q"]),
+        made("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        made("DequantizeLinear", ["weights", "ws", "wz"], ["w"]),
+        made("MatMul", ["d", "w"], ["product"]),
+        made("QuantizeLinear", ["product", "s", "z"], ["pq"]),
+        made("DequantizeLinear", ["pq", "s", "z"], ["y"]),
+    ]
+    constants["last"] = np.array([-1])
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 64, 1)), ("y", (1, 4)))
+    ]
+    known = [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()]
+    graph = helper.make_graph(nodes, "tones", ends[:1], ends[1:], known)
+    opsets = [helper.make_opsetid("", version)]
+    path = tmp_path / "tones.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    argv = ["verify", str(path), "--board", "host", "--samples", "2", "--json"]
+    code = main(argv)
+    out = capsys.readouterr()
+    assert code == 0, out.err
+    kinds = [layer["operator"] for layer in json.loads(out.out)["layers"]]
+    assert "SignalSpectrogram" in kinds and "FULLY_CONNECTED" in kinds and "MUL" not in kinds

@@ -175,6 +175,8 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     give_shapes({value.name: value for value in inputs})
     for value in inputs:
         _fix_batch(value)
+    proto = unrolled(onnx, proto, is_quantized=True)
+    graph = proto.graph
     try:
         # Scales by channel, which we put in place of QLinearConv, are younger than some files.
         onnx.checker.check_model(original)

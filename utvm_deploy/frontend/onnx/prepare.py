@@ -49,7 +49,9 @@ def prepared(onnx: Any, proto: Any) -> Any:
     return made
 
 
-def unrolled(onnx: Any, proto: Any, kinds: Collection[str] = RECURRENT) -> Any:
+def unrolled(
+    onnx: Any, proto: Any, kinds: Collection[str] = RECURRENT, *, is_quantized: bool = False
+) -> Any:
     """A copy of a float model with the steps of its recurrent layers as operators.
 
     ``kinds`` says which of ``COMPOSED`` are taken apart; without such, it is the model itself.
@@ -57,8 +59,8 @@ def unrolled(onnx: Any, proto: Any, kinds: Collection[str] = RECURRENT) -> Any:
     """
     if not any(node.op_type in kinds for node in proto.graph.node):
         return proto
-    # Exporters compute the first states from the shape of the input.
-    known = with_known_values(onnx, proto, _MOST_STATE)
+    # Exporters compute the first states from the shape of the input. Quantized weights stay so.
+    known = proto if is_quantized else with_known_values(onnx, proto, _MOST_STATE)
     copy = onnx.ModelProto()
     copy.CopyFrom(known)
     _unroll(onnx, copy, kinds)
