@@ -13,6 +13,7 @@ from pathlib import Path
 from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
 from utvm_deploy.targets.arm_m.timing_m4 import CORTEX_M4
 from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 from utvm_deploy.targets.contract.timing import Need, Result, Row, Slot, Timing
 from utvm_deploy.targets.riscv import timings as riscv
 
@@ -29,7 +30,7 @@ def _cycles(row: Row) -> str:
         return f"{row.cycles} + {more}" if row.cycles else more
     if row.pipelined_cycles:
         return f"{row.cycles} ({row.pipelined_cycles})"
-    return str(row.cycles)
+    return f"{row.cycles}, unit {row.busy_cycles}" if row.busy_cycles > 1 else str(row.cycles)
 
 
 def _needs(row: Row) -> str:
@@ -57,12 +58,13 @@ def _rows(rows: Iterable[Row]) -> Iterable[str]:
 
 
 def _latencies(timing: Timing) -> Iterable[str]:
-    yield "| result | " + " | ".join(need.name.lower() for need in Need) + " | source |"
-    yield "|---" * (len(Need) + 2) + "|"
+    needs = [need for need in Need if need in {cell.need for cell in timing.latencies}]
+    yield "| result | " + " | ".join(need.name.lower() for need in needs) + " | source |"
+    yield "|---" * (len(needs) + 2) + "|"
     for result in Result:
         cells = {cell.need: cell for cell in timing.latencies if cell.result == result}
         if cells:
-            numbers = [str(cells[need].cycles) if need in cells else "" for need in Need]
+            numbers = [str(cells[need].cycles) if need in cells else "" for need in needs]
             sources = "; ".join(dict.fromkeys(cell.source for cell in cells.values()))
             yield f"| {result.name.lower()} | {' | '.join(numbers)} | {sources} |"
 
@@ -118,6 +120,18 @@ def generated() -> str:
         "### Cortex-M3: what differs from the M4",
         "",
         *_rows(row for row in CORTEX_M3.rows if row != CORTEX_M4.row(row.kind)),
+        "",
+        "### Cortex-M55: classes of instructions",
+        "",
+        *_rows(CORTEX_M55.rows),
+        "",
+        "### Cortex-M55: cycles from a result to who needs it",
+        "",
+        *_latencies(CORTEX_M55),
+        "",
+        "### Cortex-M55: the rest",
+        "",
+        *_numbers(CORTEX_M55),
         "",
         "### CV32E40P: classes of instructions",
         "",

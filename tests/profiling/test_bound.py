@@ -36,6 +36,8 @@ from utvm_deploy.targets.table import TIMINGS
         ("mps2_an386", 2000, 64, 64, 64, Bound(1000 + 32 + 16, 1048, "issue")),
         # No SMLAD, and two cycles for MLA.
         ("mps2_an385", 2000, 64, 64, 64, Bound(4000 + 32 + 16, 4048, "issue")),
+        # Eight products in a cycle, and eight bytes.
+        ("mps3_an547", 2000, 64, 64, 64, Bound(250, 250, "multiply")),
         # Two products by MUL of three cycles and an addition; loads and stores take two cycles.
         ("qemu_ibex", 2000, 64, 64, 64, Bound(1000 * 4 + 32 * 2 + 16 * 2, 4096, "issue")),
     ],
@@ -47,7 +49,7 @@ def test_bound(
     got = bound(
         TIMINGS[found.cpu.core],
         CycleModel.for_board(found),
-        macs_each=2 if found.cpu.dsp else TIMINGS[found.cpu.core].products,
+        macs_each=max(TIMINGS[found.cpu.core].products, 2 if found.cpu.dsp else 1),
         macs=macs,
         input_bytes=inputs,
         weight_bytes=weights,

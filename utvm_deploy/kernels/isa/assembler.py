@@ -37,7 +37,7 @@ from utvm_deploy.kernels.isa.list_scheduler import ordered
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
 from utvm_deploy.kernels.isa.naked_function import naked_function
 from utvm_deploy.targets.arm_m.timings import timing_of
-from utvm_deploy.targets.contract.timing import Kind, Timing
+from utvm_deploy.targets.contract.timing import AnyKind, Kind, Timing, VectorKind
 
 _WORD = 4
 _HALF = 0xFFFF
@@ -174,7 +174,9 @@ class Assembler:
         """One to four vector instructions for the lanes that the predicate selects."""
         with self._conditional_block(_LANES) as made:
             yield
-        head = Instruction(f"vps{'t' * len(made)}", Kind.UNKNOWN, second=(PREDICATE,))
+        head = Instruction(
+            f"vps{'t' * len(made)}", VectorKind.VECTOR_PREDICATE, second=(PREDICATE,)
+        )
         self._items.insert(len(self._items) - len(made), head)
 
     @contextmanager
@@ -255,17 +257,18 @@ class Assembler:
         self._straight_only("a loop")
         behind, is_while = Label(), start.startswith("wl")
         if is_while:
-            self._branch(f"{start} lr, {count}, ", behind, Kind.UNKNOWN, (count,))
+            self._branch(f"{start} lr, {count}, ", behind, VectorKind.LOOP_START, (count,))
         else:
-            self.emit(Instruction(f"{start} lr, {count}", Kind.UNKNOWN, (count,), writes=("lr",)))
+            begin = VectorKind.LOOP_START
+            self.emit(Instruction(f"{start} lr, {count}", begin, (count,), writes=("lr",)))
         top = self.here()
         yield
         end = "letp" if start.startswith(_TAIL_PREDICATED) else "le"
-        self._branch(f"{end} lr, ", top, Kind.UNKNOWN, ("lr",))
+        self._branch(f"{end} lr, ", top, VectorKind.LOOP_END, ("lr",))
         if is_while:
             self.place(behind)
 
-    def _branch(self, text: str, label: Label, kind: Kind, reads: tuple[str, ...]) -> None:
+    def _branch(self, text: str, label: Label, kind: AnyKind, reads: tuple[str, ...]) -> None:
         self._straight_only("a branch")
         self._targets[len(self._items)] = label
         self._items.append(Instruction(text, kind, reads))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from utvm_deploy.kernels.isa.instructions import Instruction
-from utvm_deploy.targets.arm_m.timings import ORDERING
-from utvm_deploy.targets.contract.timing import AnyKind, Kind, Need, Result, Slot, Timing, Unit
+from utvm_deploy.targets.arm_m.timings import TIMINGS
+from utvm_deploy.targets.contract.timing import AnyKind, Kind, Need, Result, Row, Slot, Timing, Unit
 
 _LOADS = (Kind.LOAD_WORD, Kind.LOAD_PART)
 #: An operand that was never written waits for nothing.
@@ -46,7 +46,7 @@ def _latencies(timing: Timing, need: Need) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8)
 def _table(core: str) -> _Table:
-    return _Table(ORDERING[core])
+    return _Table(TIMINGS[core])
 
 
 class _Timed:
@@ -87,14 +87,26 @@ class _Pipeline:
     written: dict[str, tuple[Result, int]] = field(default_factory=dict)
     # Units that are busy for longer than a cycle -> the cycle in which they are free again.
     free: dict[Unit, int] = field(default_factory=dict)
+    # Where results are written in order, the cycle of the latest.
+    results: int = _LONG_AGO
 
     def copy(self) -> _Pipeline:
         return replace(self, written=dict(self.written), free=dict(self.free))
 
     def start(self, one: _Timed) -> int:
         """The first cycle in which its operands and its units are ready."""
-        busy = (self.free.get(unit, _LONG_AGO) for unit in one.row.units) if self.free else ()
-        return max(self.ready(one.waits), *busy, _LONG_AGO)
+        ready = self.ready(one.waits)
+        if one.row.busy_cycles:
+            ready = max(ready, self.free.get(self.unit(one.row), _LONG_AGO))
+        return max(ready, self.results - self.latency(one.row))
+
+    def latency(self, row: Row) -> int:
+        """Cycles until a result is written."""
+        return self.table.latencies[Need.LATE][row.result]
+
+    def unit(self, row: Row) -> Unit:
+        """The unit that is free first of those that it can take."""
+        return min(row.units, key=lambda unit: self.free.get(unit, _LONG_AGO))
 
     def ready(self, waits: Sequence[tuple[str, Sequence[int]]]) -> int:
         """The first cycle in which all operands are there."""
@@ -136,9 +148,10 @@ class _Pipeline:
             self.cycle = time + cycles
             alone = row.slot is Slot.ALONE or self.table.timing.width < 2
             self.open = None if alone else one
-        if row.busy_cycles > 1:
-            for unit in row.units:
-                self.free[unit] = time + row.busy_cycles
+        if row.busy_cycles:
+            self.free[self.unit(row)] = time + row.busy_cycles
+        if self.table.timing.results_in_order:
+            self.results = max(self.results, time + self.latency(row))
         result = row.result
         early = row.early is Slot.EITHER or (row.early is Slot.OLDER and not younger)
         if older is not None and Unit.SHIFTER in older.row.units:
@@ -197,6 +210,7 @@ def _ordered(given: tuple[Instruction, ...], core: str, is_loop: bool) -> tuple[
         start = end
         start.written = {r: (k, t - start.cycle) for r, (k, t) in start.written.items()}
         start.free = {unit: t - start.cycle for unit, t in start.free.items()}
+        start.results -= start.cycle
         start.cycle, start.open = 0, None
     return tuple(one.instruction for one in best)
 

@@ -136,19 +136,20 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (VectorKind.VECTOR_SIMPLE, "wfs", "vadd vsub vhadd vand vorr veor vbic vmax vmin vshl vshr"),
     (VectorKind.VECTOR_SIMPLE, "ws", "vdup vneg vabs vmvn vcls vclz"),
     (VectorKind.VECTOR_SIMPLE, "", "vmov"),  # see instruction() for its roles
-    (VectorKind.VECTOR_SIMPLE, ".fs", "vcmp"),
+    (VectorKind.VECTOR_COMPARE, ".fs", "vcmp"),
     (VectorKind.VECTOR_SIMPLE, "wfs", "vpsel"),
     (VectorKind.VECTOR_SIMPLE, "wxs", "vddup vidup"),
-    (VectorKind.VECTOR_SHIFT, "wfs", "vrshl vrshr vqshl vqadd vqsub"),
-    (VectorKind.VECTOR_SHIFT, "ws", "vmovlb vmovlt"),
-    (VectorKind.VECTOR_SHIFT, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
+    (VectorKind.VECTOR_SIMPLE, "wfs", "vqadd vqsub"),
+    (VectorKind.VECTOR_SIMPLE, "ws", "vmovlb vmovlt"),
+    (VectorKind.VECTOR_SHIFT, "wfs", "vrshl vrshr vqshl"),
+    (VectorKind.VECTOR_NARROW, "xs", "vmovnb vmovnt vqmovnb vqmovnt"),
     (VectorKind.VECTOR_MULTIPLY, "wfs", "vmul vmulh vqrdmulh vqdmulh vmullb vmullt"),
     (VectorKind.VECTOR_MULTIPLY, "xfs", "vmla vmlas"),
     (VectorKind.VECTOR_DOT, "xfs", "vmladava vmlava"),
     (VectorKind.VECTOR_DOT, "xxfs", "vmlaldava vmlalva vmlsldava"),
     (VectorKind.VECTOR_DOT, "wfs", "vmladav vmlav"),
     (VectorKind.VECTOR_DOT, "wwfs", "vmlaldav vmlalv"),
-    (Kind.LOGIC, "f", "vctp"),
+    (VectorKind.VECTOR_PREDICATE, "f", "vctp"),
 )
 # Single precision, on the registers s0 to s31. Their names are also those of vectors: the operands
 # decide (``_is_single``).
@@ -206,7 +207,10 @@ def instruction(mnemonic: str, *operands: Operand) -> Instruction:
         kind = Kind.SHIFTED_OPERAND
     if name == "vmov" and not is_single:
         lanes = sum(isinstance(one, str) and "[" in one for one in operands)
-        kind = VectorKind.VECTOR_MOVE if lanes else kind
+        if lanes:
+            kind = VectorKind.VECTOR_FROM_CORE
+        elif isinstance(plain[-1], int):
+            kind = VectorKind.VECTOR_CONSTANT
         roles = ("x" * lanes or "w") + "s" * (len(plain) - max(lanes, 1))
     elif len(plain) == 2 and roles == "wfs":
         plain.insert(0, plain[0])  # adds r0, #4

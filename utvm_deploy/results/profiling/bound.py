@@ -3,8 +3,8 @@
 With the numbers of the timing table (targets/*/timing*.py) and of the board file:
 
     multiply = MACs / MACs an instruction does * cycles of MLA / multiplications a cycle
-    load     = ceil((input bytes + weight bytes) / 4) * cycles of a load / loads a cycle
-    store    = ceil(output bytes / 4) * cycles of a store / stores a cycle
+    load     = ceil((input bytes + weight bytes) / bytes a load) * cycles of a load / loads a cycle
+    store    = ceil(output bytes / bytes a store) * cycles of a store / stores a cycle
     issue    = (multiplications, loads and stores, all as cycles) / instructions a cycle
     core     = the largest of the four
     memory   = core + miss cycles * weight lines in flash that the data cache cannot have kept
@@ -12,9 +12,10 @@ With the numbers of the timing table (targets/*/timing*.py) and of the board fil
 The lines that stores allocate are left out: a kernel that spreads such stores never waits for them.
 
 SMLAD does two MACs, MLA one. Where kernels get two products from one MUL (``Timing.products``),
-that and an addition do two. A load counts as the second of two. A Winograd kernel multiplies
-less often than the sum has MACs. Each byte is loaded once, which registers allow for no large
-layer. Spreading int8 to the 16 bits that SMLAD wants is not counted: no kernel reaches this.
+that and an addition do two. VMLADAV does 16 in two cycles, which load 16 bytes. A load counts as
+the second of two. A Winograd kernel multiplies less often than the sum has MACs. Each byte is
+loaded once, which registers allow for no large layer. Spreading int8 to the 16 bits that SMLAD
+wants is not counted: no kernel reaches this.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.targets.contract.timing import Kind, Timing, Unit
 from utvm_deploy.targets.emulator import CycleModel
 from utvm_deploy.targets.table import TIMINGS
-
-WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def layer_bounds(
             else bound(
                 timing,
                 model,
-                macs_each=2 if board.cpu.dsp else timing.products,
+                macs_each=max(timing.products, 2 if board.cpu.dsp else 1),
                 macs=sum(map(_products, one.calls)),
                 input_bytes=sum(_input_bytes(graph, operator)),
                 # Strips may have their weights in several orders.
@@ -101,8 +100,10 @@ def bound(
     """The formula above."""
     multiplications = _ceil(macs, macs_each) * timing.row(Kind.MULTIPLY_ADD).cycles
     load = timing.row(Kind.LOAD_WORD)
-    loads = _ceil(input_bytes + weight_bytes, WORD_BYTES) * (load.pipelined_cycles or load.cycles)
-    stores = _ceil(output_bytes, WORD_BYTES) * timing.row(Kind.STORE_WORD).cycles
+    loads = _ceil(input_bytes + weight_bytes, timing.access_bytes) * (
+        load.pipelined_cycles or load.cycles
+    )
+    stores = _ceil(output_bytes, timing.access_bytes) * timing.row(Kind.STORE_WORD).cycles
     # A core that issues one instruction a cycle has one of each unit, even if its table lists more.
     ports = {
         unit: min(timing.width, timing.capacity.get(unit, 1))

@@ -11,9 +11,9 @@ from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 from utvm_deploy.targets.contract.timing import Timing
 
 #: The tables of the cycle model.
-TIMINGS: Mapping[str, Timing] = {one.core: one for one in (CORTEX_M3, CORTEX_M4, CORTEX_M7)}
-#: Core -> the table that orders its code.
-ORDERING: Mapping[str, Timing] = {**TIMINGS, CORTEX_M55.core: CORTEX_M55}
+TIMINGS: Mapping[str, Timing] = {
+    one.core: one for one in (CORTEX_M3, CORTEX_M4, CORTEX_M7, CORTEX_M55)
+}
 #: Cores whose timing is not known -> the one most like each; the Cortex-M7 for all others.
 _LIKE = {"cortex-m33": "cortex-m4"}
 

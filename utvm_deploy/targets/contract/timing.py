@@ -92,18 +92,42 @@ class Kind(IntEnum):
 
 
 class VectorKind(IntEnum):
-    """Classes of Helium instructions. No cycle model has them, so the C decoder does not either."""
+    """Classes that Armv8.1-M added: low-overhead loops, and vectors (Helium)."""
 
-    VECTOR_LOAD = 100
-    VECTOR_STORE = 101
-    VECTOR_SIMPLE = 102  # add, subtract, compare, logic, shift that does not round
-    VECTOR_SHIFT = 103  # shifts that round; widening and narrowing
-    VECTOR_MULTIPLY = 104
-    VECTOR_DOT = 105  # products summed up to a core register
-    VECTOR_MOVE = 106  # from core registers to lanes
+    LOOP_START = 65  # dls, wls, dlstp, wlstp
+    LOOP_END = 66  # le, letp
+    CONDITIONAL_SELECT = 67  # csel, csinc ...
+    LONG_SHIFT = 68  # of two core registers, and shifts of one that saturate
+    VECTOR_LOAD = 69
+    VECTOR_LOAD_PARTS = 70  # vld20 ...: a part of several vectors
+    VECTOR_GATHER = 71
+    VECTOR_STORE = 72
+    VECTOR_STORE_PARTS = 73
+    VECTOR_SCATTER = 74
+    VECTOR_SIMPLE = 75  # add, subtract, logic, maximum, widening, shift that does not round
+    VECTOR_SHIFT = 76  # shifts that round or saturate; addition with carry
+    VECTOR_NARROW = 77
+    VECTOR_ACROSS_8 = 78  # maximum or minimum of a vector of bytes, to a core register
+    VECTOR_ACROSS_16 = 79  # of halfwords; vabav
+    VECTOR_ACROSS_32 = 80
+    VECTOR_CONSTANT = 81
+    VECTOR_COMPARE = 82
+    VECTOR_PREDICATE = 83  # vctp, vpst, vpnot
+    VECTOR_MULTIPLY = 84
+    VECTOR_DOT = 85  # products or elements summed up to a core register
+    VECTOR_FP_ADD = 86
+    VECTOR_FP_ADD_CORE = 87  # of a core register
+    VECTOR_FP_SIMPLE = 88  # maximum, minimum, absolute value, negation
+    VECTOR_FP_MULTIPLY = 89
+    VECTOR_FP_FUSED = 90
+    VECTOR_CONVERT = 91
+    VECTOR_FROM_CORE = 92  # from core registers to lanes
+    VECTOR_TO_CORE = 93
 
 
 AnyKind: TypeAlias = Kind | VectorKind
+#: All that the plugin's decoders tell apart.
+ALL_KINDS: tuple[AnyKind, ...] = (*Kind, *VectorKind)
 
 
 class Result(IntEnum):
@@ -126,6 +150,11 @@ class Result(IntEnum):
     FP_TO_CORE = 14
     FP_LONG = 15
     SATURATED = 16
+    # Of vectors, by their cycles, as the pipes of vectors have no forwarding but into stores.
+    VECTOR_1 = 17
+    VECTOR_2 = 18
+    VECTOR_3 = 19
+    VECTOR_4 = 20
 
 
 class Need(IntEnum):
@@ -143,10 +172,16 @@ class Need(IntEnum):
     FP_STORED = 9
     # By the second ALU, in an instruction whose other operand the first ALU consumes.
     BESIDE_EARLY = 10
+    VECTOR_ADDRESS = 11  # addresses or offsets in a vector
+    VECTOR_STORED = 12
 
 
 class Unit(IntEnum):
-    """What an issued instruction occupies for its cycle."""
+    """What an issued instruction occupies for its cycle.
+
+    Where a table has ``busy_cycles``, LOAD, SIMD and MAC are the pipes of vectors and floating
+    point: for loads and stores, for integers, and for multiplication and floating point.
+    """
 
     ALU = 0
     SHIFTER = 1  # the first ALU's
@@ -176,9 +211,9 @@ class Row:
     slot: Slot = Slot.EITHER
     # Cycles until the next instruction can issue, beyond pairing.
     cycles: int = 1
-    # Cycles until its units take another instruction. Other units work meanwhile. Only the order
-    # of code counts more than 1: the cycle model does not know it.
-    busy_cycles: int = 1
+    # Cycles until its unit takes another instruction. Other units work meanwhile. 0: the core holds
+    # units for the cycle of issue alone. Of several units it takes the one that is free first.
+    busy_cycles: int = 0
     # Registers moved in each cycle, which then comes on top of ``cycles``.
     registers_per_cycle: int = 0
     # Cycles instead of ``cycles`` when the instruction before was of a kind in ``pipelined_after``.
@@ -247,11 +282,27 @@ class Timing:
     straddling_target_cycles: int = 0
     # Lost by every load and store of two words of memory, in all figures.
     split_access_cycles: int = 0
-    # Products of int8 that kernels get from one multiplication.
+    # Products of int8 that kernels get from one multiplication, or in a cycle.
     products: int = 1
+    # Bytes that a load or store moves in a cycle.
+    access_bytes: int = 4
+    # Two instructions of two bytes pair if one of them adds a constant, moves, or extends. Units
+    # and exclusions do not count then.
+    narrow_pairs: bool = False
+    # No instruction writes its result before those that came earlier.
+    results_in_order: bool = False
 
     def row(self, kind: AnyKind) -> Row:
-        """The row of a class; every table has those of ``Kind``."""
+        """The row of a class; every table has those of ``Kind``.
+
+        Where it has none of ``VectorKind``, lanes move as registers do, and nothing else occurs.
+        """
+        like = {
+            VectorKind.VECTOR_FROM_CORE: Kind.FP_FROM_CORE,
+            VectorKind.VECTOR_TO_CORE: Kind.FP_TO_CORE,
+        }
+        if kind not in self._by_kind:
+            kind = like.get(VectorKind(kind), Kind.UNKNOWN)
         return self._by_kind[kind]
 
     @cached_property
@@ -267,7 +318,7 @@ class Timing:
 
     def can_pair(self, older: AnyKind, younger: AnyKind, *, pessimistic: bool = False) -> bool:
         """Whether the two can issue in one cycle, their registers permitting."""
-        if self.width < 2:
+        if self.width < 2 or self.narrow_pairs:  # a kind does not say its size
             return False
         first, second = self.row(older), self.row(younger)
         if first.slot == Slot.ALONE or second.slot != Slot.EITHER:

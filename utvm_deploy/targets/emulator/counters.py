@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ProbeError
-from utvm_deploy.targets.contract.timing import Kind
+from utvm_deploy.targets.contract.timing import AnyKind, Kind, VectorKind
 
 #: The groups of the instruction mix, and the classes in each.
-MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
+MIX_GROUPS: dict[str, tuple[AnyKind, ...]] = {
     "mix_load": (
         Kind.LOAD_WORD,
         Kind.LOAD_PART,
@@ -29,6 +29,7 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.FP_LOAD,
         Kind.FP_LOAD_DOUBLE,
         Kind.FP_LOAD_MULTIPLE,
+        *(VectorKind.VECTOR_LOAD, VectorKind.VECTOR_LOAD_PARTS, VectorKind.VECTOR_GATHER),
     ),
     "mix_store": (
         Kind.STORE_WORD,
@@ -38,6 +39,7 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.FP_STORE,
         Kind.FP_STORE_DOUBLE,
         Kind.FP_STORE_MULTIPLE,
+        *(VectorKind.VECTOR_STORE, VectorKind.VECTOR_STORE_PARTS, VectorKind.VECTOR_SCATTER),
     ),
     "mix_multiply": (
         Kind.MULTIPLY,
@@ -57,6 +59,8 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.SATURATE,
         Kind.SIMD,
         Kind.SIMD_SATURATE,
+        VectorKind.CONDITIONAL_SELECT,
+        *(kind for kind in VectorKind if kind >= VectorKind.VECTOR_SIMPLE),
     ),
     "mix_branch": (
         Kind.BRANCH,
@@ -65,6 +69,7 @@ MIX_GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.CALL,
         Kind.BRANCH_INDIRECT,
         Kind.TABLE_BRANCH,
+        *(VectorKind.LOOP_START, VectorKind.LOOP_END),
     ),
     "mix_fp": (
         Kind.FP_ADD,
@@ -126,7 +131,7 @@ _RECORD = struct.Struct(f"<{len(NAMES)}Q")
 BLOCK_BYTES = _RECORD.size
 
 
-def mix_group(kind: Kind) -> int:
+def mix_group(kind: AnyKind) -> int:
     """Where a class of instructions is counted, among ``MIX_GROUPS``."""
     for index, kinds in enumerate(MIX_GROUPS.values()):
         if kind in kinds:

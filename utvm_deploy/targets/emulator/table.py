@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from utvm_deploy.targets.contract.timing import Kind, Need, Result, Row, Slot, Timing, Unit
+from utvm_deploy.targets.contract.timing import (
+    ALL_KINDS,
+    AnyKind,
+    Need,
+    Result,
+    Row,
+    Slot,
+    Timing,
+    Unit,
+)
 from utvm_deploy.targets.emulator import counters
 from utvm_deploy.targets.table import TIMINGS
 
@@ -15,6 +24,8 @@ from utvm_deploy.targets.table import TIMINGS
 TIMING_HEADER = "timing_table.h"
 COUNTERS_HEADER = "counters_table.h"
 
+#: The bit of each pipe that an instruction can hold.
+_PIPES = {Unit.LOAD: 1, Unit.SIMD: 2, Unit.MAC: 4}
 _NOTICE = "// Generated from utvm_deploy's Python tables; do not edit.\n"
 
 
@@ -30,16 +41,16 @@ def timing_header() -> str:
         "#ifndef UTVM_TIMING_TABLE_H",
         "#define UTVM_TIMING_TABLE_H",
         '#include "timing.h"',
-        *_enumeration("kind", Kind),
+        *_enumeration("kind", ALL_KINDS),
         *_enumeration("result", Result),
         *_enumeration("need", Need),
-        f"#define KIND_COUNT {len(Kind)}",
+        f"#define KIND_COUNT {len(ALL_KINDS)}",
         f"#define RESULT_COUNT {len(Result)}",
         f"#define NEED_COUNT {len(Need)}",
         "#endif",
         "#ifdef UTVM_TIMING_TABLES",
         "static const char *const kind_names[] = {",
-        *(f'"{kind.name.lower()}",' for kind in Kind),
+        *(f'"{kind.name.lower()}",' for kind in ALL_KINDS),
         "};",
         "static const struct timing timings[] = {",
     ]
@@ -71,7 +82,7 @@ def counters_header() -> str:
         "};",
         "// enum kind -> its place among the counters of the instruction mix",
         "static const unsigned char mix_group[] = {",
-        *(f"{counters.mix_group(kind)}," for kind in Kind),
+        *(f"{counters.mix_group(kind)}," for kind in ALL_KINDS),
         "};",
         "#endif",
         "",
@@ -79,7 +90,7 @@ def counters_header() -> str:
     return "\n".join(lines)
 
 
-def _enumeration(name: str, members: type[Kind] | type[Result] | type[Need]) -> list[str]:
+def _enumeration(name: str, members: Iterable[AnyKind | Result | Need]) -> list[str]:
     prefix = name.upper()
     return [
         f"enum {name} {{",
@@ -103,38 +114,41 @@ def _timing(timing: Timing) -> Iterable[str]:
     yield f".unaligned_load_cycles = {timing.unaligned_load_cycles},"
     yield f".store_buffer_entries = {timing.store_buffer_entries},"
     yield f".partial_store_cycles = {timing.partial_store_cycles},"
+    yield f".narrow_pairs = {int(timing.narrow_pairs)},"
+    yield f".results_in_order = {int(timing.results_in_order)},"
     yield ".rows = {"
-    for kind in Kind:
-        yield _row(timing.row(kind))
+    for kind in ALL_KINDS:
+        yield _row(kind, timing.row(kind))
     yield "}, .latency = {"
     for result in Result:
         cells = ", ".join(str(timing.latency(result, need)) for need in Need)
         yield f"{{ {cells} }},"
     for name, pessimistic in (("pairs", False), ("pairs_pessimistic", True)):
         yield f"}}, .{name} = {{"
-        for older in Kind:
+        for older in ALL_KINDS:
             yield _set(
                 younger
-                for younger in Kind
+                for younger in ALL_KINDS
                 if timing.can_pair(older, younger, pessimistic=pessimistic)
             )
     yield "} },"
 
 
-def _row(row: Row) -> str:
+def _row(kind: AnyKind, row: Row) -> str:
     early = "EARLY_NEVER"
     if row.early is not None:
         early = "EARLY_OLDER" if row.early is Slot.OLDER else "EARLY_EITHER"
     alone = int(row.slot is Slot.ALONE)
+    pipes = sum(_PIPES[unit] for unit in row.units) if row.busy_cycles else 0
     return (
-        f"[KIND_{row.kind.name}] = {{ {row.cycles}, {row.registers_per_cycle}, "
+        f"[KIND_{kind.name}] = {{ {row.cycles}, {row.registers_per_cycle}, "
         f"{row.pipelined_cycles}, {early}, {alone}, {int(Unit.SHIFTER in row.units)}, "
         f"RESULT_{row.result.name}, "
         f"NEED_{row.first.name}, NEED_{row.second.name}, NEED_{row.accumulator.name}, "
-        f"NEED_{row.stored.name}, {_set(row.pipelined_after)} }},"
+        f"NEED_{row.stored.name}, {pipes}, {row.busy_cycles}, {_set(row.pipelined_after)} }},"
     )
 
 
-def _set(kinds: Iterable[Kind]) -> str:
+def _set(kinds: Iterable[AnyKind]) -> str:
     members = ", ".join(f"[KIND_{kind.name}] = 1" for kind in kinds)
     return f"{{ {members or 0} }},"

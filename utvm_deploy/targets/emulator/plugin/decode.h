@@ -7,9 +7,11 @@
 
 #include "instruction.h"
 
-// Of Thumb: where in an IT block the next instruction stands, as EPSR.IT, zero outside.
+// Of Thumb: where in an IT block the next instruction stands, as EPSR.IT, zero outside; and how
+// many vector instructions still depend on the predicate.
 struct it_state {
     uint8_t bits;
+    uint8_t predicated;
 };
 
 struct decoder {

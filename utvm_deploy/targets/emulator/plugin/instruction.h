@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Sets of registers. Of Thumb: r0 to r15, the flags, s0 to s31 (a double is two of them), the FP
-// flags. Of RISC-V: x1 to x15, and x16 to x31 from bit 17 on, as there are no flags.
+// Sets of registers. Of Thumb: r0 to r15, the flags, s0 to s31 (a double is two of them, a vector
+// four), the FP flags. Of RISC-V: x1 to x15, and x16 to x31 from bit 17 on, as there are no flags.
 #define REGISTER_FLAGS 16
 #define REGISTER_S0 17
 #define REGISTER_FP_FLAGS 49
@@ -24,6 +24,7 @@ enum flow {
     FLOW_DIRECT,      // to `target`
     FLOW_CONDITIONAL, // to `target` or on
     FLOW_INDIRECT,    // to an address from a register or memory
+    FLOW_LOOP,        // to `target` or on, by a counter that the core knows beforehand
 };
 
 struct instruction {
@@ -46,6 +47,7 @@ struct instruction {
     uint8_t flow;
     bool is_store;
     bool is_predicated;
+    bool joins; // a narrow one that pairs with any other narrow one (struct timing, narrow_pairs)
 };
 
 #endif

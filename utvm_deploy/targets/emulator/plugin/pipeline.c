@@ -15,9 +15,11 @@ struct machine {
     const kind_set *pairs;
     int32_t time[REGISTER_COUNT]; // of issue of the last writer
     uint8_t result[REGISTER_COUNT];
-    int32_t next;       // cycle in which the next pair can issue
-    int32_t flags_time; // cycle in which flags were last set
-    bool is_alone;      // the instruction before lets none join it
+    int32_t next;               // cycle in which the next pair can issue
+    int32_t flags_time;         // cycle in which flags were last set
+    bool is_alone;              // the instruction before lets none join it
+    int32_t free[TIMING_PIPES]; // cycle in which each pipe takes another instruction
+    int32_t results;            // cycle in which the latest result is written
     struct pipeline_state *state;
 };
 
@@ -45,6 +47,35 @@ static int32_t ready_to_issue(const struct machine *m, const struct instruction 
     ready = later(ready, ready_for(m, i->accumulator, row->accumulator));
     ready = later(ready, ready_for(m, i->base, NEED_ADDRESS));
     return later(ready, ready_for(m, i->stored, row->stored));
+}
+
+// The pipe that is free first of those that the instruction can take; only for one that takes any.
+static unsigned pipe_of(const struct machine *m, const struct timing_row *row) {
+    unsigned best = (unsigned)__builtin_ctz(row->pipes);
+    for (unsigned pipe = best + 1; pipe < TIMING_PIPES; ++pipe) {
+        if (row->pipes >> pipe & 1 && m->free[pipe] < m->free[best]) {
+            best = pipe;
+        }
+    }
+    return best;
+}
+
+// When its pipe is free and, on a core that writes results in order, its own is not the first.
+static int32_t free_to_issue(const struct machine *m, const struct timing_row *row) {
+    int32_t ready = row->pipes ? m->free[pipe_of(m, row)] : INT32_MIN;
+    if (m->timing->results_in_order && row->cycles) {
+        ready = later(ready, m->results - m->timing->latency[row->result][NEED_LATE]);
+    }
+    return ready;
+}
+
+static void occupy(struct machine *m, const struct timing_row *row, int32_t time) {
+    if (row->pipes) {
+        m->free[pipe_of(m, row)] = time + row->busy_cycles;
+    }
+    if (m->timing->results_in_order && row->cycles) {
+        m->results = later(m->results, time + m->timing->latency[row->result][NEED_LATE]);
+    }
 }
 
 static bool is_load(unsigned kind) {
@@ -110,7 +141,9 @@ static enum stall joins(const struct machine *m, const struct instruction *i, in
     if (!s->open_kind) {
         return m->is_alone ? STALL_BUSY : STALL_NONE;
     }
-    if (!m->pairs[older][i->kind]) {
+    const bool fit = m->timing->narrow_pairs ? i->size == 2 && (s->open_joins || i->joins)
+                                             : m->pairs[older][i->kind];
+    if (!fit) {
         return STALL_UNIT;
     }
     if (ready > m->next - 1) {
@@ -129,7 +162,8 @@ static enum stall joins(const struct machine *m, const struct instruction *i, in
 static void step(struct machine *m, const struct instruction *i, struct issue *issue) {
     struct pipeline_state *s = m->state;
     const struct timing_row *row = &m->timing->rows[i->kind];
-    const int32_t ready = ready_to_issue(m, i, row);
+    const int32_t operands = ready_to_issue(m, i, row);
+    const int32_t ready = later(operands, free_to_issue(m, row));
     bool unknown_banks = false;
     enum stall stall = joins(m, i, ready, &unknown_banks);
     int32_t time;
@@ -139,15 +173,19 @@ static void step(struct machine *m, const struct instruction *i, struct issue *i
         s->open_kind = 0;
     } else {
         time = later(m->next, ready);
-        stall = ready > m->next ? STALL_OPERAND : stall;
+        stall = operands > m->next ? STALL_OPERAND : ready > m->next ? STALL_BUSY : stall;
         const int32_t cycles = occupied(m, i, row);
         m->next = time + cycles;
         // A load of several delivers the last with its last cycle.
         note_results(m, i, row, m->next - 1, NULL);
-        s->open_kind = row->is_alone || m->timing->width < 2 ? 0 : (uint8_t)(i->kind + 1);
+        const bool is_wide = m->timing->narrow_pairs && i->size != 2;
+        const bool is_alone = row->is_alone || m->timing->width < 2 || is_wide;
+        s->open_kind = is_alone ? 0 : (uint8_t)(i->kind + 1);
+        s->open_joins = !is_alone && m->timing->narrow_pairs && i->joins;
         s->open_base = is_load(i->kind) ? i->base_register : NO_REGISTER;
         s->open_bank = is_load(i->kind) ? bank_of(m, i) : 0;
     }
+    occupy(m, row, time);
     s->last_kind = i->kind;
     m->is_alone = row->is_alone;
     if (issue) {
@@ -163,6 +201,10 @@ static void load_state(struct machine *m) {
     }
     m->next = 0;
     m->flags_time = -(int32_t)m->state->flags_age;
+    for (unsigned pipe = 0; pipe < TIMING_PIPES; ++pipe) {
+        m->free[pipe] = m->state->busy[pipe];
+    }
+    m->results = m->state->results_left;
 }
 
 // The longest that a result of this kind can keep somebody waiting.
@@ -190,7 +232,12 @@ static void save_state(struct machine *m) {
     if (m->timing->width > 1) {
         s->last_kind = 0;
     }
+    for (unsigned pipe = 0; pipe < TIMING_PIPES; ++pipe) {
+        s->busy[pipe] = (uint8_t)later(m->free[pipe] - m->next, 0);
+    }
+    s->results_left = (uint8_t)later(m->results - m->next, 0);
     if (!s->open_kind) {
+        s->open_joins = false;
         s->open_base = NO_REGISTER;
         s->open_bank = 0;
     }

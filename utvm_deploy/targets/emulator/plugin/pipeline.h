@@ -18,6 +18,9 @@ struct pipeline_state {
     uint8_t open_bank;
     uint8_t flags_age; // cycles since flags were set, saturating
     uint8_t last_kind;
+    bool open_joins;            // of that instruction
+    uint8_t busy[TIMING_PIPES]; // cycles until each pipe takes another instruction
+    uint8_t results_left;       // cycles until the latest result is written
 };
 
 enum stall {
@@ -26,7 +29,7 @@ enum stall {
     STALL_OPERAND, // waited for a result
     STALL_BANK,    // a load of the same bank kept it from pairing
     STALL_UNIT,    // the kinds do not pair
-    STALL_BUSY,    // the one before takes its cycles alone
+    STALL_BUSY,    // the one before takes its cycles alone, or its pipe
 };
 
 // What happened to one instruction; for reports.

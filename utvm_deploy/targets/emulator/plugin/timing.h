@@ -7,9 +7,10 @@
 
 #include <stdint.h>
 
-#define TIMING_KINDS 72
-#define TIMING_RESULTS 20
-#define TIMING_NEEDS 12
+#define TIMING_KINDS 96
+#define TIMING_RESULTS 24
+#define TIMING_NEEDS 16
+#define TIMING_PIPES 4
 
 enum { EARLY_NEVER, EARLY_OLDER, EARLY_EITHER };
 
@@ -28,6 +29,8 @@ struct timing_row {
     uint8_t second;
     uint8_t accumulator;
     uint8_t stored;
+    uint8_t pipes; // a bit for each that it can take; it holds one
+    uint8_t busy_cycles;
     kind_set pipelined_after;
 };
 
@@ -46,6 +49,8 @@ struct timing {
     unsigned unaligned_load_cycles;
     unsigned store_buffer_entries;
     unsigned partial_store_cycles;
+    unsigned narrow_pairs;
+    unsigned results_in_order;
     struct timing_row rows[TIMING_KINDS];
     uint8_t latency[TIMING_RESULTS][TIMING_NEEDS];
     kind_set pairs[TIMING_KINDS]; // older kind -> younger kinds

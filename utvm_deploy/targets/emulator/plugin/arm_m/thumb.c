@@ -14,6 +14,15 @@ static void advance(struct it_state *it) {
     it->bits = (uint8_t)(bits & 7 ? (bits & 0xe0) | (bits << 1 & 0x1f) : 0);
 }
 
+// Instructions behind a VPST or VPT that it makes depend on the predicate: the place of the lowest
+// 1 of its mask tells.
+static unsigned predicated_behind(const struct instruction *i, uint16_t first, uint16_t second) {
+    const unsigned mask = field(first, 6, 1) << 3 | field(second, 13, 3);
+    const bool begins = i->kind == KIND_VECTOR_COMPARE ||
+                        (i->kind == KIND_VECTOR_PREDICATE && first >> 12 == 15 && first & 0xe00);
+    return begins && mask ? 4u - (unsigned)__builtin_ctz(mask) : 0;
+}
+
 static struct instruction decode(uint32_t address, uint16_t first, uint16_t second,
                                  struct it_state *it) {
     struct instruction i = {.address = address,
@@ -29,6 +38,13 @@ static struct instruction decode(uint32_t address, uint16_t first, uint16_t seco
     if (i.kind == KIND_UNKNOWN) {
         i = (struct instruction){
             .address = address, .size = i.size, .kind = KIND_UNKNOWN, .base_register = NO_REGISTER};
+    }
+    if (it->predicated) { // lanes that are not written keep what they hold
+        --it->predicated;
+        i.is_predicated = true;
+        i.accumulator |= i.written;
+    } else {
+        it->predicated = (uint8_t)predicated_behind(&i, first, second);
     }
     if (i.kind == KIND_IT) {
         it->bits = (uint8_t)first;

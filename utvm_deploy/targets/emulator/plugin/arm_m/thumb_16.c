@@ -40,18 +40,21 @@ static void shift_add_compare(struct instruction *i, unsigned h, uint64_t flags)
     const uint64_t middle = REGISTER(field(h, 3, 3));
     const uint64_t high = REGISTER(field(h, 8, 3));
     if (op == 0 && field(h, 6, 5) == 0) {
-        compute(i, KIND_MOVE, 0, middle, low | flags);
+        compute(i, KIND_MOVE, 0, middle, low | flags); // movs, which is no mov
     } else if (op < 3) {
         compute(i, KIND_SHIFT, 0, middle, low | flags);
     } else if (op == 3) {
         const bool is_constant = h & 0x400;
         compute(i, KIND_ADD_SUB, middle, is_constant ? 0 : REGISTER(field(h, 6, 3)), low | flags);
+        i->joins = is_constant;
     } else if (op == 4) {
         compute(i, KIND_MOVE, 0, 0, high | flags);
+        i->joins = true;
     } else if (op == 5) {
         compute(i, KIND_LOGIC, high, 0, FLAGS);
     } else {
         compute(i, KIND_ADD_SUB, high, 0, high | flags);
+        i->joins = true;
     }
 }
 
@@ -100,6 +103,7 @@ static void special(struct instruction *i, unsigned h) {
         break;
     case 2:
         compute(i, KIND_MOVE, 0, m, REGISTER(d));
+        i->joins = true;
         note_pc_write(i);
         break;
     default:
@@ -136,6 +140,7 @@ static void hint(struct instruction *i, unsigned h) {
     if (field(h, 0, 4)) {
         i->kind = KIND_IT;
         i->first = FLAGS;
+        i->joins = true;
     } else {
         i->kind = KIND_NOP; // nop, yield, wfe, wfi, sev
     }
@@ -153,6 +158,7 @@ static void miscellaneous(struct instruction *i, unsigned h) {
         i->target = i->address + 4 + (field(h, 3, 5) << 1 | field(h, 9, 1) << 6);
     } else if ((h & 0xff00) == 0xb200) {
         compute(i, KIND_EXTEND, 0, m, d);
+        i->joins = true;
     } else if ((h & 0xfe00) == 0xb400) {
         several(i, SP, field(h, 0, 8) | field(h, 8, 1) << 14, false);
     } else if ((h & 0xfe00) == 0xbc00) {

@@ -49,6 +49,9 @@ static void shifted_register(struct instruction *i, uint16_t h, uint16_t l) {
     const unsigned amount = field(l, 12, 3) << 2 | field(l, 6, 2);
     const unsigned type = field(l, 4, 2);
     const uint64_t m = REGISTER(field(l, 0, 4));
+    if (decode_select_or_shift(i, h, l)) {
+        return;
+    }
     if (op == OP_PKH) {
         i->kind = type & 2 ? KIND_PACK_TOP : KIND_PACK;
         i->first = REGISTER(field(h, 0, 4));
@@ -172,6 +175,9 @@ static void branch_or_system(struct instruction *i, uint16_t h, uint16_t l) {
         i->flow = FLOW_DIRECT;
         i->target = far_target(i, h, l);
         break;
+    case 4:
+        decode_loop(i, h, l);
+        break;
     case 5:
         i->kind = KIND_CALL;
         i->flow = FLOW_DIRECT;
@@ -185,8 +191,13 @@ static void branch_or_system(struct instruction *i, uint16_t h, uint16_t l) {
 
 void decode_32(struct instruction *i, uint16_t h, uint16_t l) {
     if ((h & 0xec00) == 0xec00) { // coprocessors; 10 and 11 are the floating-point unit
-        if (field(l, 8, 4) == 10 || field(l, 8, 4) == 11) {
+        const unsigned coprocessor = (h & 0xef00) == 0xef00 ? 15 : field(l, 8, 4);
+        if (coprocessor == 10 || coprocessor == 11) {
             decode_fp(i, h, l);
+        } else if (coprocessor == 9) { // half precision is encoded, and timed, as single
+            decode_fp(i, h, l ^ 0x300);
+        } else {
+            decode_vector(i, h, l);
         }
     } else if ((h & 0xfe00) == 0xe800 || (h & 0xfe00) == 0xf800) {
         decode_32_memory(i, h, l);

@@ -171,7 +171,18 @@ static void transfer(struct instruction *i, uint16_t h, uint16_t l) {
     const unsigned t = field(l, 12, 4);
     // vmrs apsr_nzcv writes the flags, which r15 stands for.
     const uint64_t core = t == 15 ? REGISTER(REGISTER_FLAGS) : REGISTER(t);
-    if (!is_double && op == 7) {
+    if (is_double && (op > 1 || l & 0x60)) { // vdup, and lanes of one or two bytes
+        const unsigned d = field(h, 0, 4) | field(l, 7, 1) << 4;
+        const bool fills = !to_core && op & 4;
+        const unsigned start = fills ? 2 * d : 2 * d + (op & 1);
+        const uint64_t fp = (uint64_t)(fills ? 15 : 1) << (REGISTER_S0 + (start < 32 ? start : 0));
+        compute(i,
+                to_core ? KIND_VECTOR_TO_CORE
+                : fills ? KIND_VECTOR_SIMPLE
+                        : KIND_VECTOR_FROM_CORE,
+                to_core ? fp : 0, to_core ? 0 : core, to_core ? core : fp);
+        i->accumulator = to_core || fills ? 0 : fp;
+    } else if (!is_double && op == 7) {
         i->kind = KIND_FP_STATUS;
         i->first = to_core ? FP_FLAGS : core;
         i->written = to_core ? core : FP_FLAGS;
