@@ -134,7 +134,7 @@ CYCLE_BUDGET = Option(
     *("cycle-budget", "the smallest arena within that many cycles"), least=1, most=2**40
 )
 FLASH_RATE = Option(
-    "flash-rate", "the cycles of a run that each byte of flash has to save", most=1_000_000
+    "flash-rate", "the cycles of a run that each byte of flash has to save", most=100_000
 )
 FLOAT_MATH = Option("float-math", "how float32 is rounded", ("exact", "fast"))
 SHAPE = Option(
