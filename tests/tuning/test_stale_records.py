@@ -196,9 +196,11 @@ import json, sys
 from pathlib import Path
 import utvm_deploy
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 assert Path(utvm_deploy.__file__).is_relative_to(sys.argv[1])
-found = compile_model(sys.argv[2], load_board(sys.argv[3]))
+options = CompileOptions(flash_rate=0)
+found = compile_model(sys.argv[2], load_board(sys.argv[3]), options)
 print(json.dumps([[layer.origin, layer.why] for layer in found.layers]))
 """
 
