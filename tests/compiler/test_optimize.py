@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import utvm_deploy
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
@@ -196,6 +198,19 @@ def test_scratch_enlarges_the_arena_by_little(name: str) -> None:
     free = compile_model(model, BOARD, CompileOptions(objective=Objective.TIME, scratch="stack"))
     assert free.arena_bytes <= small.arena_bytes
     assert not any("the arena larger" in layer.why for layer in free.layers)
+
+
+def test_the_budget_that_a_layer_names_gives_it_its_fastest_kernel() -> None:
+    board = load_board("qemu_ibex")
+    fast = utvm_deploy.compile(DIGITS, board)
+    named = {
+        int(one) for la in fast.layers for one in re.findall(r"--ram-budget (\d+) all", la.why)
+    }
+    assert len(named) == 1
+    budget = named.pop()
+    within = utvm_deploy.compile(DIGITS, board, ram_budget=budget)
+    assert fast.arena_bytes < within.arena_bytes <= budget
+    assert not any("fastest kernel is not taken" in layer.why for layer in within.layers)
 
 
 def first_kernel(

@@ -125,9 +125,10 @@ def _within_arena(
     def size_of(steps: Sequence[Step]) -> int:
         return arenas.bytes([replace(step, scratch_bytes=scratch_of(step)) for step in steps])
 
-    if size_of(steps) <= limit:
+    fastest = size_of(steps)
+    if fastest <= limit:
         return tuple(sequence)
-    why = "its scratch would make the arena larger"
+    why = f"its scratch would make the arena larger; --ram-budget {fastest} allows that"
 
     @cache
     def least(index: int) -> Step:

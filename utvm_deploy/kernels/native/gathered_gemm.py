@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
+from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
@@ -78,6 +78,8 @@ class GatheredConv2D:
     # A fully connected layer: the pixels are the rows of its batch.
     is_dense: bool = False
     groups: int = 1
+    #: Rows of windows are copied by code for their length, up to these bytes.
+    most_run: int = 0
 
     @property
     def name(self) -> str:
@@ -149,7 +151,7 @@ class GatheredConv2D:
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.product.texts(core)
         if self.is_gathered:
-            texts = *texts, *bytes_texts(core), shared_text("utvm_windows")
+            texts = *texts, *bytes_texts(core), *windows_texts(self._own_run)
         return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts
 
     def drive(self, c: Driver) -> None:
@@ -169,7 +171,8 @@ class GatheredConv2D:
                 geometry = Operand("geometry", (self.geometry.size,), "int32")
                 source, pitch = self.windows(self._block).at(), self.depth
                 numbers = first, pixels, "border", geometry.at()
-                c.call("utvm_windows_gather", image.at(n, 0, 0, of_group), source, *numbers)
+                gather = f"utvm_windows_gather{self._own_run or ''}"
+                c.call(gather, image.at(n, 0, 0, of_group), source, *numbers)
             else:
                 pitch = image.stride(2)
                 source = image.at(n, 0, 0, of_group + first * pitch)
@@ -203,6 +206,14 @@ class GatheredConv2D:
         *of_group, limits = self.product.tables(self.output_channels, self.depth)
         weights, scaling = (replace(o, shape=(self.groups * o.elements,)) for o in of_group)
         return weights, scaling, limits
+
+    @property
+    def _own_run(self) -> int:
+        """Bytes of a row of a window, if there is code for this length; else 0."""
+        w = self.window
+        run = w.kernel[1] * self.input_channels
+        is_whole = w.kernel[1] == 1 or w.dilations[1] == self.groups == 1
+        return run if is_whole and run <= self.most_run else 0
 
     @property
     def _in_blocks(self) -> bool:
@@ -265,6 +276,24 @@ def gathered_conv2d_call(
     if kernel.is_gathered:
         return windows_call(call, kernel, kernel.geometry, tables, border)
     return replace(call, kernel=kernel, arguments=(call.arguments[0], *tables, call.arguments[-1]))
+
+
+def windows_texts(run: int = 0) -> tuple[str, str]:
+    """The C that gathers windows; ``run``: the bytes of the rows that it is made for."""
+    text = shared_text("utvm_windows_gather")
+    if run:
+        # A byte may alias any other: two loads in a row wait less than a load before its store.
+        pair = "const int8_t b{0} = row[{0}], b{1} = row[{1}]; to[{0}] = b{0}; to[{1}] = b{1};"
+        pairs = [pair.format(i, i + 1) for i in range(0, run - 1, 2)]
+        last = [f"to[{run - 1}] = row[{run - 1}];"] if run % 2 else []
+        copied = "\n".join(("(void)run;", *pairs, *last, f"to += {run};"))
+        text = replaced(
+            text,
+            ("utvm_windows_gather", f"utvm_windows_gather{run}", 1),
+            ("utvm_windows_inside", f"utvm_windows_inside{run}", 2),
+            ("to = utvm_bytes_copy(to, row, run);", copied, 1),
+        )
+    return shared_text("utvm_windows"), text
 
 
 def gathered(

@@ -62,21 +62,9 @@ def _row(kind: Kind) -> Row:
 
 CORTEX_M4 = Timing(
     core="cortex-m4",
-    width=1,
-    capacity=MappingProxyType({}),
     rows=tuple(_row(kind) for kind in Kind),
-    latencies=(),  # every result is there in the next cycle
-    exclusions=(),
-    pessimistic=(),
-    mispredict_cycles=0,
-    mispredict_early_cycles=0,
-    flags_early_cycles=0,
-    predicts_branches=False,
     taken_branch_cycles=2,
-    load_banks=1,
     unaligned_load_cycles=1,
-    store_buffer_entries=0,
-    partial_store_cycles=0,
     sources=MappingProxyType(
         {
             "width": "Arm DDI 0439: single issue",

@@ -253,28 +253,28 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Timing:
-    """Everything the model knows about one core's pipeline."""
+    """Everything the model knows about one core's pipeline. Defaults: one instruction a cycle."""
 
     core: str
-    width: int  # instructions issued in a cycle at most
-    capacity: Mapping[Unit, int]
     rows: tuple[Row, ...]
-    latencies: tuple[Latency, ...]
-    exclusions: tuple[Exclusion, ...]
+    latencies: tuple[Latency, ...] = ()  # else every result is there in the next cycle
+    width: int = 1  # instructions issued in a cycle at most
+    capacity: Mapping[Unit, int] = field(default_factory=dict)
+    exclusions: tuple[Exclusion, ...] = ()
     # Exclusions added for the pessimistic figure.
-    pessimistic: tuple[Exclusion, ...]
+    pessimistic: tuple[Exclusion, ...] = ()
     # Cycles lost by a mispredicted branch, and when its flags were set early enough before it.
-    mispredict_cycles: int
-    mispredict_early_cycles: int
-    flags_early_cycles: int  # that much earlier
-    predicts_branches: bool
-    taken_branch_cycles: int  # lost by every taken branch
+    mispredict_cycles: int = 0
+    mispredict_early_cycles: int = 0
+    flags_early_cycles: int = 0  # that much earlier
+    predicts_branches: bool = False
+    taken_branch_cycles: int = 0  # lost by every taken branch
     # Two words in the same bank (even or odd word address) cannot be loaded in one cycle.
-    load_banks: int
+    load_banks: int = 1
     # Rich model only: what an unaligned access loses, and the store buffer.
-    unaligned_load_cycles: int
-    store_buffer_entries: int
-    partial_store_cycles: int  # an entry's time when it is not one whole aligned word
+    unaligned_load_cycles: int = 0
+    store_buffer_entries: int = 0
+    partial_store_cycles: int = 0  # an entry's time when it is not one whole aligned word
     sources: Mapping[str, str] = field(default_factory=dict)  # of the plain numbers
     # Lost by every jump: what is taken without a condition. None: as by taken branches.
     jump_cycles: int | None = None

@@ -91,8 +91,6 @@ _LOADED = "the instruction immediately following a load uses the result"
 
 CV32E40P = Timing(
     core="cv32e40p",
-    width=1,
-    capacity=MappingProxyType({}),
     rows=_rows(_CV_CYCLES, f"{CV}: integer 1"),
     latencies=(
         *(
@@ -102,17 +100,7 @@ CV32E40P = Timing(
         Latency(Result.LATE, Need.EARLY, 2, f"{HAZARDS}: jalr behind its register"),
         Latency(Result.LOADED, Need.EARLY, 3, f"{CV_RTL}: jr_stall until the load has left WB"),
     ),
-    exclusions=(),
-    pessimistic=(),
-    mispredict_cycles=0,
-    mispredict_early_cycles=0,
-    flags_early_cycles=0,
-    predicts_branches=False,
     taken_branch_cycles=2,
-    load_banks=1,
-    unaligned_load_cycles=0,
-    store_buffer_entries=0,
-    partial_store_cycles=0,
     jump_cycles=1,
     straddling_target_cycles=1,
     split_access_cycles=1,

@@ -23,7 +23,7 @@ class MveTransposeConv(BlockConv):
 
     family = "mve"
     driver = "utvm_mve_transpose_conv"
-    helpers = "utvm_bytes_copy", "utvm_bytes_fill", "utvm_windows"
+    helpers = "utvm_bytes_copy", "utvm_bytes_fill", "utvm_windows", "utvm_windows_gather"
 
 
 def mve_transpose_conv_call(call: KernelCall) -> KernelCall | str:

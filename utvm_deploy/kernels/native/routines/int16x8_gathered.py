@@ -14,7 +14,7 @@ from utvm_deploy.kernels.contract.operation import Parameters
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.gathered_gemm import Product, gathered
+from utvm_deploy.kernels.native.gathered_gemm import Product, gathered, windows_texts
 from utvm_deploy.kernels.native.layer_tables import limits_of
 
 
@@ -62,7 +62,7 @@ def wide_conv_call(
         why=product.why,
         c_texts=(
             *bytes_texts(layer.core),
-            shared_text("utvm_windows"),
+            *windows_texts(),
             *product.texts,
             replaced(shared_text("utvm_wide_conv_by"), *names),
         ),

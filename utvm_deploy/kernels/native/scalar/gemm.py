@@ -26,7 +26,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.micro_kernel import by_groups
-from utvm_deploy.kernels.native.scalar import pairs
+from utvm_deploy.kernels.native.scalar import pairs, steps
 from utvm_deploy.kernels.native.scalar.rounding import TWICE, Rounding
 
 #: Steps of the depth in a turn of the inner loop.
@@ -44,9 +44,14 @@ class ScalarProduct:
     pixels: int
     unit: int
     rounding: Rounding = TWICE
-    is_paired: bool = True
+    #: For how many the table of weights has room, if they are paired (``pairs.py``); else 0.
+    chunks: int = 0
     # Bytes from pixel to pixel, if the code is made for them: then a tile needs one pointer.
     pitch: int = 0
+
+    @property
+    def is_paired(self) -> bool:
+        return self.chunks > 0
 
     @property
     def depth_step(self) -> int:
@@ -82,8 +87,8 @@ class ScalarProduct:
         rows, limits = len(self.rounding.numbers), self.rounding.limits
         weights = Operand("weights", (groups * CHANNELS * depth,), "int8")
         if self.is_paired:
-            words = pairs.group_words(depth, self.unit, CHANNELS)
-            weights = Operand("weights", (groups * words,), "int32")
+            words = groups * (depth * CHANNELS // 2 + 1) + self.chunks
+            weights = Operand("weights", (words,), "int32")
         return (
             weights,
             Operand("scaling", (groups * CHANNELS * rows,), "int32"),
@@ -95,6 +100,8 @@ class ScalarProduct:
         scaling = by_groups(rows, CHANNELS).astype(np.int64)  # [group, row, slot]
         if self.is_paired:
             table, chunks = pairs.packed(weights, self.unit, CHANNELS)
+            room, *_ = self.tables(*weights.shape)
+            table = np.pad(table, (0, room.elements - table.size))
             # Sums of words begin with the bias of both halves.
             scaling[:, 0, ::2] += (scaling[:, 0, 1::2] << 16) - pairs.RAISED * chunks[:, None]
         else:
@@ -116,38 +123,54 @@ def _tile(product: ScalarProduct, pixels: int) -> str:
     tile, rows = range(pixels), len(product.rounding.numbers)
     pointers = product.pointers(pixels)
     begin_at = [f"const int8_t *{one} = pixels + {one[1:]} * pitch;" for one in pointers]
+    back = [f"{one} -= depth;" for one in pointers]
     places: list[tuple[str, str | list[str], int]] = [
         ("TILE", f"{product.function}_{pixels}", 1),
         ("BEGIN", begin_at, 1),
-        ("FINISH", [*(f"{one} -= depth;" for one in pointers), *_finish(product, pixels)], 1),
         ("SCALING_WORDS", str(rows * CHANNELS), 1),
     ]
     if product.is_paired:
         sums = [f"{p}{h}" for p in tile for h in _HALVES]
-        begin = (
-            "uint32_t a{0}{1}, t{0}{1} = (uint32_t)scaling[{2}], u{0}{1} = (uint32_t)scaling[{3}];"
-        )
-        split = "t{0} += a{0}; u{0} += (uint32_t)((int32_t)a{0} >> 16);"
-        places += [
-            ("RAISED", str(pairs.RAISED), 1),
-            ("CLEAR", [begin.format(p, h, 2 * h, 2 * h + 1) for p in tile for h in _HALVES], 1),
-            ("FIRST", _paired_turn(product, pixels, "= raised +"), 1),
-            ("MULTIPLY", _paired_turn(product, pixels, "+="), 1),
-            ("SPLIT", [split.format(one) for one in sums], 1),
-            ("LENGTH_WORDS", f"((depth / {product.unit} + 4) / 4)", 1),
+        declared = ", ".join(f"t{one}, u{one}" for one in sums)
+        finish = [
+            f"uint32_t {declared};",
+            _chunks(product, pixels, sums, back),
+            # What follows has registers for these, which were taken until here.
+            "const int32_t low = limits[0], high = limits[1];",
+            "int32_t slots = left; UTVM_SCALAR_KEEP(slots);",
         ]
     else:
+        finish = back
         begin = "uint32_t t{0}{1} = (uint32_t)scaling[{1}];"
         places += [
             ("CLEAR", [begin.format(p, c) for c in _SLOTS for p in tile], 1),
             ("MULTIPLY", _turn(product, pixels), 1),
             ("UNIT", str(product.unit), 1),
         ]
+    places += [("FINISH", [*finish, *_finish(product, pixels)], 1)]
     text = family_text("scalar", f"utvm_scalar{'_pair' if product.is_paired else ''}_tile")
     joined = (
         (old, new if isinstance(new, str) else "\n".join(new), count) for old, new, count in places
     )
     return replaced(text, *joined)
+
+
+def _chunks(product: ScalarProduct, pixels: int, sums: list[str], back: list[str]) -> str:
+    """The C of all chunks of a group of channels."""
+    begin = "uint32_t a{0}; t{0} = (uint32_t)scaling[{1}]; u{0} = (uint32_t)scaling[{1} + 1];"
+    split = "t{0} += a{0}; u{0} += (uint32_t)((int32_t)a{0} >> 16);"
+    text = replaced(
+        family_text("scalar", "utvm_scalar_chunks"),
+        ("RAISED", str(pairs.RAISED), 1),
+        ("CLEAR", "\n".join(begin.format(one, 2 * int(one[1])) for one in sums), 1),
+        ("FIRST", "\n".join(_paired_turn(product, pixels, "= raised +")), 1),
+        ("MULTIPLY", "\n".join(_paired_turn(product, pixels, "+=")), 1),
+        ("SPLIT", "\n".join(split.format(one) for one in sums), 1),
+        ("BACK", "\n".join(back), 1),
+    )
+    if product.unit > 1 or pixels != steps.PIXELS or not product.pitch:
+        return text
+    return f"#if {steps.CONDITION}\n{steps.chunks(product.pitch)}\n#else\n{text}#endif"
 
 
 def _turn(product: ScalarProduct, pixels: int) -> list[str]:
@@ -187,8 +210,11 @@ def _steps(product: ScalarProduct, pixels: int, weights: str, each: int) -> list
 def _finish(product: ScalarProduct, pixels: int) -> list[str]:
     """The C that requantizes and stores the sums of a group of channels."""
     lines = []
+    for p in range(pixels):
+        lines += [f"int8_t *to{p} = {f'to{p - 1} + channels' if p else 'output'};"]
+        lines += [f"UTVM_SCALAR_KEEP(to{p});"]
     for c in _SLOTS:
-        lines += [f"if (left > {c}) {{"] if c else ["{"]
+        lines += [f"if (slots > {c}) {{"] if c else ["{"]
         # The bias is in the sums.
         lines += [
             f"const int32_t {name}{c} = scaling[{row * CHANNELS + c}];"
@@ -200,6 +226,6 @@ def _finish(product: ScalarProduct, pixels: int) -> list[str]:
                 half = f"{p}{c // 2}"
                 total = f"u{half}" if c % 2 else f"(t{half} - (u{half} << 16))"
             value = product.rounding.scaled(total, c)
-            lines += [f"output[{p} * channels + {c}] = (int8_t)utvm_clamp({value}, low, high);"]
+            lines += [f"to{p}[{c}] = (int8_t)utvm_clamp({value}, low, high);"]
         lines += ["}"]
     return lines

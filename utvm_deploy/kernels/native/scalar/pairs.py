@@ -6,10 +6,13 @@ Such words are summed up as long as both sums fit 16 bits, for any x of int8. Th
 begins with 2**15. The halves then go to two sums of 32 bits, and the bias takes the 2**15 off.
 
 The weights decide how long a chunk may be. All channels of a group have the same chunks. Chunks
-consist of whole units, which the inner loop multiplies in one turn.
+consist of whole units, which the inner loop multiplies in one turn. Chunks of units of one have no
+loop (``steps.py``).
 
 Layouts, for channel o = C group + slot, C even:
-    weights  int32 [group][length of each chunk in units, as bytes, then 0; depth x C / 2 words]
+    weights  int32 [group][chunk][header, depth of the chunk x C / 2 words]
+
+The first byte of a header is the chunk's units. A header of 0 ends the chunks of a group.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.requantization import INT8_MAX, INT8_MIN
 from utvm_deploy.kernels.native.by_content import by_content
 from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.scalar import steps
 
 #: What a chunk of lower halves begins with.
 RAISED = 1 << 15
@@ -46,43 +50,51 @@ def best_pairing(weights: Array, units: tuple[int, ...], channels: int) -> Pairi
     """
     found = []
     for unit in units:
-        starts = chunk_starts(weights, unit, channels)
+        starts = _starts(weights, unit, channels)
         if starts is not None:
-            count = starts.size * (17 * unit + 4) + 26 * int(starts.sum())
+            chunks, loop = int(starts.sum()), 4 if unit > 1 else 0
+            count = starts.size * (17 * unit + loop) + 26 * chunks
             found.append(Pairing(unit, count / (12 * starts.size * unit)))
     return min(found, key=lambda one: one.instructions, default=None)
-
-
-def group_words(depth: int, unit: int, channels: int) -> int:
-    """Words of the weights of a group of channels; the depth is a multiple of the unit."""
-    return _length_words(depth, unit) + depth * channels // 2
 
 
 def packed(weights: Array, unit: int, channels: int) -> tuple[Array, Wide]:
     """[channels, depth] -> the table of weights, and the number of chunks of each group."""
     depth = weights.shape[1]
     groups = by_groups(weights.T, channels)  # [group, depth, slot]
-    starts = chunk_starts(weights, unit, channels)
+    starts = _starts(weights, unit, channels)
     assert starts is not None
-    lengths = np.zeros((len(groups), 4 * _length_words(depth, unit)), dtype=np.uint8)
-    for table, first in zip(lengths, starts, strict=True):
-        found = np.diff(np.append(np.flatnonzero(first), first.size))
-        table[: found.size] = found
     halves = groups.astype(np.int64).reshape(len(groups), depth, channels // 2, 2)
     words = (halves[..., 0] + (halves[..., 1] << 16)).astype(np.int32)
-    table = np.concatenate([lengths.view(np.int32), words.reshape(len(groups), -1)], axis=1)
-    return table.reshape(-1), starts.sum(axis=1, dtype=np.int64)
+    parts: list[Array] = []
+    for own, first in zip(words, starts, strict=True):
+        begins = np.flatnonzero(first)
+        lengths = np.diff(np.append(begins, first.size))
+        for begin, length in zip(begins * unit, lengths, strict=True):
+            header = steps.header(int(length)) if unit == 1 else length
+            parts += [np.array([header]), own[begin : begin + length * unit].reshape(-1)]
+        parts.append(np.zeros(1))
+    table = np.concatenate(parts).astype(np.int32)
+    return table, starts.sum(axis=1, dtype=np.int64)
 
 
-def _length_words(depth: int, unit: int) -> int:
-    return (depth // unit + 1 + 3) // 4
+def chunk_count(weights: Array, unit: int, channels: int) -> int:
+    """Chunks of all groups, if the unit fits."""
+    starts = _starts(weights, unit, channels)
+    return 0 if starts is None else int(starts.sum())
+
+
+def _starts(weights: Array, unit: int, channels: int) -> NDArray[np.bool_] | None:
+    return chunk_starts(weights, unit, channels, steps.MOST if unit == 1 else _MOST_UNITS)
 
 
 @by_content
-def chunk_starts(weights: Array, unit: int, channels: int) -> NDArray[np.bool_] | None:
+def chunk_starts(
+    weights: Array, unit: int, channels: int, most: int = _MOST_UNITS
+) -> NDArray[np.bool_] | None:
     """Whether a chunk begins at each unit of each group; None if a unit does not fit.
 
-    A chunk takes as many units as fit.
+    A chunk takes as many units as fit, and at most ``most``.
     """
     wide = np.pad(weights.astype(np.int64), ((0, -len(weights) % channels), (0, 0)))
     wide = np.pad(wide, ((0, 0), (0, -wide.shape[1] % unit)))
@@ -92,10 +104,10 @@ def chunk_starts(weights: Array, unit: int, channels: int) -> NDArray[np.bool_] 
     if not _fits(ends).all():
         return None
     starts = np.zeros((ends.shape[1], ends.shape[3]), dtype=np.bool_)
-    sums, lengths = np.zeros_like(ends[..., 0]), np.full(len(starts), _MOST_UNITS)
+    sums, lengths = np.zeros_like(ends[..., 0]), np.full(len(starts), most)
     for number in range(ends.shape[3]):
         sums += ends[..., number]
-        begins = (lengths == _MOST_UNITS) | ~_fits(sums).all(axis=1)
+        begins = (lengths == most) | ~_fits(sums).all(axis=1)
         starts[:, number] = begins
         sums = np.where(begins[:, None], ends[..., number], sums)
         lengths = np.where(begins, 1, lengths + 1)

@@ -32,10 +32,10 @@ from utvm_deploy.kernels.native.layer_tables import (
     convolution_tables,
     dense_tables,
 )
-from utvm_deploy.kernels.native.scalar import gemm
+from utvm_deploy.kernels.native.scalar import gemm, steps
 from utvm_deploy.kernels.native.scalar.depthwise import scalar_depthwise_call
 from utvm_deploy.kernels.native.scalar.elementwise import scalar_sum_call
-from utvm_deploy.kernels.native.scalar.pairs import best_pairing
+from utvm_deploy.kernels.native.scalar.pairs import best_pairing, chunk_count
 from utvm_deploy.kernels.native.scalar.rounding import (
     WIDE,
     WIDE_EACH,
@@ -63,6 +63,8 @@ _TILE = 3
 _PAIRS_BELOW, _UNPAIRED = 2.6, 2.75
 #: Scratch of Winograd by default at most, if it can do with so little.
 _MOST_SCRATCH_BYTES = 32_768
+#: Bytes of a row of a window that is copied without a loop at most.
+_RUN = 32
 #: Instructions for an output besides its products.
 _OUTPUT = 14.0
 
@@ -168,15 +170,20 @@ def _convolution(
     def with_product(product: gemm.ScalarProduct) -> GatheredConv2D:
         return gathered(window, (inputs, outputs), product, choices.pixels, groups)
 
-    is_gathered = with_product(gemm.ScalarProduct(1, 1)).is_gathered
-    product = _product(weights, count, rounding, choices, is_filled=is_gathered)
+    one = with_product(gemm.ScalarProduct(1, 1))
+    is_gathered = one.is_gathered
+    # The code of steps has one pointer for all pixels of a tile.
+    is_near = (steps.PIXELS - 1) * one.depth < gemm.REACH and not is_compact
+    product = _product(
+        *(weights, count, rounding, choices, groups), is_filled=is_gathered, is_near=is_near
+    )
     if isinstance(product, str):
         return product
     rows = np.array(scaling, dtype=np.int32)
     pitch = with_product(product).depth if is_gathered else inputs * groups
     if not is_compact and (product.pixels - 1) * pitch + product.unit <= gemm.REACH:
         product = replace(product, pitch=pitch)
-    kernel = with_product(product)
+    kernel = replace(with_product(product), most_run=0 if is_compact else _RUN)
     made = gathered_conv2d_call(call, kernel, weights, rows, tables.limits, tables.border)
     return replace(made, heeds_compact=COMPACT_MOST)
 
@@ -191,7 +198,9 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     scales = tables.scales
     is_one = len(scales) == 1
     rounding = WIDE if is_one else WIDE_EACH
-    product = _product(tables.weights, tables.batch, rounding, choices, is_filled=False)
+    product = _product(
+        tables.weights, tables.batch, rounding, choices, is_filled=False, is_near=False
+    )
     if isinstance(product, str):
         return product
     rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
@@ -214,18 +223,32 @@ def _choices(wish: Wish) -> GemmChoices | str:
 
 
 def _product(
-    weights: Array, count: int, rounding: Rounding, choices: GemmChoices, *, is_filled: bool
+    weights: Array,
+    count: int,
+    rounding: Rounding,
+    choices: GemmChoices,
+    groups: int = 1,
+    *,
+    is_filled: bool,
+    is_near: bool,
 ) -> gemm.ScalarProduct | str:
-    """The micro-kernel for ``count`` pixels; ``is_filled``: the depth is filled up to units."""
+    """The micro-kernel for ``count`` pixels; ``is_filled``: the depth is filled up to units.
+
+    ``is_near``: one pointer reaches the pixels of a tile.
+    """
     flat = weights.reshape(len(weights), -1)
+    best = choices.tile or min(_TILE, count)
     units = tuple(unit for unit in gemm.UNITS if is_filled or flat.shape[1] % unit == 0)
+    if units != (1,) and not (is_near and best == steps.PIXELS):
+        units = units[:-1]
     pair = best_pairing(flat, units, gemm.CHANNELS) if choices.pairs is not False else None
     if choices.pairs and pair is None:
         return "weights of -128 side by side, whose sums do not fit 16 bits"
     is_paired = pair is not None and (choices.pairs is True or pair.instructions < _PAIRS_BELOW)
-    best = min(_TILE, count)
     unit = pair.unit if pair is not None and is_paired else units[0]
-    return gemm.ScalarProduct(choices.tile or best, unit, rounding, is_paired)
+    parts = np.split(flat, groups) if is_paired else []
+    chunks = max((chunk_count(part, unit, gemm.CHANNELS) for part in parts), default=0)
+    return gemm.ScalarProduct(best, unit, rounding, chunks)
 
 
 def gemm_choices(kernel: object) -> Iterator[Choices]:

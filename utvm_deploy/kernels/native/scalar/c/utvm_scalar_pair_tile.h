@@ -6,24 +6,10 @@ __attribute__((noinline, optimize("no-schedule-insns", "no-tree-reassoc", "no-iv
 static void TILE(const int8_t *pixels, const int32_t *weights, const int32_t *scaling,
                  const int32_t *limits, int8_t *output, int32_t channels, int32_t depth,
                  int32_t pitch) {
-    const int32_t low = limits[0], high = limits[1];
     const int32_t *words = weights;
-    const uint32_t raised = RAISED;
-    uint32_t x, w0, w1;
+    (void)depth; // of the C below alone
     BEGIN
     for (int32_t left = channels; left > 0; left -= 4) {
-        const uint8_t *lengths = (const uint8_t *)words;
-        words += LENGTH_WORDS;
-        int32_t units = *lengths;
-        CLEAR
-        do {
-            FIRST
-            while (--units != 0) {
-                MULTIPLY
-            }
-            units = *++lengths;
-            SPLIT
-        } while (units != 0);
         FINISH
         scaling += SCALING_WORDS;
         output += 4;

@@ -16,6 +16,7 @@ static void TILE(const int8_t *pixels, const int8_t *weights, const int32_t *sca
             MULTIPLY
             units -= UNIT;
         } while (units != 0);
+        const int32_t slots = left;
         FINISH
         scaling += SCALING_WORDS;
         output += 4;
