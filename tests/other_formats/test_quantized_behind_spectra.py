@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from host_model import HostModel
 from onnx import TensorProto, helper, numpy_helper
 
+import utvm_deploy
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.cli.main import main
 
 RNG = np.random.default_rng(17)
@@ -125,3 +129,54 @@ def test_a_transform_of_the_whole_signal(
     assert code == 0, out.err
     kinds = [layer["operator"] for layer in json.loads(out.out)["layers"]]
     assert "SignalSpectrogram" in kinds and "FULLY_CONNECTED" in kinds and "MUL" not in kinds
+
+
+def powers(path: Path, shape: tuple[int, ...], version: int, **place: int) -> onnx.ModelProto:
+    """The power spectrum of real samples, quantized; ``place`` is the DFT's axis or nothing."""
+    made = helper.make_node
+    nodes = [
+        made("DFT", ["x"], ["numbers"], onesided=1, **place),
+        made("Mul", ["numbers", "numbers"], ["squares"]),
+        made("ReduceSum", ["squares", "last"], ["power"], keepdims=0),
+        made("QuantizeLinear", ["power", "s", "z"], ["q"]),
+        made("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    constants = {"last": np.array([-1]), "s": np.float32(0.2), "z": np.int8(-128)}
+    axis = place.get("axis", 1 if version < 20 else len(shape) - 2)
+    extents = [*shape[:axis], shape[axis] // 2 + 1, *shape[axis + 1 : -1]]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, one)
+        for name, one in (("x", shape), ("y", extents))
+    ]
+    known = [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()]
+    graph = helper.make_graph(nodes, "powers", ends[:1], ends[1:], known)
+    opsets = [helper.make_opsetid("", version)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    onnx.save(model, path)
+    return model
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("shape", "version", "place"),
+    [((2, 16, 1), 17, {}), ((1, 4, 16, 1), 17, {"axis": 2}), ((1, 4, 16, 1), 20, {})],
+)
+def test_the_axis_of_a_transform(
+    shape: tuple[int, ...], version: int, place: dict[str, int], tmp_path: Path
+) -> None:
+    path = tmp_path / "powers.onnx"
+    session = onnxruntime.InferenceSession(
+        powers(path, shape, version, **place).SerializeToString()
+    )
+    x = RNG.normal(size=shape).astype(np.float32)
+    (expected,) = session.run(None, {"x": x})
+    (made,) = HostModel(utvm_deploy.compile(path, "host"), tmp_path).run([x])
+    np.testing.assert_allclose(made, expected, atol=0.21)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("shape", [(1, 16, 16, 1), (1, 4, 16, 1)])
+def test_old_transforms_are_along_axis_1(shape: tuple[int, ...], tmp_path: Path) -> None:
+    powers(tmp_path / "powers.onnx", shape, 17)
+    with pytest.raises(UnsupportedOperator, match="along the axis before the last"):
+        utvm_deploy.compile(tmp_path / "powers.onnx", "host")

@@ -13,7 +13,7 @@ from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.qdq.operators import Array, Node
 
 #: Before these versions, the operators meant something else.
-_SOFTMAX_BY_AXIS, _RESIZE_BY_COORDINATES = 13, 11
+_DFT_BY_INPUT, _SOFTMAX_BY_AXIS, _RESIZE_BY_COORDINATES = 20, 13, 11
 
 #: What Resize and Upsample did before their attributes said it.
 _OLD_RESIZE = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -32,6 +32,8 @@ def in_terms_of_today(
     """
     if version < _RESIZE_BY_COORDINATES and node.kind in ("Resize", "Upsample"):
         return [replace(node, attributes={**_OLD_RESIZE, **node.attributes})]
+    if version < _DFT_BY_INPUT and node.kind == "DFT":
+        return [replace(node, attributes={"axis": 1, **node.attributes})]
     if version < _SOFTMAX_BY_AXIS and node.kind in ("Softmax", "LogSoftmax") and node.inputs:
         return _softmax_of_rows(node, shapes, constants)
     return [node]

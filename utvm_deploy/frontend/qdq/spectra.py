@@ -17,7 +17,9 @@ from utvm_deploy.graph.signals.fft_plan import Transform
 
 #: Our attribute of an STFT whose squared amounts are wanted.
 _POWER = "is_power"
-_NOT_REAL = "only onesided transforms of real samples are supported"
+_NOT_REAL = (
+    "only whole onesided transforms of real samples along the axis before the last are supported"
+)
 
 
 def stft(job: Job) -> Quantized:
@@ -45,8 +47,8 @@ def dft(job: Job) -> Quantized:
     node = job.node
     x = job.store.plain(job.quantized(0))
     *batch, size, parts = x.shape
-    # The axis was an attribute before version 20.
-    axis = node.integer("axis", 1 if "axis" in node.attributes else -2)
+    # An attribute before version 20, and an input since.
+    axis = node.integer("axis", -2)
     if job.has(2):
         axis = int(job.constant(2, "axis").data.reshape(-1)[0])
     length = int(job.constant(1, "length").data.reshape(-1)[0]) if job.has(1) else size

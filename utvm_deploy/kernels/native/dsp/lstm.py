@@ -52,7 +52,7 @@ def build_lstm(layer: Layer, wish: Wish) -> KernelCall | str:
     """The call instead of the portable one, or why there is none."""
     kernel, tables = layer.portable.kernel, constants(layer.portable)
     if not isinstance(kernel, CRoutine) or kernel.function != "utvm_lstm":
-        return "it has more than four gates"
+        return "it has coupled gates, peepholes, norms or a projection"
     if "mve" in target_of(layer.core).families_of(CORES[layer.core]):
         return "Helium multiplies its rows with fewer instructions"
     if wish.compact == COMPACT_MOST:
