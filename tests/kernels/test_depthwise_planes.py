@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +10,20 @@ import pytest
 
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Wish
+from utvm_deploy.kernels.isa import assembler
+from utvm_deploy.kernels.isa.instructions import Instruction
+from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
+from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_code import planes_text
 from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_table import (
     PARTIAL,
+    SHIFTED,
     Variant,
     pack_table,
 )
 from utvm_deploy.kernels.native.estimated import MOST_SCRATCH_BYTES, best_kernel
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
+from utvm_deploy.targets.contract.timing import Timing
 
 CHANNELS = 2
 
@@ -60,6 +68,20 @@ def test_words_of_taps_give_doubled_sums(columns: int, odd: int, stride: int) ->
             first = odd + stride * output
             seen = plane[:, first : first + columns].astype(int)
             assert total == 2 * int((seen * weights[:, :, channel]).sum())
+
+
+def test_the_products_bound_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3x3 at stride 1: six outputs take 48 slots of products and stored bytes, which never pair."""
+    blocks: list[list[Instruction]] = []
+
+    def note(code: Sequence[Instruction], timing: Timing, *, is_loop: bool) -> list[Instruction]:
+        blocks.append(ordered(code, timing, is_loop=is_loop))
+        return blocks[-1]
+
+    monkeypatch.setattr(assembler, "ordered", note)
+    planes_text.__wrapped__("cortex-m7", Variant(3, 3, 1, 1, 6, SHIFTED, once=True))
+    # It goes on to the next block, too.
+    assert cycles(max(blocks, key=len), CORTEX_M7, repeat=10) <= 10 * 58 + 2
 
 
 @dataclass(frozen=True)

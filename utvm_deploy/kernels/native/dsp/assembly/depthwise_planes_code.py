@@ -76,6 +76,11 @@ class _Routine:
         return tuple(one for one in ("r10", "r11", "r9", "r8") if one not in used)
 
     @property
+    def pitch(self) -> str:
+        """Keeps bytes from output to output while a block is stored."""
+        return self.spare[-1] if len(self.spare) > 1 else "r2"
+
+    @property
     def end_of_taps(self) -> int:
         """Bytes from a channel's taps to its scaling."""
         return 4 * self.variant.tap_words
@@ -123,18 +128,16 @@ def _compute_single_blocks(r: _Routine) -> None:
     with a.loop("gt", aligned=True):
         with a.scheduled():
             _multiply(r)
-            _requantize(r)
+            _requantize(r, left=_Slots.channels)
+            # Slots are written after what read them: each value follows from the one before.
+            a.add("r3", "r0", 1)
+            a.sub("lr", "lr", 1)
+            a.store(r3=_Slots.output, lr=_Slots.channels)
+            a.add("r1", "r1", 4 * r.variant.channel_words)
             _store(r)
         a.b(r.clamp, "ne")
         a.place(r.clamped)
-        with a.scheduled():
-            a.load(r0=_Slots.channels, r2=_Slots.words)
-            a.load(r3=_Slots.plane_bytes, r12=_Slots.output)
-            a.subs("r0", "r0", 1)
-            a.add("r1", "r1", 4 * r.variant.channel_words)
-            a.add("r2", "r2", "r3")
-            a.add("r12", "r12", 1)
-            a.store(r0=_Slots.channels, r2=_Slots.words, r12=_Slots.output)
+        a.cmp("lr", 0)
 
 
 def _compute_channels(r: _Routine) -> None:
@@ -146,17 +149,20 @@ def _compute_channels(r: _Routine) -> None:
             a.store(r0=_Slots.words, r3=_Slots.output, r4=_Slots.left)
         _compute_row(r)
         a.place(r.next_channel)
-        a.load(r2=_Slots.repeats, r3=_Slots.first_output)
-        a.load(r4=_Slots.plane, r5=_Slots.plane_bytes, r6=_Slots.channels)
-        a.add("r1", "r1", 4 * r.variant.channel_words)
-        a.add("r3", "r3", 1)
-        a.subs("r2", "r2", 1)
+        with a.scheduled():
+            a.load(r2=_Slots.repeats, r3=_Slots.first_output, r4=_Slots.plane)
+            a.load(r5=_Slots.plane_bytes, r6=_Slots.channels)
+            a.add("r1", "r1", 4 * r.variant.channel_words)
+            a.add("r3", "r3", 1)
+            a.str("r3", _Slots.first_output)
+            a.subs("r2", "r2", 1)
         with a.when("eq"):
             a.add("r4", "r4", "r5")
             a.ldr("r2", _Slots.multiplier)
-        a.store(r3=_Slots.first_output, r4=_Slots.plane)
-        a.subs("r6", "r6", 1)
-        a.store(r2=_Slots.repeats, r6=_Slots.channels)
+        with a.scheduled():
+            a.store(r2=_Slots.repeats, r4=_Slots.plane)
+            a.subs("r6", "r6", 1)
+            a.str("r6", _Slots.channels)
 
 
 def _compute_row(r: _Routine) -> None:
@@ -167,29 +173,31 @@ def _compute_row(r: _Routine) -> None:
         _multiply(r)
         _requantize(r)
         if r.variant.tail != PARTIAL:
+            a.sub("lr", "lr", outputs)
+            a.str("lr", _Slots.left)
             _store(r)
+            a.str("r0", _Slots.output)
     a.b(r.clamp, "ne")
     a.place(r.clamped)
     if r.variant.tail == PARTIAL:
-        a.subs("r3", "r3", outputs)
+        a.subs("lr", "lr", outputs)
         a.b(r.store_some, "lt")
         with a.scheduled():
+            a.str("lr", _Slots.left)
             _store(r)
-            _go_to_next_block(r)
+            a.str("r0", _Slots.output)
         a.b(block, "gt")
         return
-    with a.scheduled():
-        a.subs("r3", "r3", outputs)
-        _go_to_next_block(r)
-    a.b(r.next_channel, "le")
-    a.cmp("r3", outputs)
+    a.cmp("lr", outputs)
     a.b(block, "ge")
+    a.cmp("lr", 0)
+    a.b(r.next_channel, "le")
     # Too few outputs are left: the last block begins earlier and stores some of them again.
-    a.rsb("r3", "r3", outputs)
+    a.rsb("r3", "lr", outputs)
     a.ldr("r4", _Slots.words)
     a.mov("r5", 2 * r.variant.stride)
     a.mls("r4", "r3", "r5", "r4")
-    a.mls("r0", "r3", "r2", "r0")
+    a.mls("r0", "r3", r.pitch, "r0")
     a.mov("r3", outputs)
     a.str("r4", _Slots.words)
     a.strd("r3", "r0", _Slots.left)
@@ -202,6 +210,7 @@ def _multiply(r: _Routine) -> None:
     words = cycle(("r12", "lr", *r.spare[1:]))
     taps = _TAPS[: variant.words]
     a.ldr("r0", _Slots.words)
+    _go_to_next_block(r)
     # The bias stays in the register of the last output until all others have begun.
     a.ldr(last, at("r1", r.end_of_taps))
     started = {last}
@@ -224,55 +233,55 @@ def _multiply(r: _Routine) -> None:
                     started.add(total)
 
 
-def _requantize(r: _Routine) -> None:
+def _requantize(r: _Routine, left: Slot = _Slots.left) -> None:
     """Sums become int8, as ``utvm_scale_doubled`` or ``_once`` do it; flags: ne if clamped.
 
-    r0 becomes the output, r2 its pitch and r3 the pixels that are left.
+    r0 becomes the output, r2 its pitch and lr what is ``left``.
     """
     a = r.a
-    for number, register in enumerate(("r2", "r3", "r12"), 1):
+    for number, register in enumerate(("r2", "r12", "r3"), 1):
         a.ldr(register, at("r1", r.end_of_taps + 4 * number))
     if r.variant.once:
-        scale_once(a, r.sums, "r2", "r3", "r12")
+        scale_once(a, r.sums, "r2", "r12", "r3")
     for total, temporary in zip(() if r.variant.once else r.sums, cycle(("lr", "r0"))):
-        scale(a, (total,), "r2", "r3", "r12", temporary, is_doubled=True)
-    a.load(r0=_Slots.output, r2=_Slots.output_pitch, r3=_Slots.left, lr=_Slots.clamps)
-    a.subs("lr", "lr", 0)
+        scale(a, (total,), "r2", "r12", "r3", temporary, is_doubled=True)
+    a.ldr(r.pitch, _Slots.output_pitch)
+    a.load(r0=_Slots.output, r3=_Slots.clamps, lr=left)
+    a.subs("r3", "r3", 0)
 
 
 def _store(r: _Routine) -> None:
     """Store a block to r0 and on, r2 bytes apart; r0 ends after the last output."""
     a = r.a
-    offsets: tuple[int | str, ...] = (0, "r2", "r2, lsl #1")
-    for first in range(0, len(r.sums), 3):
-        some = r.sums[first : first + 3]
-        for total, offset in zip(some, offsets, strict=False):
-            a.strb(total, at("r0", offset))
-        if len(some) == 1:
-            a.add("r0", "r0", "r2")
-        elif len(some) == 2:
-            a.add("r0", "r0", "r2", "lsl #1")
-        else:
-            a.add("r12", "r2", "r0")
-            a.add("r0", "r12", "r2", "lsl #1")
+    for number, total in enumerate(r.sums):
+        a.strb(total, at("r0", r.pitch if number % 2 else 0))
+        if number % 2:
+            a.add("r0", "r0", r.pitch, "lsl #1")
+    if len(r.sums) % 2:
+        a.add("r0", "r0", r.pitch)
 
 
 def _go_to_next_block(r: _Routine) -> None:
-    a = r.a
-    a.ldr("r12", _Slots.words)
-    a.add("r12", "r12", 2 * r.variant.stride * r.variant.outputs)
-    a.store(r12=_Slots.words, r0=_Slots.output, r3=_Slots.left)
+    """The slot of words becomes that of the next block; r0 has this block's."""
+    # A sum that has not begun. Its first product waits for the store, which is early so.
+    a, free = r.a, r.sums[0]
+    if r.variant.tail == SINGLE:
+        a.ldr(free, _Slots.plane_bytes)
+        a.add(free, free, "r0")
+    else:
+        a.add(free, "r0", 2 * r.variant.stride * r.variant.outputs)
+    a.str(free, _Slots.words)
 
 
 def _store_some(r: _Routine) -> None:
     """Store the last outputs of a row, fewer than a block has."""
     a = r.a
     a.place(r.store_some)
-    a.add("r3", "r3", r.variant.outputs)
+    a.add("lr", "lr", r.variant.outputs)
     for total in r.sums[:-1]:
         a.strb(total, at("r0"))
-        a.add("r0", "r0", "r2")
-        a.subs("r3", "r3", 1)
+        a.add("r0", "r0", r.pitch)
+        a.subs("lr", "lr", 1)
         a.b(r.next_channel, "le")
     a.b(r.next_channel)
 
@@ -282,10 +291,12 @@ def _clamp(r: _Routine) -> None:
     a = r.a
     a.place(r.clamp)
     with a.scheduled():
-        a.load(r12=_Slots.low, lr=_Slots.high)
-        clamp(a, r.sums, "r12", "lr", "r2")
-        a.ldr("r2", _Slots.output_pitch)
+        a.load(r12=_Slots.low, r3=_Slots.high)
+        clamp(a, r.sums, "r12", "r3", "r2")
+        a.ldr(r.pitch, _Slots.output_pitch)
         if r.variant.tail != PARTIAL:
-            a.load(r0=_Slots.output, r3=_Slots.left)
+            # r0 is after the last output.
+            a.mov("r3", r.variant.outputs)
+            a.mls("r0", "r3", r.pitch, "r0")
             _store(r)
     a.b(r.clamped)

@@ -41,9 +41,9 @@ def ring_text(core: str) -> str:
 
 
 def _widen_row(a: Assembler) -> None:
-    """Widen a row of the image: each turn does two pixels of four channels.
+    """Widen a row of the image: each turn does four pixels of four channels.
 
-    They become one word of each of four planes. An odd number of pixels ends with the border.
+    Two pixels become one word of each of four planes. An odd number of pixels ends with the border.
     """
     a.enter(frame=_Slots)
     a.ldr("r10", a.stack_argument("pitch"))
@@ -62,38 +62,47 @@ def _widen_row(a: Assembler) -> None:
         a.add("r5", "r1", "lr", "lsl #2")
         a.strd("r4", "r5", _Slots.source)
         a.add("r3", "r1", "lr", "lsl #1")
-        a.subs("r2", "r2", 2)
+        a.subs("r2", "r2", 4)
         with a.unless("lt"), a.loop("ge", aligned=True), a.scheduled(is_loop=True):
-            a.ldr("r4", at("r0"))
-            a.ldr("r5", at("r0", "r10"))
-            a.add("r0", "r0", "r10", "lsl #1")
-            _transpose_pixels(a)
-            a.subs("r2", "r2", 2)
-        a.adds("r2", "r2", 1)
-        with a.unless("lt"), a.scheduled():
+            _transpose_pixels(a, "r4", "r5", "r8", "r9")
+            _transpose_pixels(a, "r6", "r7", "r11", "r12")
+            a.subs("r2", "r2", 4)
+        # The last pixels without loops: each branch goes the same way for all channels.
+        a.tst("r2", 2)
+        with a.unless("eq"), a.scheduled():
+            _transpose_pixels(a, "r4", "r5", "r8", "r9")
+        a.tst("r2", 1)
+        with a.unless("eq"), a.scheduled():
             a.ldr("r4", at("r0"))
             a.ldr("r5", _Slots.border)
-            _transpose_pixels(a)
+            _transpose_words(a, "r4", "r5", "r8", "r9")
         a.ldr("r2", _Slots.quads_left)
         a.subs("r2", "r2", 1)
         a.str("r2", _Slots.quads_left)
     a.leave()
 
 
-def _transpose_pixels(a: Assembler) -> None:
-    """Store four channels of the pixels r4 and r5: a word of each plane from r1 and r3 on."""
-    a.sxtb16("r6", "r4")
-    a.sxtb16("r4", "r4", "ror #8")
-    a.sxtb16("r7", "r5")
-    a.sxtb16("r5", "r5", "ror #8")
-    a.pkhbt("r8", "r6", "r7", "lsl #16")
-    a.pkhtb("r7", "r7", "r6", "asr #16")
-    a.pkhbt("r9", "r4", "r5", "lsl #16")
-    a.pkhtb("r5", "r5", "r4", "asr #16")
-    a.str("r9", at("r1", "lr"))
-    a.str("r5", at("r3", "lr"))
-    a.str("r8", post("r1", 4))
-    a.str("r7", post("r3", 4))
+def _transpose_pixels(a: Assembler, left: str, right: str, third: str, fourth: str) -> None:
+    """Four channels of the next two pixels of r0, in four registers."""
+    a.ldr(left, at("r0"))
+    a.ldr(right, at("r0", "r10"))
+    a.add("r0", "r0", "r10", "lsl #1")
+    _transpose_words(a, left, right, third, fourth)
+
+
+def _transpose_words(a: Assembler, left: str, right: str, third: str, fourth: str) -> None:
+    """Store four channels of two pixels: a word of each plane from r1 and r3 on."""
+    # Both pixels of two neighbouring channels, and each channel of them.
+    a.pkhbt(third, left, right, "lsl #16")
+    a.pkhtb(fourth, right, left, "asr #16")
+    a.sxtb16(left, third)
+    a.sxtb16(third, third, "ror #8")
+    a.sxtb16(right, fourth)
+    a.sxtb16(fourth, fourth, "ror #8")
+    a.str(third, at("r1", "lr"))
+    a.str(fourth, at("r3", "lr"))
+    a.str(left, post("r1", 4))
+    a.str(right, post("r3", 4))
 
 
 def _move_rows(a: Assembler) -> None:
