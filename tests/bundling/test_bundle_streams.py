@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -54,15 +56,46 @@ def test_a_stream_is_bundled_as_one(tmp_path: Path, form: str) -> None:
         assert len(run(folder / "net_example").stdout.splitlines()) == 8
 
 
-def test_the_example_equals_the_reference(tmp_path: Path) -> None:
-    """It plays columns of zeros, hop by hop."""
-    path = padded_net(tmp_path)
-    made = utvm_deploy.bundle(path, "host", tmp_path / "bundle", stream=2, latency=False)
+@pytest.mark.parametrize("end_input", [False, True])
+def test_the_c_of_the_readme_compiles(tmp_path: Path, end_input: bool) -> None:
+    """With a pool, which a run takes and a reset does not."""
+    made = utvm_deploy.bundle(
+        padded_net(tmp_path),
+        "mps2_an500",
+        tmp_path / "bundle",
+        stream={"hop": 2, "end_input": end_input},
+        pools={"dtcm": 4096},
+        latency=False,
+    )
+    readme = (made.path / "README.md").read_text()
+    blocks = [block for block in re.findall(r"(?:^    .*\n|^\n)+", readme, re.MULTILINE)]
+    (loop,) = (block for block in blocks if "net_reset" in block)
+    (pool,) = (block.partition("    .pool")[0] for block in blocks if "static uint8_t" in block)
+    assert "net_run(arena, pool_dtcm)" in loop and ("net_input_1" in loop) == end_input
+    source = tmp_path / "loop.c"
+    source.write_text(
+        '#include "net.h"\nextern int32_t next_columns(int8_t *columns);\n'
+        f"void hear(uint8_t *arena);\n{pool}\nvoid hear(uint8_t *arena) {{\n{loop}}}\n"
+    )
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+    command = ["gcc", *flags, f"-I{made.path / 'include'}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("end_input", [False, True])
+def test_the_example_equals_the_reference(tmp_path: Path, end_input: bool) -> None:
+    """It plays columns of zeros, hop by hop, and the columns behind the end."""
+    path, stream = padded_net(tmp_path), {"hop": 2, "end_input": end_input}
+    made = utvm_deploy.bundle(path, "host", tmp_path / "bundle", stream=stream, latency=False)
     printed = run(build(made.path, tmp_path / "build") / "net_example").stdout.split()
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host", stream=2))
+        model = device.load(utvm_deploy.compile(path, "host", stream=stream))
         (output,) = model.compiled.outputs
-        answers = [model.run([np.full((1, 2, 5, 4), 3, np.int8)])[0][0] for _ in range(8)]
+        hop = np.full((1, 2, 5, 4), 3, np.int8)
+        behind = [[np.full(1, count, np.int32)] for count in [0] * 8 + [2]]
+        runs = [[hop, *one] for one in behind] if end_input else [[hop]] * 8
+        answers = [model.run(one)[0][0] for one in runs]
     assert output.scale is not None and output.zero_point is not None
     wanted = np.concatenate(answers[6:]).ravel().astype(np.float32) - output.zero_point
     assert printed == [f"{value:g}" for value in np.float32(output.scale) * wanted]

@@ -15,6 +15,7 @@ from utvm_deploy import models
 from utvm_deploy.api.report_function import report
 from utvm_deploy.api.steps import Chosen, Connected
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.options.option import Option, named, rows_in
 from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, IN_FILE
 from utvm_deploy.cli.verbs import VERBS, Verb
@@ -87,6 +88,9 @@ def test_every_row_is_good() -> None:
         row for verb in VERBS.values() for one in (verb, *verb.actions) for row in rows_in(one.rows)
     ]
     assert {row.name for row in every} >= IN_FILE
+    page = (data_dir("docs") / "guides" / "command-line.md").read_text("utf-8")
+    told = page.partition("- `[options]` may have ")[2].partition("Each has")[0]
+    assert set(re.findall(r"`(.+?)`", told)) == IN_FILE
     for row in every:
         assert re.fullmatch(r"(-\w, )?(--?[a-z][\w-]*)?( ?[^-\s]\S*)?", row.usage), row.usage
         choices = named(row.choices) if isinstance(row.choices, str) else row.choices

@@ -301,9 +301,21 @@ def test_what_is_no_stream(write: Callable[[], bytes], hop: int, said: str) -> N
         with_stream(write(), hop, 1)
 
 
-@pytest.mark.parametrize("given", [{"hop": None}, {"axis": 1}, {"hop": 2, "axes": 1}, True, "2"])
-def test_a_stream_is_a_hop_or_a_dict(given: Any) -> None:
-    with pytest.raises(ModelError, match="neither a hop, such as 2, nor a dict"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"hop": None}, 'has no "hop"'),
+        ({"axis": 1}, 'has no "hop"'),
+        ({"hop": 2, "axes": 1}, "has the unknown key 'axes'"),
+        ({"hop": 2.0}, 'has a "hop" that is not an integer'),
+        ({"hop": 2, "axis": "1"}, 'has an "axis" that is not an integer'),
+        ({"hop": 2, "end_input": 1}, 'has an "end_input" that is neither True nor False'),
+        (True, "is neither a hop nor a dict"),
+        ("2", "is neither a hop nor a dict"),
+    ],
+)
+def test_a_stream_is_a_hop_or_a_dict(given: Any, said: str) -> None:
+    with pytest.raises(ModelError, match=f"{said}; give a hop, such as 2, or a dict"):
         stream_of(given)
     assert stream_of(np.int64(2)) == stream_of({"hop": 2, "axis": None}) == Stream(2)
 
@@ -426,6 +438,13 @@ def test_an_end_makes_answers_of_windows_and_of_the_stream_equal(tmp_path: Path)
     data = {"inputs": inputs, "labels": rng.integers(0, 3, 6)}
     found = utvm_deploy.evaluate(path, data, "host", stream=stream)
     assert [one.largest_difference for one in found.changes[:2]] == [0, 0]
+
+
+def test_no_end_where_no_answer_needs_one() -> None:
+    from utvm_deploy.frontend.streams.rewrite import with_stream
+
+    with pytest.raises(ModelError, match="leave --end-input out"):
+        with_stream(lstm_net(12), 4, 1, end_input=True)
 
 
 def test_a_page_of_both_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,9 @@ ELSEWHERE = {
     "docs/guides/relax.md": "readme/test_guide_to_relax.py",
     "docs/guides/tensor-intrinsics.md": "readme/test_guide_to_intrinsics.py",
     "docs/guides/tvm.md": "tuning/test_meta_schedule.py",
+    "docs/tutorials/camera.md": "tutorials/test_tutorials.py",
     "docs/tutorials/from-data.md": "tutorials/test_tutorials.py",
+    "docs/tutorials/microphone.md": "tutorials/test_tutorials.py",
     "docs/tutorials/own-operator.md": "tutorials/test_tutorials.py",
     "docs/tutorials/quantization-aware-training.md": "tutorials/test_tutorials.py",
     "docs/tutorials/team-server.md": "tutorials/test_tutorials.py",
@@ -223,6 +225,7 @@ def test_keras_lines_are_those_that_made_the_model() -> None:
 C_ELSEWHERE = {
     "docs/guides/images.md c 1": "bundling/test_camera_example.py",
     "docs/guides/images.md c 2": "bundling/test_camera_example.py",
+    "docs/tutorials/camera.md c 1": "tutorials/test_tutorials.py",
     "docs/tutorials/from-data.md c 1": "tutorials/test_tutorials.py",
 }
 _FRAGMENT = "void fragment({parameters}) {{\n{text}}}\n"
@@ -251,12 +254,15 @@ def with_rows(folder: Path) -> tuple[str, str]:
 def with_hop(folder: Path) -> tuple[str, str]:
     model = folder / "net.tflite"
     m = ModelWriter()
-    x = m.input((1, 12, 5, 4), scale=0.1)
-    m.output(Net(m, np.random.default_rng(0)).causal(x, 3, 1))
+    m.output(
+        Net(m, np.random.default_rng(0)).conv(m.input((1, 12, 5, 4), scale=0.1), 3, padding="SAME")
+    )
     model.write_bytes(m.to_bytes())
-    utvm_deploy.bundle(model, "host", folder / "bundle", latency=False, name="kws", stream=2)
+    stream = {"hop": 2, "end_input": True}
+    utvm_deploy.bundle(model, "host", folder / "bundle", latency=False, name="kws", stream=stream)
     includes = '#include <string.h>\n#include "bundle/include/kws.h"\n'
-    return f"{includes}const int8_t *columns(void);\n", "uint8_t *arena"
+    declared = "const int8_t *columns(void);\nint32_t next_columns(int8_t *columns);\n"
+    return f"{includes}{declared}", "uint8_t *arena"
 
 
 def of_tvm(folder: Path) -> tuple[str, str]:
@@ -278,6 +284,7 @@ C_HERE: dict[str, Callable[[Path], tuple[str, str]]] = {
     "docs/guides/optimize.md c 1": with_pools,
     "docs/guides/optimize.md c 2": with_rows,
     "docs/guides/streams.md c 1": with_hop,
+    "docs/guides/streams.md c 2": with_hop,
     "docs/internals/tvm.md c 1": of_tvm,
     "docs/tutorials/zephyr-application.md c 1": zephyr_application,
 }

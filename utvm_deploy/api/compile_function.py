@@ -60,7 +60,7 @@ def compile(
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     signature: str | None = None,
     states: Mapping[str, str] | None = None,
-    stream: int | Mapping[str, int] | None = None,
+    stream: int | Mapping[str, int | bool] | None = None,
     image_input: str | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,

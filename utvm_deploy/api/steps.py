@@ -39,7 +39,7 @@ class Chosen(TypedDict, total=False):
     inputs: Any
     signature: str | None
     states: Mapping[str, str] | None
-    stream: int | Mapping[str, int] | None
+    stream: int | Mapping[str, int | bool] | None
     image_input: str | None
 
 

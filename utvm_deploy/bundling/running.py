@@ -31,15 +31,24 @@ _STREAM_README = """
 {manual}
 What a run needs of earlier columns stays in the arena, so each arena is a separate stream:
 
-    @NAME@_reset(arena{pools});  // before each recording
-    for (;;) {{
-        // copy the next columns to @NAME@_input_0(arena)
-        @NAME@_run(arena{pools});
+    @NAME@_reset(arena);  // before each recording
+{loop}
+        @NAME@_run(arena@POOL_ARGUMENTS@);
         // @NAME@_output_0(arena) has the answer
     }}
 
 The self-test plays hops that follow each other.
 """
+_ENDLESS = """\
+    for (;;) {
+        // copy the next columns to @NAME@_input_0(arena)"""
+#: Where an input says the end, the caller's function copies the columns that are left.
+_ENDING = """\
+    for (int32_t behind = 0; behind < {behind};) {{
+        // Your function copies the next {hop}, or those that the recording still has, and counts.
+        const int32_t copied = next_columns(@NAME@_input_0(arena));
+        *@NAME@_input_1(arena) = {hop} - copied;  // columns behind the end
+        behind += {hop} - copied;"""
 
 _PUSH_ROWS = """\
     // One row at a time, or three, or all; the result must be the same.
@@ -73,7 +82,9 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
         fill, run = _fill_inputs(compiled), f"    {compiled.name}_run(arena{pools});"
         it = compiled.stream
         return {
-            "RUN": f"{fill}\n{run}\n\n{_PRINT}" if it is None else _hops(it, fill, run),
+            "RUN": f"{fill}\n{run}\n\n{_PRINT}"
+            if it is None
+            else _hops(it, _fill_inputs(compiled, f"hop < {it.runs + 1}u ? 0 : {it.hop}"), run),
             "WAIT": "" if it is None else _wait(it, "return"),
             "FILL_INPUTS": fill,
             "RUN_ARENA": run,
@@ -81,9 +92,7 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
             "INPUT_TYPE": "",
             "RUN_FUNCTION": f"{compiled.name}_run()",
             "ARENA_HOLDS": "inputs and outputs included",
-            "ROWS_TEXT": ""
-            if it is None
-            else _STREAM_README.format(manual="\n".join(it.manual), pools=pools),
+            "ROWS_TEXT": "" if it is None else _stream_readme(it),
         }
     row, push = _zero_row(compiled, rows), _push_zeros(compiled)
     return {
@@ -99,11 +108,20 @@ def run_values(compiled: CompiledModel) -> dict[str, str]:
     }
 
 
+def _stream_readme(it: StreamFacts) -> str:
+    loop = _ENDING.format(behind=it.behind, hop=it.hop) if it.ends else _ENDLESS
+    return _STREAM_README.format(manual="\n".join(it.manual), loop=loop)
+
+
 def _hops(it: StreamFacts, fill: str, run: str) -> str:
-    """C of an example that plays hops up to the second whole answer, and prints whole answers."""
+    """C of an example that plays hops up to the second whole answer, and prints whole answers.
+
+    Where an input says the end, the recording ends there, and its last answers follow.
+    """
     told = "    // A microphone or a sensor writes the next columns here."
     body = f"{told}\n{fill}\n{run}\n{_wait(it, 'continue')}{_PRINT}"
-    loop = f"    for (uint32_t hop = 0; hop < {it.runs + 1}u; hop++) {{"
+    hops = it.runs + 1 + (-(-it.behind // it.hop) if it.ends else 0)
+    loop = f"    for (uint32_t hop = 0; hop < {hops}u; hop++) {{"
     return f"{loop}\n{indent(body, '    ')}\n    }}"
 
 
@@ -118,11 +136,20 @@ def _wait(it: StreamFacts, leave: str) -> str:
     )
 
 
-def _fill_inputs(compiled: CompiledModel) -> str:
+def _fill_inputs(compiled: CompiledModel, behind: str = "0") -> str:
+    """C that writes zeros; ``behind`` is C of how many columns are behind a recording's end."""
     lines = []
     for index, buffer in enumerate(compiled.inputs):
         macro = f"{compiled.name.upper()}_INPUT_{index}"
-        zero = f"{macro}_ZERO_POINT" if buffer.zero_point is not None else "0.0f"
+        if index and compiled.stream is not None and compiled.stream.ends:
+            told = "  // columns behind the end"
+            lines.append(f"    *{compiled.name}_input_{index}(arena) = {behind};{told}")
+            continue
+        zero = (
+            f"{macro}_ZERO_POINT"
+            if buffer.zero_point is not None
+            else ("0.0f" if c_type(buffer.dtype) == "float" else "0")
+        )
         lines += [
             f"    {c_type(buffer.dtype)} *input_{index} = {compiled.name}_input_{index}(arena);",
             f"    for (uint32_t i = 0; i < {macro}_ELEMENTS; i++) {{",

@@ -50,6 +50,11 @@ class StreamFacts:
         return json.dumps(asdict(self))
 
     @property
+    def ends(self) -> bool:
+        """Whether an input says where a recording ends."""
+        return self.behind >= 0
+
+    @property
     def manual(self) -> tuple[str, ...]:
         """For the caller of the C, in lines."""
         late = f"late by {_columns(self.delay)}" if self.delay else "not late"
@@ -63,12 +68,12 @@ class StreamFacts:
     @property
     def _end(self) -> tuple[str, ...]:
         """What the caller gives at the end of a recording, in lines."""
-        if self.behind < 0:
+        if not self.ends:
             return ()
-        needed = _columns(max(self.behind, 0))
         return (
             "Input 1 is how many of these columns are behind the end of the recording: 0",
-            f"before it. The last answer needs {needed} behind it, of any value.",
+            "before it. Write it before each run. The last answer needs",
+            f"{_columns(self.behind)} behind it, of any value.",
         )
 
     def beside(self, figures: Mapping[str, tuple[int | None, int | None]]) -> str:

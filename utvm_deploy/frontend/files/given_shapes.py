@@ -128,15 +128,31 @@ def stream_of(given: Any) -> Stream | None:
         return given
     found = given if isinstance(given, Mapping) else {"hop": given}
     hop, axis, ends = found.get("hop"), found.get("axis"), found.get("end_input", False)
-    numbers = [one for one in (hop, axis) if one is not None]
-    are_numbers = all(isinstance(one, Integral) and not isinstance(one, bool) for one in numbers)
-    is_known = set(found) <= {"hop", "axis", "end_input"} and isinstance(ends, bool)
-    if hop is None or not are_numbers or not is_known:
-        raise ModelError(
-            f"stream={given!r} is neither a hop, such as 2, nor a dict such as "
-            '{"hop": 2, "axis": 1}'
+    unknown = [one for one in found if one not in ("hop", "axis", "end_input")]
+    if unknown:
+        wrong = f"has the unknown key {unknown[0]!r}"
+    elif hop is None:
+        wrong = 'has no "hop"'
+    elif not _is_integer(hop):
+        wrong = (
+            "is neither a hop nor a dict"
+            if found is not given
+            else 'has a "hop" that is not an integer'
         )
-    return Stream(int(hop), None if axis is None else int(axis), ends)
+    elif axis is not None and not _is_integer(axis):
+        wrong = 'has an "axis" that is not an integer'
+    elif not isinstance(ends, bool):
+        wrong = 'has an "end_input" that is neither True nor False'
+    else:
+        return Stream(int(hop), None if axis is None else int(axis), ends)
+    raise ModelError(
+        f"stream={given!r} {wrong}; give a hop, such as 2, or a dict, such as "
+        '{"hop": 2, "axis": 1, "end_input": True}'
+    )
+
+
+def _is_integer(given: Any) -> bool:
+    return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def image_given() -> ImageInput | None:

@@ -83,12 +83,13 @@ def _along(data: bytes, hop: int, axis: int, end_input: bool) -> bytes:
         )
     if w.states:
         keep(w.model, w.states)
-    if end_input and len(w.graph.inputs) == 1:
+    facts = _facts(w, hop, axis)
+    if end_input and (len(w.graph.inputs) == 1 or facts.behind <= 0):
         raise ModelError(
-            "no operator of this stream pads at the end of a recording, so it would not read what "
-            "--end-input adds; leave --end-input out"
+            "no answer of this stream reads padding at the end of a recording, so none depends on "
+            "what --end-input adds; leave --end-input out"
         )
-    schema.add_metadata(w.model, METADATA, _facts(w, hop, axis).to_json())
+    schema.add_metadata(w.model, METADATA, facts.to_json())
     return schema.model_bytes(w.model)
 
 
