@@ -171,6 +171,7 @@ def test_a_stream_names_its_input_and_not_our_operator(tmp_path: Path) -> None:
         utvm_deploy.compile(m.save(tmp_path / "net.tflite"), "host", stream=2, input_rows=True)
 
 
+@pytest.mark.tools
 def test_compile_reports_the_arena_and_the_rows(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
