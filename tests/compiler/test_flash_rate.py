@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +17,10 @@ from tflite_writer import ModelWriter
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.boards.facts import Region
+from utvm_deploy.compiler.budgets import Budget, OverBudget
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import FLASH_RATE, STACK, CompileOptions, Objective
-from utvm_deploy.compiler.planning.flash_rate import room_for_tables
+from utvm_deploy.compiler.planning.flash_rate import FlashChoice, room_for_tables
 from utvm_deploy.compiler.stages.pipeline import compile_model
 
 BOARD = load_board("mps2_an500")
@@ -61,6 +66,8 @@ def test_tables_without_room_are_not_taken(flash: int, expected: list[str], tmp_
     assert methods(compiled) == expected
     if expected[0] == INT8:
         assert compiled.weights_bytes <= room_for_tables(board)
+        # No plan of the list needs more than there is.
+        assert all(one.flash_bytes <= flash for one in compiled.flash_plans)
         assert "more than the flash has room for" in compiled.layers[1].why
 
 
@@ -80,12 +87,64 @@ def test_each_byte_of_flash_must_save_cycles(tmp_path: Path) -> None:
         assert [p.is_chosen for p in plans].count(True) == 1
         assert [p.rate for p in plans] == sorted(p.rate for p in plans)
         # Each plan is on the frontier: fewer bytes cost cycles.
-        for before, after in itertools.pairwise(plans[1:]):
-            assert after.flash_bytes < before.flash_bytes and after.cycles >= before.cycles
+        for before, after in itertools.pairwise(plans):
+            assert after.flash_bytes < before.flash_bytes and after.cycles > before.cycles
+            assert before.most_rate < after.rate <= after.most_rate
     chosen = [next(p for p in one.flash_plans if p.is_chosen) for one in found]
+    for plan, rate in zip(chosen, (0, FLASH_RATE, 1e6), strict=True):
+        assert plan.rate <= rate <= plan.most_rate
+        assert plan.rates in (f"{plan.rate:g}", f"{plan.rate:g} to {plan.most_rate:g}")
     assert chosen[1].cycles - chosen[0].cycles <= FLASH_RATE * (
         chosen[0].flash_bytes - chosen[1].flash_bytes
     )
+
+
+@pytest.mark.parametrize("seed", [1583, 2689])
+def test_plans_that_seem_better_by_turns_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of floats are rounded, so each of two equal plans can seem better than the other."""
+    rng = random.Random(seed)
+    rate = rng.choice([0.1, 0.3, 0.7, 1.1, 3.3, 0.5, 4.0])
+    layers = rng.randint(1, 5)
+    sizes = [rng.choice([3, 7, 10, 100, 1000, 333]) for _ in range(6)]
+    forms: dict[int, tuple[Any, ...]] = {}
+    parts: dict[tuple[int, int], dict[int, int]] = {}
+    for n in range(layers):
+        for form in range(rng.randint(2, 5)):
+            some = rng.sample(range(6), rng.randint(1, 4))
+            parts[n, form] = {part: sizes[part] for part in some}
+            call = SimpleNamespace(candidate=None, kernel=None)
+            # With their flash, all forms of a layer cost the same.
+            cycles = 1000.0 - rate * sum(parts[n, form].values())
+            one = SimpleNamespace(cycles=cycles, step=SimpleNamespace(call=call))
+            forms[n] = (*forms.get(n, ()), one)
+    choice = FlashChoice((), lambda _: (), "", rate, math.inf)
+    vars(choice)["_forms"] = forms
+    gain, tried = choice._gain, itertools.count()
+
+    def counted(*arguments: Any) -> Any:
+        assert next(tried) < 1000
+        return gain(*arguments)
+
+    monkeypatch.setattr(choice, "_parts_of", lambda n, form: parts[n, form])
+    monkeypatch.setattr(choice, "_gain", counted)
+    choice._chosen(rate)
+
+
+def test_limits_have_no_list_and_cycles_have_the_default_plan(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    write_two_convolutions(path)
+    default = compile_model(path, BOARD)
+    (chosen,) = [one for one in default.flash_plans if one.is_chosen]
+    assert default.pools
+    again = compile_model(path, BOARD, CompileOptions(budget=Budget(cycles=chosen.cycles)))
+    assert [one.why for one in again.layers] == [one.why for one in default.layers]
+    assert again.pools == default.pools and not again.flash_plans
+    with pytest.raises(OverBudget) as told:
+        compile_model(path, BOARD, CompileOptions(budget=Budget(cycles=1)))
+    assert told.value.fastest[1] <= chosen.cycles
+    assert f"the fastest plan takes {told.value.fastest[1]:,} cycles" in str(told.value)
+    for level in ("balanced", "size", "ram"):
+        assert not compile_model(path, BOARD, CompileOptions(Objective(level))).flash_plans
 
 
 @pytest.mark.parametrize("rate", [-1, float("inf"), float("nan"), True, "4"])

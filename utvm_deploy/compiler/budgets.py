@@ -82,10 +82,17 @@ _LOSSES = {Goal.LITTLE_SLOWER: 0.02, Goal.SMALLEST: 0.2}
 class FlashPlan:
     """A plan of kernels: about its cycles, and its bytes of kernels and their tables in flash."""
 
-    rate: float  # the cycles that each byte saves at least
+    rate: float  # the least flash rate that has it
     cycles: int
     flash_bytes: int
     is_chosen: bool
+    most_rate: float  # and the highest
+
+    @property
+    def rates(self) -> str:
+        """The flash rates that have it."""
+        only = f"{self.rate:g}"
+        return only if self.most_rate == self.rate else f"{only} to {self.most_rate:g}"
 
 
 class OverBudget(CompileError):
@@ -108,6 +115,18 @@ class OverBudget(CompileError):
             f"{least_bytes:,}; give a budget of at least that",
             least_bytes,
             fastest,
+        )
+
+    @classmethod
+    def of_cycles(
+        cls, limits: Budget | Limits, cycles: float, unit: str, least: tuple[int, tuple[int, int]]
+    ) -> OverBudget:
+        """No plan is within a budget of cycles; ``least`` are the error's other figures."""
+        within = " within the RAM budget" if limits.ram is not None else ""
+        return cls(
+            f"the cycle budget is {limits.cycles:,}, and the fastest plan{within} takes "
+            f"{round(cycles):,} {unit} by the records; give a budget of at least that",
+            *least,
         )
 
 

@@ -87,12 +87,7 @@ COMPACT_OF_LEVEL: Mapping[str, int] = {
 #: The cycles that each byte of flash has to save, where neither the user nor the level says more.
 #: Levels balanced and size take small forms by their own rules.
 FLASH_RATE = 4.0
-FLASH_RATES: Mapping[str, float] = {
-    Objective.TIME: FLASH_RATE,
-    Objective.BALANCED: 0.0,
-    Objective.SIZE: 0.0,
-    Objective.RAM: FLASH_RATE,
-}
+FLASH_RATES: Mapping[str, float] = {Objective.TIME: FLASH_RATE, Objective.RAM: FLASH_RATE}
 #: A layer may be this much slower, as a share, where it can share another layer's kernel.
 MAX_SHARING_LOSS = 0.03
 #: And all layers together this much, as a share of the model's time.

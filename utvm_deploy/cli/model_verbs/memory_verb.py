@@ -71,7 +71,7 @@ def _report(found: MemoryReport, out: Output) -> None:
         out.table(
             [">flash rate", ">cycles", ">bytes", "chosen"],
             [
-                (f"{one.rate:g}", one.cycles, one.flash_bytes, "chosen" if one.is_chosen else "")
+                (one.rates, one.cycles, one.flash_bytes, "chosen" if one.is_chosen else "")
                 for one in compiled.flash_plans
             ],
             title="cycles against the flash of kernels and tables, by records and estimates",

@@ -6,16 +6,18 @@ A form has cycles and bytes of flash. Layers have the forms for which
 
 is least, where ``rate`` is the cycles of one inference that a byte has to save. It is a Lagrange
 multiplier: each plan is the fastest one of its size. What layers share counts once. Forms change
-one by one, or all layers to one candidate at once, until no change helps. If the tables of a plan
-have no room in the flash, the rate is doubled until they have.
+one by one, or all layers to one candidate at once, until no change helps. Such a search can stop
+early. So each rate has the best of the plans that the searches for all rates found, and whose
+tables have room in the flash.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from utvm_deploy.boards.board import Board
@@ -26,10 +28,15 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, is_n
 
 #: What code takes of the flash: this part, but at most that many bytes.
 _CODE_PART, _MOST_CODE_BYTES = 4, 128 * 1024
-#: Rates of the frontier in addition to the plan's own, in cycles for each byte.
+#: Rates that are searched in addition to the plan's own, in cycles for each byte.
 RATES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0)
-#: How often a rate that is too low for the board's flash is doubled.
-_DOUBLINGS = 24
+#: If no table has room, rates are doubled up to this one.
+_HIGHEST_RATE = 2.0**24
+#: A change must gain this share of cycles and bytes: sums are rounded, and equal plans may seem
+#: better by turns.
+_LEAST_GAIN = 1e-9
+#: And a search ends after that many turns through all changes.
+_MOST_TURNS = 64
 #: About the bytes of a kernel's driver; those of a convolution over columns take 80 to 400.
 _DRIVER_BYTES = 120
 #: Nearly all instructions of the routines take four bytes.
@@ -84,33 +91,55 @@ def _assembly_bytes(text: str) -> int:
     return _INSTRUCTION_BYTES * len(_INSTRUCTION.findall(text))
 
 
-class FlashChoice:
-    """The forms of a sequence's layers, and the plans that rates make of them."""
+@dataclass(frozen=True)
+class _Plan:
+    """Of each step, the position of its form; and what all of them take."""
 
-    def __init__(self, sequence: Sequence[Step | View], forms: Forms, core: str) -> None:
+    forms: Mapping[int, int]
+    cycles: float
+    flash_bytes: int
+    table_bytes: int
+
+    def merit(self, rate: float) -> tuple[float, int]:
+        """The least is the best at a rate."""
+        return self.cycles + rate * self.flash_bytes, self.flash_bytes
+
+
+class FlashChoice:
+    """The forms of a sequence's layers, and the plans that rates make of them.
+
+    With the rate None, the sequence stays as it is if its tables have room: ``room`` bytes.
+    """
+
+    def __init__(
+        self,
+        sequence: Sequence[Step | View],
+        forms: Forms,
+        core: str,
+        rate: float | None,
+        room: float,
+    ) -> None:
         self._sequence, self._forms_of, self._core = sequence, forms, core
+        self._rate, self._room = rate, room
         self._steps = {n: item for n, item in enumerate(sequence) if isinstance(item, Step)}
-        self._known_parts: dict[tuple[int, int], dict[Hashable, int]] = {}
+        self._part_numbers: dict[Hashable, int] = {}
+        self._known_parts: dict[tuple[int, int], dict[int, int]] = {}
+        self._searched: dict[float, _Plan] = {}
 
     @cached_property
     def _forms(self) -> dict[int, tuple[Option, ...]]:
         return {n: tuple(self._forms_of(step)) for n, step in self._steps.items()}
 
-    def plan(self, rate: float, most_bytes: float) -> tuple[Step | View, ...]:
-        """The sequence at this rate, or at the least doubled one whose tables fit.
+    def plan(self) -> tuple[Step | View, ...]:
+        """The sequence with the forms of the rate's plan.
 
-        If no rate makes tables of at most ``most_bytes``, the smallest are taken.
+        If no rate makes tables that have room, the smallest are taken.
         """
-        fits = sum(step.call.table_bytes for step in self._steps.values()) <= most_bytes
-        if fits and not rate:
+        taken = sum(step.call.table_bytes for step in self._steps.values())
+        if self._rate is None and taken <= self._room:
             return tuple(self._sequence)
-        wanted = self._chosen(rate)
-        found, tried = wanted, rate
-        for _ in range(_DOUBLINGS):
-            if sum(self._call(n, form).table_bytes for n, form in found.items()) <= most_bytes:
-                break
-            tried = 2 * tried or min(filter(None, RATES))
-            found = self._chosen(tried)
+        rate = self._rate or 0.0
+        wanted, found = self._best(rate, math.inf).forms, self._best(rate, self._room).forms
         return tuple(
             replace(item, call=self._told(n, wanted[n], found[n], rate))
             if isinstance(item, Step)
@@ -118,19 +147,41 @@ class FlashChoice:
             for n, item in enumerate(self._sequence)
         )
 
-    def frontier(self, rate: float) -> tuple[FlashPlan, ...]:
-        """Plans from the fastest to the smallest, ``rate``'s among them; each only once."""
+    def frontier(self, made: Sequence[Step | View], cycles: float) -> tuple[FlashPlan, ...]:
+        """The plans that have room, from the fastest to the smallest; each only once.
+
+        ``made`` is what is compiled, and takes about these cycles. It has other kernels than the
+        rate's plan where RAM has no room for scratch. Then the chosen plan has its figures.
+        """
+        if self._rate is None:
+            return ()
+        rates = sorted({*RATES, self._rate})
+        best = {rate: self._best(rate, self._room) for rate in rates}
+        figures = {rate: (round(one.cycles), one.flash_bytes) for rate, one in best.items()}
+        own = figures[self._rate]
+        calls = [item.call for item in made if isinstance(item, Step)]
+        kernels = [self._call(n, form).kernel for n, form in best[self._rate].forms.items()]
+        taken = own
+        if kernels != [call.kernel for call in calls]:
+            taken = round(cycles), flash_bytes(calls, self._core)
         plans: dict[tuple[int, int], FlashPlan] = {}
-        for one in sorted({*RATES, rate}):
-            chosen = self._chosen(one)
-            cycles = round(sum(self._forms[n][form].cycles for n, form in chosen.items()))
-            parts: dict[Hashable, int] = {}
-            for one_form in chosen.items():
-                parts.update(self._parts_of(*one_form))
-            key = cycles, sum(parts.values())
-            known = plans.get(key, FlashPlan(one, *key, is_chosen=False))
-            plans[key] = replace(known, is_chosen=known.is_chosen or one == rate)
+        for rate, key in figures.items():
+            shown = taken if key == own else key
+            known = plans.get(key, FlashPlan(rate, *shown, is_chosen=key == own, most_rate=rate))
+            plans[key] = replace(known, most_rate=rate)
         return tuple(plans.values())
+
+    def _best(self, rate: float, room: float) -> _Plan:
+        """The best plan at a rate among those of all rates whose tables have room."""
+        rates = sorted({*RATES, rate, self._rate or 0.0})
+        while True:
+            plans = [self._plan_of(one) for one in rates]
+            fitting = [one for one in plans if one.table_bytes <= room]
+            if fitting:
+                return min(fitting, key=lambda one: one.merit(rate))
+            if rates[-1] >= _HIGHEST_RATE:
+                return min(plans, key=lambda one: one.table_bytes)
+            rates.append(2 * rates[-1])
 
     def _told(self, n: int, wanted: int, found: int, rate: float) -> KernelCall:
         """The call of a form, which says why it is not the first one."""
@@ -146,24 +197,39 @@ class FlashChoice:
     def _call(self, n: int, form: int) -> KernelCall:
         return self._forms[n][form].step.call
 
+    def _plan_of(self, rate: float) -> _Plan:
+        """What the search for a rate finds."""
+        if rate not in self._searched:
+            forms = self._chosen(rate)
+            parts: dict[int, int] = {}
+            for one in forms.items():
+                parts.update(self._parts_of(*one))
+            cycles = sum(self._forms[n][form].cycles for n, form in forms.items())
+            tables = sum(self._call(n, form).table_bytes for n, form in forms.items())
+            self._searched[rate] = _Plan(forms, cycles, sum(parts.values()), tables)
+        return self._searched[rate]
+
     def _chosen(self, rate: float) -> dict[int, int]:
-        """Of each layer, the position of its form; at rate 0 the first."""
+        """Of each layer, the position of its form."""
         chosen = dict.fromkeys(self._forms, 0)
-        if not rate:
-            return chosen
-        counts = Counter[Hashable]()
+        counts = Counter[int]()
+        least = 1.0
         for n in chosen:
-            counts.update(self._parts_of(n, 0).keys())
+            parts = self._parts_of(n, 0)
+            counts.update(parts.keys())
+            least += self._forms[n][0].cycles + rate * sum(parts.values())
         moves = list(self._moves())
-        is_better = True
-        while is_better:
+        for _ in range(_MOST_TURNS):
             is_better = False
             for move in moves:
                 changed = {n: form for n, form in move.items() if chosen[n] != form}
-                gained, after = self._gain(chosen, changed, counts, rate)
-                if changed and gained > 0:
+                gained, more = self._gain(chosen, changed, counts, rate)
+                if gained > _LEAST_GAIN * least:
                     chosen.update(changed)
-                    counts, is_better = after, True
+                    counts.update(more)
+                    is_better = True
+            if not is_better:
+                break
         return chosen
 
     def _moves(self) -> Iterator[dict[int, int]]:
@@ -181,23 +247,29 @@ class FlashChoice:
         self,
         chosen: Mapping[int, int],
         changed: Mapping[int, int],
-        counts: Counter[Hashable],
+        counts: Counter[int],
         rate: float,
-    ) -> tuple[float, Counter[Hashable]]:
-        """What a change gains in cycles, flash included, and how often parts are used then."""
-        after, sizes, gained = counts.copy(), dict[Hashable, int](), 0.0
+    ) -> tuple[float, Counter[int]]:
+        """What a change gains in cycles, flash included, and how often parts are used more then."""
+        more, sizes, gained = Counter[int](), dict[int, int](), 0.0
         for n, form in changed.items():
             for sign, one in ((-1, chosen[n]), (1, form)):
                 parts = self._parts_of(n, one)
                 gained -= sign * self._forms[n][one].cycles
                 sizes.update(parts)
                 for part in parts:
-                    after[part] += sign
+                    more[part] += sign
         for part, size in sizes.items():
-            gained -= rate * size * ((after[part] > 0) - (counts[part] > 0))
-        return gained, after
+            before = counts[part]
+            gained -= rate * size * ((before + more[part] > 0) - (before > 0))
+        return gained, more
 
-    def _parts_of(self, n: int, form: int) -> dict[Hashable, int]:
+    def _parts_of(self, n: int, form: int) -> dict[int, int]:
+        """The parts of a form by number, and their bytes; kernels are slow to compare."""
         if (n, form) not in self._known_parts:
-            self._known_parts[n, form] = _parts(self._call(n, form), self._core)
+            numbers = self._part_numbers
+            self._known_parts[n, form] = {
+                numbers.setdefault(part, len(numbers)): size
+                for part, size in _parts(self._call(n, form), self._core).items()
+            }
         return self._known_parts[n, form]

@@ -75,14 +75,9 @@ def within_limits(
         most = fastest.cycles * (1 + limits.loss)
     if most is not None:
         if found.cycles > most:
-            raise OverBudget(
-                f"the cycle budget is {most:,}, and the fastest plan"
-                f"{' within the RAM budget' if limits.ram is not None else ''} takes "
-                f"{round(found.cycles):,} {costs.table.unit} by the records; give a budget of at "
-                "least that",
-                search.smallest().arena_bytes,
-                free,
-            )
+            figures = search.smallest().arena_bytes, free
+            asked = replace(limits, cycles=round(most))
+            raise OverBudget.of_cycles(asked, found.cycles, costs.table.unit, figures)
         found = search.smallest_within(most, found)
     least = min(search.smallest(), found, key=lambda one: one.arena_bytes)
     measured = sum(one.cycles for one in found.options if one.is_measured)

@@ -14,7 +14,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.arena.arenas import Layout
 from utvm_deploy.compiler.arena.plan import Step, View
 from utvm_deploy.compiler.arena.views import with_views
-from utvm_deploy.compiler.budgets import NO_LIMITS, Limits, Tradeoff
+from utvm_deploy.compiler.budgets import NO_LIMITS, FlashPlan, Limits, Tradeoff
 from utvm_deploy.compiler.lowering.scheduling import Scheduler
 from utvm_deploy.compiler.options import (
     COMPACT_OF_LEVEL,
@@ -54,8 +54,8 @@ class Planned:
     graph: Graph
     chosen: Chosen
     tradeoff: Tradeoff | None
-    #: What the layers could have for more or less flash.
-    flash: FlashChoice
+    #: What the layers could have for more or less flash; none within limits.
+    flash_plans: tuple[FlashPlan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Planner:
     picks: Picks | None = None
     #: Whether the decision has the codes of kernels without records, too.
     all_codes: bool = False
-    #: Cycles that each byte of flash has to save.
-    flash_rate: float = 0.0
+    #: Cycles that each byte of flash has to save; None: kernels stay as records want them.
+    flash_rate: float | None = None
 
     def plan(self, graph: Graph, limits: Limits, layers: WholeLayers = NO_LAYERS) -> Planned:
         """The kernels of a graph within ``limits``.
@@ -104,7 +104,11 @@ class Planner:
             return self._choose(graph, limits, layers, known, tradeoffs, choices)
 
         chosen = by_current_records(choose, self.known, core, all_codes=self.all_codes)
-        return Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None, choices[0])
+        made = Planned(graph, chosen, tradeoffs[-1] if tradeoffs else None)
+        if limits != NO_LIMITS:
+            return made
+        cycles, _ = self.cycles(made)
+        return replace(made, flash_plans=choices[0].frontier(chosen.sequence, cycles))
 
     def whole(self, graph: Graph) -> WholeGraph:
         """What the layers of a graph need and cost that has no strips."""
@@ -141,7 +145,7 @@ class Planner:
             self._smaller(graph),
             self.scheduler.scratch_of,
             self.rounded,
-            CoreCosts(self.costs, cache_of_arena(self.board), self.flash_rate),
+            CoreCosts(self.costs, cache_of_arena(self.board), self.flash_rate or 0.0),
             layers,
         )
 
@@ -163,8 +167,7 @@ class Planner:
         def fitted(picks: Picks) -> tuple[Sequenced, Sequenced]:
             costs = self._costs(graph, known, layers)
             choices.append(self._flash_choice(graph, known, costs, picks))
-            room = math.inf if self.board.is_host else room_for_tables(self.board)
-            wanted = choices[-1].plan(self.flash_rate, room)
+            wanted = choices[-1].plan()
             lowered.append(wanted)
             if limits == NO_LIMITS:
                 spare = NO_SPARE if self.objective == Objective.SIZE else SPARE_FOR_TIME
@@ -205,7 +208,8 @@ class Planner:
             most = max(sum(scratch_of(one)) for one in steps)
             return costs.forms(step, smaller(step), most)
 
-        return FlashChoice(wanted, forms, self.board.cpu.kernel_core)
+        room = math.inf if self.board.is_host else room_for_tables(self.board)
+        return FlashChoice(wanted, forms, self.board.cpu.kernel_core, self.flash_rate, room)
 
     def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:
         """Calls with less scratch, of the family that a step's call has."""

@@ -1,8 +1,8 @@
-"""A RAM budget on a board with tightly coupled RAM: scratch in a pool there counts, too."""
+"""Budgets on a board with tightly coupled RAM: scratch in a pool there counts, too."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from utvm_deploy.compiler.arena.plan import Step, plan_arena
 from utvm_deploy.compiler.budgets import NO_LIMITS, Tradeoff
@@ -16,9 +16,19 @@ LEAST_ROOM = 2048
 MUCH_FASTER = 1.1
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """A plan with scratch in a pool."""
+
+    made: Planned
+    held: ScratchMemory
+    size_bytes: int  # of the arena and of scratch
+    cycles: int  # about
+
+
 def within_pool(
-    graph: Graph, most_bytes: int, planner: Planner, held: ScratchMemory
-) -> tuple[Planned, ScratchMemory] | None:
+    graph: Graph, most_bytes: float, planner: Planner, held: ScratchMemory
+) -> Pooled | None:
     """The plan of whole layers with scratch in a pool; None if it has more bytes than the budget.
 
     First with all scratch that the pool has room for: nothing is faster. Then with what the arena
@@ -36,9 +46,10 @@ def within_pool(
         if arena + pool <= most_bytes:
             unit = planner.costs.unit
             tradeoff = Tradeoff(arena, round(cycles), *free, arena, measured, unit=unit)
-            return replace(made, tradeoff=tradeoff), held
+            made = replace(made, tradeoff=tradeoff, flash_plans=())
+            return Pooled(made, held, arena + pool, round(cycles))
         # Blocks in a pool are aligned; the smaller room ends this.
-        room = min(most_bytes - arena, room) - aligned_in_pool(1)
+        room = int(min(most_bytes - arena, room)) - aligned_in_pool(1)
     return None
 
 

@@ -56,7 +56,7 @@ def emitted(found: Placed) -> Emitted:
         float_math=options.float_math,
         # Nobody asked for what is lost at level time.
         tradeoff=plan.made.tradeoff if goal in (Goal.WITHIN_BUDGET, Goal.SMALLEST) else None,
-        flash_plans=plan.made.flash.frontier(plan.request.flash_rate),
+        flash_plans=plan.made.flash_plans,
         hint="; ".join(filter(None, (plan.hint, _hint_of_flash(made, plan.made.graph)))),
     )
     return Emitted(model)

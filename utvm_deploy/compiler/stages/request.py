@@ -113,13 +113,19 @@ class Request:
         return budget
 
     @property
-    def flash_rate(self) -> float:
-        """The cycles of a run that each byte of flash has to save; none on a host."""
-        options = self.options
-        if options.flash_rate is not None:
-            return options.flash_rate
-        is_free = options.is_trial or self.board.is_host
-        return 0.0 if is_free else FLASH_RATES[options.objective]
+    def flash_rate(self) -> float | None:
+        """The cycles of a run that each byte of flash has to save.
+
+        None where the choices of records are followed as they are: on a host, by trials, and at
+        rate 0 with the user's records.
+        """
+        options, board = self.options, self.board
+        if options.flash_rate is None:
+            is_free = options.is_trial or board.is_host
+            return None if is_free else FLASH_RATES.get(options.objective)
+        return (
+            None if options.records is not None and not options.flash_rate else options.flash_rate
+        )
 
     @cached_property
     def goal(self) -> Goal:

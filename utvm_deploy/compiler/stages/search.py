@@ -14,10 +14,12 @@ Five searches are in each other, from the outside in:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.arena.needs import least_needs
+from utvm_deploy.compiler.budgets import OverBudget
 from utvm_deploy.compiler.lowering.scheduling import Scheduler
 from utvm_deploy.compiler.options import ARENA, AUTO, FAST, Objective
 from utvm_deploy.compiler.planning.planner import Planned, Planner
@@ -63,10 +65,7 @@ def searched(network: Network) -> KernelPlan:
     if watch.check_needs is not None and not request.may_stream:
         watch.check_needs(least_needs(prefix, graph))  # strips may take less
     planner = _planner(request, prefix)
-    made, scratch = _within_fast_scratch(network, planner) or (
-        _planned(network, planner),
-        request.scratch,
-    )
+    made, scratch = _found(network, planner)
     if watch.decided is not None:
         watch.decided(made.chosen.decision)
     return KernelPlan(request, prefix, made, scratch, _hint(network, planner, made, scratch))
@@ -90,16 +89,35 @@ def _planner(request: Request, prefix: str) -> Planner:
     )
 
 
-def _within_fast_scratch(
-    network: Network, planner: Planner
-) -> tuple[Planned, ScratchMemory] | None:
-    """The plan with scratch in a pool, where a RAM budget has room for both."""
-    request = network.request
-    fast, budget = request.fast_scratch, request.budget
-    is_possible = request.options.scratch == AUTO and budget.cycles is None
-    if fast is None or budget.ram is None or not is_possible:
-        return None
-    return within_pool(network.graph, budget.ram, planner, fast)
+def _found(network: Network, planner: Planner) -> tuple[Planned, ScratchMemory]:
+    """The plan, and where its scratch is.
+
+    A budget may have room for a pool. Of plans within a budget of cycles, the one with the fewest
+    bytes of arena and scratch is taken.
+    """
+    request, budget = network.request, network.request.budget
+    pooled, limit = None, budget.cycles
+    if request.fast_scratch is not None and budget.is_set and request.options.scratch == AUTO:
+        most = math.inf if budget.ram is None else budget.ram
+        pooled = within_pool(network.graph, most, planner, request.fast_scratch)
+    if pooled is None:
+        return _planned(network, planner), request.scratch
+    if limit is None:
+        return pooled.made, pooled.held
+    try:
+        made = _planned(network, planner)
+    except OverBudget as error:
+        if pooled.cycles > limit:
+            if budget.ram is None and pooled.cycles >= error.fastest[1]:
+                raise
+            figures = error.least_bytes, (pooled.size_bytes, pooled.cycles)
+            told = OverBudget.of_cycles(budget, pooled.cycles, planner.costs.unit, figures)
+            raise told from None
+        return pooled.made, pooled.held
+    assert made.tradeoff is not None
+    if pooled.cycles <= limit and pooled.size_bytes < made.tradeoff.arena_bytes:
+        return pooled.made, pooled.held
+    return made, request.scratch
 
 
 def _planned(network: Network, planner: Planner) -> Planned:
