@@ -128,6 +128,7 @@ def estimate(
     """
     target = steps.board_of(board)
     inputs = chosen.get("inputs")
+    context = steps.chosen_of({**chosen})  # refuses other keywords
     if is_module(model):
         if (chosen.get("stream"), chosen.get("image_input")) != (None, None):
             raise UsageError("stream and image_input are for files; quantize the module first")
@@ -136,7 +137,7 @@ def estimate(
         )
     if inputs is not None and not isinstance(inputs, Mapping):
         raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
-    with steps.chosen_of({**chosen}), steps.model_file(model) as path:
+    with context, steps.model_file(model) as path:
         return EstimateResult(estimated(_graph_of(path), target))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
@@ -16,6 +17,8 @@ from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
 from utvm_deploy.quality.quantizing.torch.files import file_of_module
 from utvm_deploy.torch.in_memory import is_module, is_program
+
+_log = logging.getLogger(__name__)
 
 
 def quantize(
@@ -74,6 +77,8 @@ def quantize(
     - ``progress(what, done, total)`` is called on the way; by default, a line on stderr shows it in
       terminals and notebooks.
 
+    Each of the result's ``warnings`` is logged once.
+
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
     it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
     model takes more than a budget.
@@ -127,23 +132,28 @@ def quantize(
     shown, chosen = shown_progress(progress), with_chosen(inputs, signature, states)
     with shown as told, chosen, only_tied_states():
         same["progress"] = told
+        made: QuantizedModel | steps.MixedModel
         if scheme == "mixed":
-            return steps.quantize_mixed(
+            made = steps.quantize_mixed(
                 Path(model),
                 data,
                 max_loss=steps.DEFAULT_MAX_LOSS if max_loss is None else max_loss,
                 budgets=Budgets(ram_budget, flash_budget, cycle_budget),
                 **same,
             )
-        return steps.quantize_uniform(
-            Path(model),
-            data,
-            scheme=scheme,
-            clipping=clipping,
-            equalize=equalize,
-            sensitivity=sensitivity,
-            **same,
-        )
+        else:
+            made = steps.quantize_uniform(
+                Path(model),
+                data,
+                scheme=scheme,
+                clipping=clipping,
+                equalize=equalize,
+                sensitivity=sensitivity,
+                **same,
+            )
+    for warning in made.warnings:
+        _log.warning("%s", warning)
+    return made
 
 
 def _check_options(

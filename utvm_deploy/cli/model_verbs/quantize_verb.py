@@ -61,8 +61,6 @@ def _quantized(
 
 
 def _report(made: QuantizedModel, out: Output) -> None:
-    for warning in made.warnings:
-        out.line(f"! {warning}")
     if made.equalizing is not None:
         before, behind = (_decibels(value) for value in made.equalizing)
         pairs = made.calibration.equalized

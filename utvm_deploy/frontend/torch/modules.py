@@ -53,11 +53,16 @@ def _nothing(_record: logging.LogRecord) -> bool:
 
 
 def check_module(
-    torch: Any, module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any] | None = None
+    torch: Any,
+    module: Any,
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any] | None = None,
+    *,
+    hint: str = "",
 ) -> None:
     """Raise ModelError for weights that are not float32, and for inputs that a module refuses.
 
-    ``arguments`` and ``named`` are tensors for one call of the module.
+    ``arguments`` and ``named`` are tensors for one call of the module. ``hint`` says what to do.
     """
     for name, weight in module.named_parameters():
         if weight.is_floating_point() and weight.dtype != torch.float32:
@@ -73,8 +78,8 @@ def check_module(
         given += [f"{name}={_told(one)}" for name, one in (named or {}).items()]
         reason = " ".join(str(exc).split())[:200].rstrip(".")
         raise ModelError(
-            f"the module cannot be called with {', '.join(given) or 'no inputs'}: {reason}; give "
-            "inputs of the shapes and types that its forward takes"
+            f"the module cannot be called with {', '.join(given) or 'no inputs'}: {reason}; "
+            + (hint or "give inputs of the shapes and types that its forward takes")
         ) from exc
 
 

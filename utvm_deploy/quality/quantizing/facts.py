@@ -150,13 +150,16 @@ class OutputError:
     largest: float  # the largest absolute difference
 
 
-def quality(floats: Sequence[FloatOperator], outputs: Sequence[OutputError]) -> str:
+def quality(
+    floats: Sequence[FloatOperator], outputs: Sequence[OutputError], *, is_held_out: bool
+) -> str:
     """How many operators stayed float, and the error of the worst output, in a phrase."""
     told = "no operator in float32"
     if floats:
         told = f"{len(floats)} operator{'s' * (len(floats) > 1)} in float32"
     known = [one.sqnr_db for one in outputs if one.sqnr_db is not None]
-    return f"{told}, SQNR {min(known):.1f} dB" if known else told
+    what = "held-out SQNR" if is_held_out else "SQNR"
+    return f"{told}, {what} {min(known):.1f} dB" if known else told
 
 
 class QuantizedFile(Result):
@@ -205,10 +208,13 @@ class QuantizedModel(QuantizedFile):
 
     @property
     def headline(self) -> str:
-        """Scheme, size, what stayed float, and the error."""
+        """Scheme, size, what stayed float, the error, and how many warnings there are."""
+        is_held_out = self.calibration.held_out > 0
+        count = len(self.warnings)
         return (
             f"{self.scheme}: {len(self.data):,} bytes from {self.float_bytes:,}, "
-            f"{quality(self.float_operators, self.outputs)}"
+            f"{quality(self.float_operators, self.outputs, is_held_out=is_held_out)}"
+            + (f" ({count} warning{'s' * (count > 1)})" if count else "")
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
@@ -15,13 +17,13 @@ from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.datasets import ModelInput
 from utvm_deploy.quality.quantizing import child_steps, facts
 from utvm_deploy.quality.quantizing.choosing import Score, clearly_better, score
 from utvm_deploy.quality.quantizing.samples import dataset_for
-from utvm_deploy.quality.quantizing.sqnr import output_errors
+from utvm_deploy.quality.quantizing.sqnr import outlier, output_errors
 
 
 def quantize_model(
@@ -37,7 +39,7 @@ def quantize_model(
 ) -> facts.QuantizedModel:
     """Quantize a float model file. Raises ModelError if the file or the data cannot be used."""
     for given, known, what in (
-        (scheme, facts.SCHEMES, "scheme"),
+        (scheme, facts.WANTED_SCHEMES, "scheme"),
         (clipping, facts.WANTED_CLIPPINGS, "clipping"),
         (equalize, facts.WANTED_EQUALIZING, "value of equalize"),
     ):
@@ -198,12 +200,12 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         check_known(path)
         raise ModelError(f"{path} cannot be quantized; give a float .tflite, .onnx or .pt2 file")
     check_shapes_apply(path)
+    file = tflite_bytes(path) if form == child_steps.TFLITE else model_bytes(path)
     child_steps.check_installed(form)
     if is_converted:
         child_steps.check_installed(child_steps.TFLITE)
     if form == child_steps.TFLITE:
-        return _opened_tflite(path, tflite_bytes(path))
-    file = model_bytes(path)
+        return _opened_tflite(path, file)
     try:
         made = child_steps.prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:
@@ -365,7 +367,11 @@ def quantize_with_recipe(
         outputs,
         len(calibration.outputs[0]),
         len(calibration.model) if float_bytes is None else float_bytes,
-        (*calibration.warnings, *_large_errors(outputs, recipe.scheme)),
+        (
+            *calibration.warnings,
+            *_large_errors(outputs, recipe.scheme),
+            *_outliers(outputs, recipe.scheme, calibration, result.outputs),
+        ),
         recipe.clipping,
     )
 
@@ -378,6 +384,26 @@ def _large_errors(outputs: Sequence[facts.OutputError], scheme: str) -> Iterator
                 f"output {one.name!r} has an SQNR of {one.sqnr_db:.1f} dB, below {least:g} dB; "
                 f"{facts.SENSITIVITY_HINT}"
             )
+
+
+def _outliers(
+    outputs: Sequence[facts.OutputError],
+    scheme: str,
+    calibration: facts.Calibration,
+    made: Sequence[Array],
+) -> Iterator[str]:
+    least = facts.LEAST_SQNR_DB[scheme]
+    for one, real, quantized in zip(outputs, calibration.outputs, made, strict=True):
+        found = outlier(real, quantized)
+        if found is None or found[1] >= least or (one.sqnr_db or 0.0) < least:
+            continue
+        number, middle = found
+        reach = max(float(np.abs(values[number]).max()) for values in calibration.inputs)
+        yield (
+            f"compared sample {number} (inputs up to {reach:g}) makes the SQNR of output "
+            f"{one.name!r}; the middle sample has {middle:.1f} dB, below {least:g} dB; leave "
+            "outliers out"
+        )
 
 
 def float_operators(graph: Graph) -> Sequence[facts.FloatOperator]:

@@ -31,6 +31,22 @@ def output_errors(
         yield OutputError(name, sqnr_db(one, other) if _varies(one) else None, largest)
 
 
+def outlier(real: Array, quantized: Array) -> tuple[int, float] | None:
+    """The sample that an SQNR is of, and the SQNR of the middle sample in dB; None where all count.
+
+    It is said if a twentieth of the samples, or one, has 90 % of the power of the signal.
+    """
+    wanted = real.reshape(len(real), -1).astype(np.float64)
+    signal = np.square(wanted).sum(axis=1)
+    error = np.subtract(wanted, quantized.reshape(wanted.shape), dtype=np.float64)
+    noise = np.square(error).sum(axis=1)
+    if np.sort(signal)[-max(len(signal) // 20, 1) :].sum() < 0.9 * signal.sum() or not noise.any():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        decibels = np.nan_to_num(10 * np.log10(signal / noise), nan=np.inf, neginf=-np.inf)
+    return int(signal.argmax()), float(np.sort(decibels)[len(decibels) // 2])
+
+
 def _varies(real: Array) -> bool:
     """Whether samples differ in it, by more than numbers that float32 rounds to zero."""
     # In float64, because numpy subtracts no bools.

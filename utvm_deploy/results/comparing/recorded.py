@@ -103,7 +103,7 @@ def check_recorded_core(board: Board) -> None:
     if board.cpu.core != CORE:
         raise BenchError(
             f"CMSIS-NN's recorded figures are those of a {CORE}, and {board.name} is a "
-            f"{board.cpu.core}; give your own copy, built for it (--cmsis-nn DIR)"
+            f"{board.cpu.core}; give your own copy, built for it (--cmsis-nn DIR, or cmsis_nn=)"
         )
 
 
@@ -136,7 +136,7 @@ def compare_with_recorded(run: EngineRun, graph: Graph, inputs: str) -> ModelCom
     if not any(layer.theirs for layer in layers):
         raise BenchError(
             f"no layer of {found.model} has a recorded CMSIS-NN figure in {unit}; give your own "
-            "copy of CMSIS-NN, built for the board's core (--cmsis-nn DIR)"
+            "copy of CMSIS-NN, built for the board's core (--cmsis-nn DIR, or cmsis_nn=)"
         )
     return ModelComparison(
         name=found.model,

@@ -36,6 +36,16 @@ def example_of(module: Any, data: Any, given: Any) -> tuple[Any, ...]:
     return tuple(part.float() if part.is_floating_point() else part for part in parts)
 
 
+def entry_hint(module: Any, data: Any) -> str:
+    """What to say of a list whose entries may lack the axis of samples."""
+    names = inputs_of(module)
+    shape = tuple(next(_groups(data, len(names), names))[0].shape)
+    return (
+        f"an entry of the list has the shape {shape}, whose first axis counts samples; give each "
+        f"entry that axis, such as {(1, *shape)}, or one array of all"
+    )
+
+
 def labelled_samples(
     module: Any, data: Any, example: tuple[Any, ...]
 ) -> tuple[list[tuple[Any, ...]], Array | None]:

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.errors import DataError, ModelError, UtvmError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.torch.export import load_torch
 from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
 from utvm_deploy.quality.datasets import Dataset
 from utvm_deploy.quality.quantizing.facts import PT2E_SAMPLES
-from utvm_deploy.quality.quantizing.torch.calibration import example_of, labelled_samples
+from utvm_deploy.quality.quantizing.torch.calibration import (
+    entry_hint,
+    example_of,
+    labelled_samples,
+)
 
 
 @contextmanager
@@ -38,7 +42,8 @@ def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tupl
                 module.eval()
             example = example_of(module, _first(data) if is_ready else data, example_inputs)
             arrays = data if is_ready else _arrays(module, data, example)
-            check_module(torch, module, example)
+            is_list = isinstance(data, list) and example_inputs is None
+            check_module(torch, module, example, hint=entry_hint(module, data) if is_list else "")
             with torch.no_grad(), quiet_torch():
                 torch.export.save(torch.export.export(module, example), path)
         except UtvmError:
@@ -58,6 +63,8 @@ def _first(data: Any) -> Any:
     """What says the shape of one sample: the array ``inputs`` of a mapping."""
     if isinstance(data, Mapping) and "inputs" in data:
         return np.asarray(data["inputs"])
+    if isinstance(data, str | Path) and not Path(data).exists():
+        raise DataError(f"there are no data {data}; give a file or a folder that you may read")
     raise ModelError(
         "these data do not say the shapes that the module takes; give example_inputs, too"
     )
