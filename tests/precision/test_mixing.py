@@ -189,7 +189,7 @@ def test_a_bad_output_names_the_layers_that_cost_most(
     argv = ["quantize", str(DIGITS), "--data", str(SAMPLES), "-o", str(tmp_path / "q.tflite")]
     for more in ([], ["--sensitivity"]):
         assert main([*argv, *more]) == 0
-        told = capsys.readouterr().out
+        told = capsys.readouterr().err
         assert "below 90 dB; of single operators, these cost most: 8 (SOFTMAX, 48." in told
         assert "--sensitivity" not in told
     (told,) = utvm_deploy.quantize(DIGITS, SAMPLES).warnings
@@ -197,7 +197,7 @@ def test_a_bad_output_names_the_layers_that_cost_most(
     # A model with many layers takes long.
     monkeypatch.setattr(steps, "MOST_TRIED_LAYERS", 3)
     assert main(argv) == 0
-    assert "below 90 dB; --sensitivity shows which layers" in capsys.readouterr().out
+    assert "below 90 dB; --sensitivity shows which layers" in capsys.readouterr().err
 
 
 def test_python_has_the_same(tmp_path: Path) -> None:
