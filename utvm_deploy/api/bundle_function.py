@@ -107,7 +107,7 @@ def bundle(
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
     is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``options`` are those of
-    ``compile``. ``progress(what, done, total)`` is called on the way.
+    ``compile``, which ``profile`` lists. ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else and for a
     ``format`` of other cores. Raises ModelError for a file or samples that do not fit, and

@@ -56,8 +56,8 @@ def evaluate(
     - ``check_plan`` is called when the data are read, and before anything is compiled or run. It
       raises an error for what it does not want, as ``utvm eval`` does for limits that do not fit.
     - ``progress(what, done, total)`` is called on the way.
-    - ``options`` are those of ``compile``; without a board, only ``inputs``, ``signature``,
-      ``states``, ``stream`` and ``image_input`` have a meaning.
+    - ``options`` are those of ``compile``, which ``profile`` lists; without a board, only
+      ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` have a meaning.
 
     Accuracies are from 0 to 1. Raises DataError for data that do not fit the model, ModelError for
     a file that cannot be imported, and UsageError for arguments that are not of these kinds.

@@ -79,8 +79,8 @@ def memory(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``
     or a device. Without ``image``, nothing is linked, and the result leaves out what an image with
-    the runtime takes. ``options`` are those of ``compile``. ``progress(what, done, total)`` is
-    called on the way.
+    the runtime takes. ``options`` are those of ``compile``, which ``profile`` lists.
+    ``progress(what, done, total)`` is called on the way.
 
     All figures are in bytes; offsets count from the start of the arena. Without a C compiler, the
     stack and the code are not known, and ``found.notes`` says so. Raises ModelError for a file that

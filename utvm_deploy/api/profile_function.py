@@ -118,8 +118,13 @@ def profile(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``hot`` asks for that many of the hottest
-    blocks of code, with each instruction; it needs the cycle model. ``options`` are those of
-    ``compile``. ``progress(what, done, total)`` is called on the way.
+    blocks of code, with each instruction; it needs the cycle model. ``progress(what, done, total)``
+    is called on the way.
+
+    ``options`` are those of ``compile``: ``inputs``, ``signature``, ``states``, ``stream``,
+    ``image_input``, ``name``, ``kernels``, ``cmsis_nn``, ``plugin``, ``records``, ``optimize``,
+    ``float_math``, ``allow_float`` and ``input_rows``. For memory and time there are ``scratch``,
+    ``pools``, ``ram_budget``, ``flash_budget``, ``cycle_budget`` and ``flash_rate``.
 
     Ticks are cycles, nanoseconds or instructions, as ``found.tick_unit`` says. Cycles of emulated
     boards are modelled, never measured on silicon. RAM and flash are of a whole image, with the

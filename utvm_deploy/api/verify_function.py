@@ -81,7 +81,7 @@ def verify(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file, a ``Board``,
     ``utvm://HOST/BOARD``, or a device: this stays open. ``samples`` is how many random samples are
     run. ``golden`` is an .npz file instead, with the arrays "inputs" and "outputs", whose first
-    axis counts the samples. ``options`` are those of ``compile``.
+    axis counts the samples. ``options`` are those of ``compile``, which ``profile`` lists.
     ``progress(what, done, total)`` is called on the way.
 
     ``ok`` of the result says whether all bytes are equal. Outputs of inexact float32 operators are
