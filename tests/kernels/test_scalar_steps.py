@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -63,6 +64,19 @@ def test_assembly_and_c_make_the_sums_of_numpy() -> None:
             assert text.count(steps.CONDITION) == 1
             for form in (text, text.replace(steps.CONDITION, "0")):
                 np.testing.assert_array_equal(multiplied(device, channels, form, given), wanted)
+
+
+@pytest.mark.tools
+@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: sudo apt install clang")
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_clang_compiles_the_product(level: str) -> None:
+    product = ScalarProduct(steps.PIXELS, 1, ONCE, 1, 9)
+    called = f"{product.function}(p, w, s, l, o, count, channels, depth, pitch);"
+    run = f"void run({PARAMETERS}) {{ {called} }}"
+    text = "\n".join(("#include <stdint.h>", header(), *product.texts(""), run, ""))
+    flags = ("--target=riscv32-unknown-elf", "-march=rv32imc", "-std=c99", "-ffreestanding", level)
+    command = ["clang", *flags, "-x", "c", "-c", "-", "-o", "/dev/null"]
+    subprocess.run(command, input=text, text=True, check=True, timeout=60)
 
 
 def test_no_sum_of_a_chunk_leaves_16_bits() -> None:
