@@ -102,8 +102,9 @@ def compile(
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
       asks for the fastest level whose code and weights fit. ``cycle_budget`` asks for the smallest
       arena within that many cycles, by the records.
-    - ``flash_rate`` is the cycles of a run that each byte of flash has to save. The default is 4,
-      and 0 at levels "balanced" and "size", which have their own rules.
+    - ``flash_rate`` is the cycles of a run that each byte of flash has to save: a larger number
+      means less flash and a slower model. The default is 4; levels "balanced" and "size" have
+      their own rules.
     - ``records`` is a file that ``tune`` wrote; each layer is compiled with its best record.
     - ``kernels`` is "best", "generic" (plain C) or "cmsis-nn": where ``cmsis_nn``, which
       ``project.find_cmsis_nn`` gave, has a function.

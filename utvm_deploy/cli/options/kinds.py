@@ -70,7 +70,7 @@ def _not_negative(what: str, unit: str = "") -> Callable[[str], float]:
     def parse(text: str) -> float:
         value = _real(text.removesuffix(unit), what)
         if not 0 <= value < math.inf:
-            raise ValueError(f"{text!r} is not zero or more")
+            raise ValueError(f"{text!r} is not a finite number of zero or more")
         return value
 
     return parse

@@ -191,8 +191,8 @@ CYCLE_BUDGET = Option(
 )
 FLASH_RATE = Option(
     "--flash-rate CYCLES",
-    "the cycles of a run that each byte of flash has to save; by default 4, and 0 at levels "
-    "balanced and size, which have their own rules",
+    "the cycles of a run that each byte of flash has to save; a larger number means less flash and "
+    "more cycles. Default: 4; levels balanced and size have their own rules",
     parse=kinds.rate,
 )
 FLOAT_MATH = Option(
