@@ -37,4 +37,5 @@ def test_memory_builds_the_image_at_the_level_that_the_budget_chose(
     monkeypatch.setattr(memory_function, "image_memory", image_memory)
     found = memory_function.memory(DIGITS, BOARD, flash_budget=least_flash()).found
     assert found.compiled.optimize == Objective.SIZE and not found.notes
+    assert "the flash budget takes level size" in found.compiled.hint
     assert built == [(found.compiled, "dtcm")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def within_flash(
         code = model_code(compiled, board)
         taken[one] = compiled.weights_bytes + code.code_bytes + code.table_bytes
         if taken[one] <= budget:
-            return compiled
+            told = f"the flash budget takes level {one}" if one != level else ""
+            return replace(compiled, hint="; ".join(filter(None, (told, compiled.hint))))
     least = min(taken, key=lambda one: taken[one])
     raise CompileError(
         f"the flash budget is {budget:,} bytes, and the least that is possible is "
