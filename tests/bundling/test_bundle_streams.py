@@ -14,6 +14,7 @@ from test_bundle_builds import build, check_sketch, run
 from tflite_writer import ModelWriter
 
 import utvm_deploy
+from utvm_deploy.base.files import file_digest
 from utvm_deploy.bundling import FORMATS
 
 pytestmark = [
@@ -43,7 +44,9 @@ def test_a_stream_is_bundled_as_one(tmp_path: Path, form: str) -> None:
     readme = (made.path / "README.md").read_text()
     assert "## A stream" in readme and "Answers are late by 2 columns" in readme
     assert "net_reset(arena);  // before each recording" in readme
-    assert json.loads((made.path / "manifest.json").read_text())["stream"]["hop"] == 2
+    manifest = json.loads((made.path / "manifest.json").read_text())
+    assert manifest["stream"]["hop"] == 2
+    assert manifest["model"]["sha256"] == file_digest(tmp_path / "net.tflite")
     folder = build(made.path, tmp_path / "build")
     assert run(folder / "net_selftest").stdout == "PASS net: 8 sample(s), every output byte equal\n"
     if form == "arduino":

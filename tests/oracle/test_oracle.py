@@ -86,6 +86,13 @@ def test_refused_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr() == ("", "")
 
 
+def test_samples_that_an_operator_refuses(tmp_path: Path) -> None:
+    m = ModelWriter()
+    m.output(m.node("RSQRT", [m.input((4,), 0.1)], (4,), scale=0.1))
+    with pytest.raises(VerifyError, match="give samples that the model takes: --golden"):
+        run_reference(m.save(tmp_path / "model.tflite"), [np.full((4,), -3, np.int8)])
+
+
 def test_model_refused_at_an_operator(tmp_path: Path) -> None:
     m = ModelWriter()
     x = m.input((1, 4), 0.1, 0)

@@ -121,7 +121,7 @@ def bundle(
         keep_model(path, destination)
         check_destination(destination)
         options, custom = steps.with_backend(options, target)
-        graph = load_model(path, custom)
+        graph = load_model(path, custom, is_quiet=True)  # compile says it
         if golden is None:
             runs = 0 if graph.stream is None else graph.stream.runs + 1
             taken = random_samples(graph, max(samples, runs if runs <= _MOST_HOPS else 0))

@@ -142,7 +142,7 @@ def profile(
         target = device.board
         check_hot(hot, target)
         options, custom = steps.with_backend(options, target)
-        graph = load_model(path, custom)
+        graph = load_model(path, custom, is_quiet=True)  # compile says it
 
         def measured(graph: Graph) -> tuple[CompiledModel, Profile]:
             compiled = steps.compile_fitting(path, target, told, **options)

@@ -100,7 +100,7 @@ def verify(
     ):
         target = device.board
         options, custom = steps.with_backend(options, target)
-        graph = load_model(path, custom)
+        graph = load_model(path, custom, is_quiet=True)  # compile says it
         taken = (
             random_samples(graph, samples) if golden is None else load_golden(Path(golden), graph)
         )

@@ -37,8 +37,8 @@ def check_format(format: str, board: Board) -> None:
         return
     names = [name for name in board_names() if load_board(name, trust=True).template == ESP_IDF]
     raise BundleError(
-        f"ESP-IDF builds for no {board.cpu.core}, the core of {board.name}; choose "
-        f"{' or '.join(names)}, or host for other cores than those"
+        f"ESP-IDF does not build for {board.name} ({board.cpu.core}); give --board "
+        f"{' or '.join(names)}, or --board host: plain C, which each chip of ESP-IDF compiles"
     )
 
 

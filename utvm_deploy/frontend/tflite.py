@@ -48,6 +48,8 @@ def load_model(
         graph = relax_graph(model, path.stem)
     else:
         graph = load_bytes(data, path.stem, str(path), custom)
+    # Of the user's file, also where it becomes another one.
+    graph = graph.replaced(digest=hashlib.sha256(model_bytes(path)).hexdigest())
     if not is_quiet:
         for note in choice_notes(path):
             _log.warning("%s: %s", path, note)

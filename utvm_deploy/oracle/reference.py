@@ -135,7 +135,7 @@ def run_reference(
 def _sample_timeout_s(file: Path) -> float:
     """What one sample may take. LiteRT also runs files that we refuse: those get the floor."""
     try:
-        return _SAMPLE_TIMEOUT_S + total_macs(load_model(file)) / _MACS_PER_S
+        return _SAMPLE_TIMEOUT_S + total_macs(load_model(file, is_quiet=True)) / _MACS_PER_S
     except UtvmError:
         return _SAMPLE_TIMEOUT_S
 
@@ -187,7 +187,10 @@ def _explanation(
         )
     # An empty one: the disk was too full to say why; standard error holds the reason.
     if reason := read_refusal(directory):
-        return f"the reference interpreter refuses {path.name}: {reason}"
+        return (
+            f"the reference interpreter refuses {path.name}: {reason}; if random samples are why, "
+            "give samples that the model takes: --golden G.npz"
+        )
     if has_no_room(directory):
         return (
             f"the reference interpreter has no room for its results in {directory.parent}; make "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
+from utvm_deploy.boards.twin import machine_for
 from utvm_deploy.device.probe.detect import check_port_there, locate
 from utvm_deploy.device.probe.flash import probe_commands
 from utvm_deploy.device.probe.links import needs_debugger, needs_line
@@ -27,7 +28,9 @@ def check_ready(
     ``link`` is what ``choose_link`` gives. In a dry run everything is there.
     """
     if board.why_no_image:
-        raise BoardError(board.why_no_image)
+        machine = machine_for(board)
+        here = f"; {machine.name}, which is emulated, can run the model" if machine else ""
+        raise BoardError(f"{board.why_no_image}{here}")
     kind = board.probe.kinds[0]
     if process.is_dry_run() or kind == CHILD_PROBE:
         return
