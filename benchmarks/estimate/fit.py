@@ -47,6 +47,8 @@ SMALL = 200
 OF_ANY = ("call", "products", "outputs", "inputs")
 #: Layers that a class must have for a formula of its own.
 LEAST_LAYERS = 6
+#: Layers that a form of a kernel must have for one, as the class of its kernel knows it otherwise.
+LEAST_OF_FORM = 2 * len(FEATURES)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def fitted(cases: Sequence[Case], board: Board) -> Formulas:
         name: least_squares([row for row, _ in some], [1 / (one + SMALL) for _, one in some],
                             [one for _, one in some])
         for name, some in sorted(rows.items())
-        if len(some) >= LEAST_LAYERS and len(some) != len(rows.get(name.rpartition("/")[0], ()))
+        if len(some) >= (LEAST_OF_FORM if name.count("/") == 3 else LEAST_LAYERS)
+        and len(some) != len(rows.get(name.rpartition("/")[0], ()))
     }  # fmt: skip
     unit = cases[0].measured["unit"]
     bases = [m["ram"] - m["arena"] - m["pool"] for m in (case.measured for case in cases)]

@@ -24,7 +24,12 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.arena.plan import Step, View
 from utvm_deploy.compiler.budgets import FlashPlan
 from utvm_deploy.compiler.planning.kernel_costs import Option
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, is_native
+from utvm_deploy.kernels.contract.call import (
+    AnyKernel,
+    ConstantArgument,
+    KernelCall,
+    is_native,
+)
 
 #: What code takes of the flash: this part, but at most that many bytes.
 _CODE_PART, _MOST_CODE_BYTES = 4, 128 * 1024
@@ -49,8 +54,10 @@ _INSTRUCTION = re.compile(r'^\s*"[a-z][^":]*\\n"', re.MULTILINE)
 Forms = Callable[[Step], Iterable[Option]]
 
 
-def room_for_tables(board: Board) -> int:
+def room_for_tables(board: Board) -> float:
     """Bytes of flash for the constant tables of a model; the rest is for code."""
+    if board.is_host:
+        return math.inf
     region = board.weights_flash(0)
     flash = region.size
     if region != board.main_flash:
@@ -61,28 +68,31 @@ def room_for_tables(board: Board) -> int:
 def flash_bytes(calls: Iterable[KernelCall], core: str) -> int:
     """About the bytes of flash that the assembly, drivers and tables of these calls take."""
     parts: dict[Hashable, int] = {}
-    for call in calls:
-        parts.update(_parts(call, core))
+    for layer, call in enumerate(calls):
+        parts.update(_parts(call, core, layer))
     return sum(parts.values())
 
 
-def routines_of(call: KernelCall, core: str) -> dict[str, int]:
-    """The C texts with assembly that a call needs, and their bytes."""
-    texts = call.kernel.texts(core) if is_native(call.kernel) else ()
-    return {text: size for text in texts if (size := _assembly_bytes(text))}
+@lru_cache(maxsize=4096)
+def routines_of(kernel: AnyKernel, core: str) -> Mapping[Hashable, int]:
+    """The hashes of the C texts with assembly that a kernel needs, and their bytes."""
+    texts = kernel.texts(core) if is_native(kernel) else ()
+    return {hash(text): size for text in texts if (size := _assembly_bytes(text))}
 
 
-def _parts(call: KernelCall, core: str) -> dict[Hashable, int]:
+def _parts(call: KernelCall, core: str, layer: int) -> dict[Hashable, int]:
     """What a call has in flash, and its bytes: routines, the driver of its kernel, and tables.
 
     Equal parts of several calls are there once.
     """
     parts: dict[Hashable, int] = {call.kernel: _DRIVER_BYTES}
-    parts.update(routines_of(call, core).items())
+    parts.update(routines_of(call.kernel, core))
     for argument in call.arguments:
         if isinstance(argument, ConstantArgument):
             data = argument.data
-            parts[data.dtype, data.shape, hash(data.tobytes())] = data.nbytes
+            # Of tables by shapes, all elements are one in memory: each layer has its own.
+            same = hash(data.tobytes()) if any(data.strides) else layer
+            parts[data.dtype, data.shape, same] = data.nbytes
     return parts
 
 
@@ -270,6 +280,6 @@ class FlashChoice:
             numbers = self._part_numbers
             self._known_parts[n, form] = {
                 numbers.setdefault(part, len(numbers)): size
-                for part, size in _parts(self._call(n, form), self._core).items()
+                for part, size in _parts(self._call(n, form), self._core, n).items()
             }
         return self._known_parts[n, form]

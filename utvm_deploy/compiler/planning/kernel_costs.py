@@ -16,7 +16,7 @@ each line of 32 MACs is a miss.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
@@ -30,7 +30,7 @@ from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
 from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import Records, Setting
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 
 #: Shares of the cache: with scratch up to the first, hardly any line is a miss; from the second on,
@@ -173,10 +173,8 @@ class KernelCosts:
             for one in (own, *(filter(is_worth_it, others) if rate else others))
         )
 
-    def forms(
-        self, step: Step, smaller: Iterable[KernelCall], most_scratch: int
-    ) -> Iterator[Option]:
-        """The step as it is, then what records know, and ``smaller`` calls; each kernel once.
+    def forms(self, step: Step, most_scratch: float) -> Iterator[Option]:
+        """The step as it is, then what records know, and the smaller form; each kernel once.
 
         The others have at most that many bytes of scratch. Only the estimates of Winograd's
         method count what tables of another size cost.
@@ -190,7 +188,7 @@ class KernelCosts:
         def estimated() -> Iterator[Option]:
             own = getattr(step.call.kernel, "estimated_cycles", 0.0)
             is_told = own > 0 and reading_of(step.call.kernel).is_winograd
-            for call in smaller:
+            for call in self._compact(step):
                 other = getattr(call.kernel, "estimated_cycles", 0.0) if is_told else 0.0
                 unknown = UNKNOWN_FACTOR * cycles + UNKNOWN_PER_BYTE * step.call.table_bytes
                 made, count = replace(step, call=call), cycles * other / own if other else unknown
@@ -200,6 +198,14 @@ class KernelCosts:
             if one.step.call.kernel not in seen and one.scratch_bytes <= most_scratch:
                 seen.add(one.step.call.kernel)
                 yield one
+
+    def _compact(self, step: Step) -> Iterator[KernelCall]:
+        """Calls with smaller tables, by the step's candidate and by its family's default."""
+        own, graph, core = Candidate(step.call.family), self._graph, self._near.core
+        if step.call.heeds_compact > 0:
+            for one in dict.fromkeys((step.call.candidate or own, own)):
+                call = lower(graph, step.operator, core, one, compact=COMPACT_LITTLE)
+                yield replace(self._rounded(call), candidate=None)
 
     def _as_in_tcm(
         self, step: Step, scratch: int, measured: Sequence[Option]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Setting
-from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.table import ESTIMATED, target_of
 
@@ -196,19 +195,12 @@ class Planner:
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
         scratch_of = self.scheduler.scratch_of
 
-        def smaller(step: Step) -> Iterator[KernelCall]:
-            own = Candidate(step.call.family)
-            if step.call.heeds_compact > 0:
-                for one in dict.fromkeys((step.call.candidate or own, own)):
-                    call = lower(graph, step.operator, self.family, one, compact=COMPACT_LITTLE)
-                    yield replace(self.rounded(call), candidate=None)
-
         def forms(step: Step) -> Iterator[Option]:
             steps = (item for item in wanted if isinstance(item, Step))
             most = max(sum(scratch_of(one)) for one in steps)
-            return costs.forms(step, smaller(step), most)
+            return costs.forms(step, most)
 
-        room = math.inf if self.board.is_host else room_for_tables(self.board)
+        room = room_for_tables(self.board)
         return FlashChoice(wanted, forms, self.board.cpu.kernel_core, self.flash_rate, room)
 
     def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:

@@ -8,7 +8,7 @@ where the bytes of code and tables grow by at most ``MOST_GROWTH_BYTES``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from utvm_deploy.compiler.arena.plan import Step, View
@@ -29,7 +29,8 @@ def rounded_where_small(sequence: Sequence[Step | View], core: str) -> tuple[Ste
     before = flash_bytes(calls.values(), core)
     # The routines with one rounding, without those that both forms need.
     others = {
-        n: {*routines_of(call, core)} - {*routines_of(calls[n], core)} for n, call in once.items()
+        n: {*routines_of(call.kernel, core)} - {*routines_of(calls[n].kernel, core)}
+        for n, call in once.items()
     }
     for layers in _sharing(others):
         changed = {**calls, **{n: once[n] for n in layers}}
@@ -42,9 +43,9 @@ def rounded_where_small(sequence: Sequence[Step | View], core: str) -> tuple[Ste
     )
 
 
-def _sharing(routines: Mapping[int, Iterable[str]]) -> list[set[int]]:
+def _sharing(routines: Mapping[int, Iterable[Hashable]]) -> list[set[int]]:
     """The layers in groups: those of a group share routines, directly or through others."""
-    groups: list[tuple[set[int], set[str]]] = []
+    groups: list[tuple[set[int], set[Hashable]]] = []
     for layer, texts in routines.items():
         layers, all_texts = {layer}, set(texts)
         apart = []

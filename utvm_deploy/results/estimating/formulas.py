@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,6 +37,7 @@ FEATURES = (
 )
 #: The class of layers whose own class has no formula: all of a family of kernels.
 ANY = "*"
+_SIZE = re.compile(r"[a-z]?\d")
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,9 @@ def _routines(kernel: Any) -> tuple[object, ...]:
 
 
 def form_of(layer: ShapedLayer) -> str:
-    """The words of a kernel's name, without its numbers."""
-    return "_".join(part for part in layer.call.kernel.name.split("_") if part.isalpha())
+    """The words of a kernel's name, without its sizes, such as 8, 3x3 and s2x2."""
+    parts = layer.call.kernel.name.split("_")
+    return "_".join(part for part in parts if not _SIZE.match(part))
 
 
 def layer_classes(layer: ShapedLayer) -> tuple[str, str]:

@@ -7,17 +7,22 @@ model. Records are not asked, and channels that are constant are not dropped.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.arena.plan import Step, View, plan_arena
-from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
+from utvm_deploy.compiler.options import FLASH_RATES, OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.compiler.planning.decision import shipped_records
+from utvm_deploy.compiler.planning.flash_rate import FlashChoice, room_for_tables
+from utvm_deploy.compiler.planning.kernel_costs import CoreCosts, KernelCosts, Option
 from utvm_deploy.compiler.planning.planner import lowered_steps
 from utvm_deploy.compiler.planning.pools import aligned_in_pool, scratch_memory
 from utvm_deploy.compiler.planning.scratch_limit import SPARE_FOR_TIME, within_memory
@@ -29,11 +34,11 @@ from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import (
     ConstantArgument,
     KernelCall,
-    TensorArgument,
     is_native,
 )
 from utvm_deploy.records import Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.targets.table import ESTIMATED, target_of
 
 #: Layers whose calls are kept.
 MOST_KEPT = 20_000
@@ -99,15 +104,21 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
     core = board.cpu.kernel_core
     memory = scratch_memory(board, (), "auto")
 
-    def smaller(step: Step, most_bytes: int) -> KernelCall:
-        own = Candidate(step.call.family)
-        if own.family != GENERIC:
-            with suppress(UnsupportedOperator):
-                found = lower(graph, step.operator, core, own, most_scratch=most_bytes)
-                return _rounded_once(found)
-        return lower(graph, step.operator, core)
+    known: dict[int, tuple[Option, ...]] = {}
 
-    wanted = lowered_steps(graph, core, lambda operator: _call_of(graph, operator, core).call)
+    def first(operator: Operator) -> KernelCall:
+        known[id(operator)] = _forms_of(graph, operator, core)
+        return known[id(operator)][0].step.call
+
+    def forms(step: Step) -> Iterator[Option]:
+        own, *others = known[id(step.operator)]
+        return chain([own], (one for one in others if one.scratch_bytes <= most))
+
+    fastest = lowered_steps(graph, core, first)
+    most = max(sum(_scratch_of(one)) for one in fastest if isinstance(one, Step))
+    rate = 0.0 if board.is_host else FLASH_RATES[Objective.TIME]
+    wanted = FlashChoice(fastest, forms, core, rate, room_for_tables(board)).plan()
+    smaller = partial(_smaller, graph, core)
     fitting = within_memory(graph, wanted, smaller, _scratch_of, SPARE_FOR_TIME, memory.stack)
     limit = 0 if memory.stack is None else memory.stack.limit
     placed: list[Step | View] = []
@@ -116,10 +127,8 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
     for item in fitting:
         if isinstance(item, Step):
             scratch = _scratch_of(item)
-            layer = replace(_call_of(graph, item.operator, core), scratch_bytes=sum(scratch))
-            if item.call.kernel != layer.call.kernel:  # memory has no room for the first one
-                layer = replace(layer, call=item.call, constants_bytes=_constants_bytes(item.call))
-            layers.append(layer)
+            tables = item.call.table_bytes
+            layers.append(ShapedLayer(item.operator, item.call, tables, sum(scratch)))
             if sum(scratch) <= limit:
                 elsewhere = max(elsewhere, sum(map(aligned_in_pool, scratch)))
                 scratch = ()
@@ -129,6 +138,15 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
     return ShapePlan(graph, tuple(layers), plan_arena(graph, placed).arena_bytes, pool)
 
 
+def _smaller(graph: Graph, core: str, step: Step, most_bytes: int) -> KernelCall:
+    own = Candidate(step.call.family)
+    if own.family != GENERIC:
+        with suppress(UnsupportedOperator):
+            found = lower(graph, step.operator, core, own, most_scratch=most_bytes)
+            return _rounded_once(found)
+    return lower(graph, step.operator, core)
+
+
 def _scratch_of(step: Step) -> tuple[int, ...]:
     """Portable kernels hardly ever want scratch, and how much is known only after lowering."""
     kernel = step.call.kernel
@@ -136,8 +154,8 @@ def _scratch_of(step: Step) -> tuple[int, ...]:
     return tuple(one.size_bytes for one in pieces if not one.is_on_stack)
 
 
-def _call_of(graph: Graph, operator: Operator, core: str) -> ShapedLayer:
-    """The layer's call; that of an equal layer is taken, of whichever model."""
+def _forms_of(graph: Graph, operator: Operator, core: str) -> tuple[Option, ...]:
+    """The layer's call, and its other forms; an equal layer's are taken, of whichever model."""
     numbers = [*operator.inputs, *operator.outputs]
     facts = tuple(
         None if one is None else (numbers.index(one), *_facts(graph, operator, graph.tensors[one]))
@@ -146,26 +164,43 @@ def _call_of(graph: Graph, operator: Operator, core: str) -> ShapedLayer:
     key = operator.kind, operator.attributes, facts, core
     known = _KEPT.get(key)
     if known is None:
-        call = _rounded_once(_chosen(graph, operator, core))
-        activations = tuple(one for one in call.arguments if isinstance(one, TensorArgument))
-        bare = replace(call, arguments=activations, rounded_once=None, exact=None)
-        known = ShapedLayer(operator, bare, _constants_bytes(call), 0)
+        step = Step(operator, _rounded_once(_chosen(graph, operator, core)), ())
+        known = tuple(map(_bare, _costs(graph, core).forms(step, math.inf)))
         if len(_KEPT) >= MOST_KEPT:
             del _KEPT[next(iter(_KEPT))]
         _KEPT[key] = known
-    return replace(known, operator=operator, call=renamed(known.call, known.operator, operator))
+    other = known[0].step.operator
+    return tuple(
+        replace(one, step=Step(operator, renamed(one.step.call, other, operator), ()))
+        for one in known
+    )
 
 
 #: Records of level `time` decide.
 _NEAR = Setting("", "", OPTIMIZATION_FLAGS[Objective.TIME], "", "", "")
 
 
-def _constants_bytes(call: KernelCall) -> int:
-    tables = (one for one in call.arguments if isinstance(one, ConstantArgument))
-    return sum(one.data.nbytes for one in tables)
+def _costs(graph: Graph, core: str) -> KernelCosts:
+    table = CoreCosts(target_of(core).costs.get(core, ESTIMATED))
+    near, smaller = replace(_NEAR, core=core), partial(_smaller, graph, core)
+    records = shipped_records(core)
+    return KernelCosts(graph, records, near, smaller, _scratch_of, _rounded_once, table)
 
 
-_KEPT: dict[Hashable, ShapedLayer] = {}
+def _bare(form: Option) -> Option:
+    """The form, whose tables take no memory."""
+    call = form.step.call
+    arguments = tuple(
+        replace(one, data=np.broadcast_to(np.zeros((), one.data.dtype), one.data.shape))
+        if isinstance(one, ConstantArgument)
+        else one
+        for one in call.arguments
+    )
+    call = replace(call, arguments=arguments, rounded_once=None, exact=None)
+    return replace(form, step=replace(form.step, call=call))
+
+
+_KEPT: dict[Hashable, tuple[Option, ...]] = {}
 
 
 def _rounded_once(call: KernelCall) -> KernelCall:
@@ -181,7 +216,8 @@ def _chosen(graph: Graph, operator: Operator, core: str) -> KernelCall:
         choices = records.choices(identity_of(graph, operator), core, _NEAR)
         for candidate, origin in choices:
             with suppress(UnsupportedOperator, ValueError):
-                return replace(lower(graph, operator, core, candidate), origin=origin)
+                call = lower(graph, operator, core, candidate)
+                return replace(call, origin=origin, candidate=candidate)
     return lower(graph, operator, core)
 
 
