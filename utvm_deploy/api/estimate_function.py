@@ -127,16 +127,17 @@ def estimate(
     without a kernel.
     """
     target = steps.board_of(board)
-    inputs = chosen.get("inputs")
-    context = steps.chosen_of({**chosen})  # refuses other keywords
-    if is_module(model):
+    inputs, of_module = chosen.get("inputs"), is_module(model)
+    if not of_module and inputs is not None and not isinstance(inputs, Mapping):
+        raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
+    # It refuses other keywords. Example tensors of a module are no shapes of a file.
+    context = steps.chosen_of({**chosen, "inputs": None} if of_module else {**chosen})
+    if of_module:
         if (chosen.get("stream"), chosen.get("image_input")) != (None, None):
             raise UsageError("stream and image_input are for files; quantize the module first")
         return EstimateResult(
             estimated(shaped(shape_graph(model, inputs), has_weights=False), target)
         )
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
     with context, steps.model_file(model) as path:
         return EstimateResult(estimated(_graph_of(path), target))
 
