@@ -130,7 +130,7 @@ def estimate(
     inputs, of_module = chosen.get("inputs"), is_module(model)
     if not of_module and inputs is not None and not isinstance(inputs, Mapping):
         raise UsageError("inputs of a file are a mapping of names to shapes or arrays; give that")
-    # It refuses other keywords. Example tensors of a module are no shapes of a file.
+    # It refuses other keywords. Example tensors of a module are not shapes of a file.
     context = steps.chosen_of({**chosen, "inputs": None} if of_module else {**chosen})
     if of_module:
         if (chosen.get("stream"), chosen.get("image_input")) != (None, None):
