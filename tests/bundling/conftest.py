@@ -16,3 +16,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 def host_case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """The same model for this computer."""
     return make_case(tmp_path_factory.mktemp("host-case"), "net", "host")
+
+
+@pytest.fixture
+def form_case(form: str, case: Case, host_case: Case) -> Case:
+    """The model for the format's bundle: ESP-IDF builds for no Cortex-M."""
+    return host_case if form == "esp-idf" else case

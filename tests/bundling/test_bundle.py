@@ -29,8 +29,10 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("suffix", ["", ".zip"])
-def test_what_is_written_is_found_whole(case: Case, tmp_path: Path, form: str, suffix: str) -> None:
-    path = write(case, tmp_path / f"b{suffix}", format=form)
+def test_what_is_written_is_found_whole(
+    form_case: Case, tmp_path: Path, form: str, suffix: str
+) -> None:
+    path = write(form_case, tmp_path / f"b{suffix}", format=form)
     check_bundle(path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name], "left something beside it"
 

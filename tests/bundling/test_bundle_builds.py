@@ -52,8 +52,8 @@ def build(source: Path, folder: Path, *options: str) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_selftest_passes_on_this_computer(case: Case, tmp_path: Path, form: str) -> None:
-    bundle = write(case, tmp_path / "bundle", format=form)
+def test_selftest_passes_on_this_computer(form_case: Case, tmp_path: Path, form: str) -> None:
+    bundle = write(form_case, tmp_path / "bundle", format=form)
     folder = build(bundle, tmp_path / "build")
     assert run(folder / "net_selftest").stdout == PASS
     if (bundle / "example" / "main.c").is_file():

@@ -107,9 +107,9 @@ def run_application(bundle: Path, built: Path, *options: str) -> str:
 
 
 @pytest.mark.usefixtures("idf")
-def test_the_application_finds_the_component(case: Case, tmp_path: Path) -> None:
+def test_the_application_finds_the_component(host_case: Case, tmp_path: Path) -> None:
     """Whatever its folder is called; and what Kconfig says decides where its parts are."""
-    bundle = write(case, tmp_path / "another", format="esp-idf")
+    bundle = write(host_case, tmp_path / "another", format="esp-idf")
     options = [
         line.split()[1]
         for line in (bundle / "Kconfig").read_text().splitlines()
@@ -137,19 +137,19 @@ def test_a_model_with_state(tmp_path: Path) -> None:
     assert run_application(bundle, tmp_path / "built").startswith("PASS net")
 
 
-def test_requirements_are_read_by_a_script(case: Case, tmp_path: Path) -> None:
-    bundle = write(case, tmp_path / "net", format="esp-idf")
+def test_requirements_are_read_by_a_script(host_case: Case, tmp_path: Path) -> None:
+    bundle = write(host_case, tmp_path / "net", format="esp-idf")
     script = tmp_path / "script.cmake"
     script.write_text(SCRIPT)
     said = run("cmake", "-DESP_PLATFORM=1", f"-DCOMPONENT={bundle}", "-P", script)
     assert "registered: SRCS;src/net.c;src/net_kernels.c;src/net_weights.c;INCLUDE_DIRS" in said
 
 
-def test_what_describes_the_component(case: Case, tmp_path: Path) -> None:
-    bundle = write(case, tmp_path / "net", format="esp-idf")
+def test_what_describes_the_component(host_case: Case, tmp_path: Path) -> None:
+    bundle = write(host_case, tmp_path / "net", format="esp-idf")
     described = (bundle / "idf_component.yml").read_text()
     assert f'version: "{__version__}"\n' in described
     defaults = (bundle / "examples" / "selftest" / "sdkconfig.defaults").read_text()
     stack = re.fullmatch(r"CONFIG_ESP_MAIN_TASK_STACK_SIZE=(\d+)\n", defaults)
-    assert stack and int(stack[1]) >= 3584 + MODEL_STACK_BYTES + case.compiled.stack_bytes
+    assert stack and int(stack[1]) >= 3584 + MODEL_STACK_BYTES + host_case.compiled.stack_bytes
     assert "idf.py set-target" in (bundle / "README.md").read_text()
