@@ -242,6 +242,8 @@ def _product(
     if units != (1,) and not (is_near and best == steps.PIXELS):
         units = units[:-1]
     pair = best_pairing(flat, units, gemm.CHANNELS) if choices.pairs is not False else None
+    if choices.pairs and pair is None:  # chunks of one step fit more weights
+        pair = best_pairing(flat, (1,), gemm.CHANNELS)
     if choices.pairs and pair is None:
         return "weights of -128 side by side, whose sums do not fit 16 bits"
     is_paired = pair is not None and (choices.pairs is True or pair.instructions < _PAIRS_BELOW)
