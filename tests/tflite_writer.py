@@ -25,6 +25,9 @@ from tflite_serializer import CODE_FIELDS, OperatorSpec, Options, TensorSpec, se
 _PADDINGS = {"SAME": 0, "VALID": 1}
 _ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "TANH": 4}
 
+#: The operators whose weights may be int4.
+_WITH_INT4 = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+
 Pair = int | tuple[int, int]
 
 
@@ -320,6 +323,19 @@ class ModelWriter:
         self.operator("ASSIGN_VARIABLE", [handle, value], [], ("AssignVariableOptions", {}))
 
     # The file
+
+    def pack_weights(self) -> None:
+        """Make int4 of the int8 weights of int8 layers: of each, its upper four bits."""
+        for operator in self.operators:
+            if operator.kind in _WITH_INT4:
+                x, weights = (self.tensors[number] for number in operator.inputs[:2])
+                if x.dtype == weights.dtype == "int8" and weights.data is not None:
+                    values = np.frombuffer(weights.data, np.int8) >> 4
+                    nibbles = np.resize(values & 15, -(-values.size // 2) * 2).astype(np.uint8)
+                    nibbles[values.size :] = 0
+                    # The converter puts the first value into the low half of a byte.
+                    weights.data = (nibbles[::2] | nibbles[1::2] << 4).tobytes()
+                    weights.dtype = "int4"
 
     def to_bytes(self) -> bytes:
         """The .tflite file."""

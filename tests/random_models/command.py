@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from random_models.coverage import Coverage
-from random_models.generator import float_kinds, generate, supported_kinds
+from random_models.generator import generate
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--board", default="host", help="an emulated board, or host")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--float", action="store_true", help="make models of float32")
+    parser.add_argument("--int4", action="store_true", help="make models with weights of int4")
     parser.add_argument("--only", metavar="OPERATOR", nargs="+", help="make models of these only")
     parser.add_argument(
         "--coverage", type=Path, metavar="FILE.md", help="write the table of values"
@@ -47,9 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
     args = parser.parse_args(argv)
     opened = partial(Rig, args.board, fence=args.fence, level=args.optimize)
-    supported = float_kinds() if args.float else supported_kinds()
-    kinds = tuple(sorted(args.only)) if args.only else supported
-    make = partial(generate, kinds=kinds, of_float=args.float)
+    kinds = tuple(sorted(args.only)) if args.only else None
+    make = partial(generate, kinds=kinds, of_float=args.float, is_narrow=args.int4)
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
     for seed, outcome in _outcomes(opened, seeds, make, args.jobs):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 from random_models.draw import Draw, Scope
@@ -45,6 +46,13 @@ _ON_OTHER_TYPES = (
 )
 
 
+#: The operators of models whose weights are int4: those that have such weights, and some between.
+NARROW_KINDS = (
+    *("ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D"),
+    *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+)
+
+
 def supported_kinds() -> tuple[str, ...]:
     """The operators that models are made of: imported, and known here."""
     return tuple(sorted([*_FOLDED, *(kind for kind in IMPORTERS if kind in OPERATIONS)]))
@@ -58,18 +66,26 @@ def float_kinds() -> tuple[str, ...]:
     return tuple(sorted(kind for kind in kinds if kind in OPERATIONS))
 
 
-def generate(seed: int, kinds: Sequence[str] | None = None, *, of_float: bool = False) -> Recipe:
+def generate(
+    seed: int,
+    kinds: Sequence[str] | None = None,
+    *,
+    of_float: bool = False,
+    is_narrow: bool = False,
+) -> Recipe:
     """The model of that number; the same in every run with the same operators.
 
     ``kinds`` are the operators to use, all that are supported by default. A model ``of_float`` is
-    thought of as one of int8 whose numbers are float32.
+    thought of as one of int8 whose numbers are float32. One that ``is_narrow`` has weights of int4.
     """
     supported = float_kinds() if of_float else supported_kinds()
+    supported = NARROW_KINDS if is_narrow else supported
     kinds = supported if kinds is None else kinds
     if of_float:
         made = (_generated(seed, kinds, Draw((seed, attempt)), of_float) for attempt in count())
         return next(recipe for recipe in made if _bytes(recipe) <= _FLOAT_BYTES)
-    return _generated(seed, kinds, Draw(seed), of_float)
+    recipe = _generated(seed, kinds, Draw(seed), of_float)
+    return replace(recipe, is_narrow=True) if is_narrow else recipe
 
 
 def generate_network(seed: int, grow: Callable[[Scope, Ref], Ref] = grow) -> Recipe:
@@ -88,7 +104,7 @@ def _generated(seed: int, kinds: Sequence[str], draw: Draw, of_float: bool) -> R
     scope = Scope(draw, of_float=of_float)
     first = kinds[seed % len(kinds)]
     _start(scope, first)
-    if kinds == supported_kinds() and draw.chance(_NETWORKS):
+    if kinds in (supported_kinds(), NARROW_KINDS) and draw.chance(_NETWORKS):
         grow(scope, scope.refs()[-1])
         return Recipe(tuple(scope.steps), _outputs(scope))
     for _ in range(draw.one(_STEPS) - 1):

@@ -49,6 +49,7 @@ class Recipe:
     steps: tuple[Step, ...]
     outputs: tuple[Ref, ...]
     of_float: bool = False  # its quantized tensors are written as the float32 that they mean
+    is_narrow: bool = False  # its int8 weights are written as int4
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -65,6 +66,8 @@ def write(recipe: Recipe) -> ModelWriter:
     if not recipe.outputs or not recipe.kinds:
         raise Unfit("a model needs an operator and an output")
     writer.output(*(made[step][output] for step, output in recipe.outputs))
+    if recipe.is_narrow:
+        writer.pack_weights()
     if recipe.of_float:
         writer.tensors[:] = map(_as_float, writer.tensors)
     return writer

@@ -35,17 +35,20 @@ LONG = {
 #: The same of float32: board -> numbers of models in a usual run and in the long one.
 FLOAT_QUICK = {"host": 12, "mps2_an500": 5}
 FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
+#: And of weights of int4.
+NARROW_QUICK = {"host": 12, "mps2_an500": 5, "mps3_an547": 3}
+NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
 
 
-def run(board: str, first: int, count: int, *, of_float: bool = False) -> list[Outcome]:
+def run(board: str, first: int, count: int, **given: bool) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
     with Rig(board, fence=emulator is not None or is_possible()) as rig:
         return [
-            rig.check(generate(seed, of_float=of_float), f"seed_{seed}")
+            rig.check(generate(seed, **given), f"seed_{seed}")
             for seed in range(first, first + count)
         ]
 
@@ -75,6 +78,19 @@ def test_random_float_models_are_byte_exact(name: str) -> None:
     # Seeds that follow on each other begin with different operators.
     first = sum(count for board, count in FLOAT_QUICK.items() if board < name)
     check(run(name, first, FLOAT_QUICK[name], of_float=True))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", NARROW_QUICK)
+def test_random_models_of_int4_are_byte_exact(name: str) -> None:
+    first = sum(count for board, count in NARROW_QUICK.items() if board < name)
+    check(run(name, first, NARROW_QUICK[name], is_narrow=True))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NARROW_LONG)
+def test_many_random_models_of_int4_are_byte_exact(name: str) -> None:
+    check(run(name, 1_000, NARROW_LONG[name], is_narrow=True))
 
 
 @pytest.mark.soak

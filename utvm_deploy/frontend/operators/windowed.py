@@ -200,8 +200,9 @@ def import_pool(op: SourceOperator) -> Operator:
 
 
 _WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"
-_WEIGHTED = f"{_WEIGHTS}; {FUSED}"
-_OR_SHORT = f"{_WEIGHTS} or int32 by QuantizedBiasType; {FUSED}"
+_OR_INT4 = _WEIGHTS.replace("int8 weights", "weights of int8, or of int4 for int8,", 1)
+_WEIGHTED = f"{_OR_INT4}; {FUSED}"
+_OR_SHORT = f"{_OR_INT4} or int32 by QuantizedBiasType; {FUSED}"
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
     "AVERAGE_POOL_2D": SupportedOperator(import_pool, COMPUTED, f"NHWC; {EQUAL}; {FUSED}"),
@@ -220,5 +221,9 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     "FULLY_CONNECTED": SupportedOperator(import_fully_connected, COMPUTED, _OR_SHORT),
     "MAX_POOL_2D": SupportedOperator(import_pool, COMPUTED, f"NHWC; {EQUAL}; {FUSED}"),
     "RESIZE_BILINEAR": SupportedOperator(import_resize_bilinear, COMPUTED, "NHWC; constant size"),
-    "TRANSPOSE_CONV": SupportedOperator(import_transpose_conv, COMPUTED, f"NHWC; {_OR_SHORT}"),
+    "TRANSPOSE_CONV": SupportedOperator(
+        import_transpose_conv,
+        COMPUTED,
+        f"NHWC; {_WEIGHTS} or int32 by QuantizedBiasType; {FUSED}",
+    ),
 }

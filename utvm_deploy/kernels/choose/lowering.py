@@ -21,6 +21,7 @@ from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
+from utvm_deploy.kernels.contract.packed_weights import PACKED_OPERATORS, is_packed
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
@@ -160,9 +161,9 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
 
 
 def _refuse_packed(graph: Graph, operator: Operator) -> None:
-    """No kernel computes with elements of less than a byte yet."""
+    """The kernels of few operators compute with elements of less than a byte."""
     for tensor in (graph.tensors[one] for one in operator.inputs if one is not None):
-        if tensor.element.in_unit > 1:
+        if tensor.element.in_unit > 1 and operator.kind not in PACKED_OPERATORS:
             raise UnsupportedOperator(
                 f"{place_of(graph, operator)}, has {tensor.dtype} weights '{tensor.name}', with "
                 f"which no kernel computes; quantize the float model to int8: {quantize_command()}"
@@ -200,10 +201,20 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     why = "" if is_for_any_type or dtype == "float32" else _why_only_generic(layer, result)
     if why or strategy is None:
         return why
+    if family != GENERIC and (packed := _packed_weights(layer)) and not strategy.unpacks:
+        return f"its weights are {packed}"
     if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):
         return refused
     found = strategy.build(layer, wish)
     return found if isinstance(found, str) else replace(found, family=family)
+
+
+def _packed_weights(layer: Layer) -> str:
+    """The type of a layer's weights if it is of less than a byte; else empty."""
+    if layer.operator.kind not in PACKED_OPERATORS:
+        return ""
+    dtype = layer.input(1).dtype
+    return dtype if is_packed(dtype) else ""
 
 
 def _why_only_generic(layer: Layer, result: str) -> str:

@@ -65,6 +65,7 @@ class Strategy:
     candidates: ListCandidates | None = None
     dtype: str = "int8"  # of the activations
     result: str = "int8"  # the type of the output, if that of the input is int8
+    unpacks: bool = False  # whether its kernels compute with packed weights, too
 
     def serves(self, kind: str, dtype: str) -> bool:
         """Whether the strategy is for an operator ``kind`` on activations of ``dtype``."""

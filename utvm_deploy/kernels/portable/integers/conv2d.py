@@ -15,6 +15,12 @@ import numpy as np
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.packed_weights import (
+    is_packed,
+    weights_label,
+    weights_of_kernel,
+    weights_table,
+)
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.portable.integers.convolution import (
     convolution_call,
@@ -42,11 +48,13 @@ class Conv2D:
     output_channels: int
     tile: RegisterTile | None = None  # None: the tile with the fewest loads
     groups: int = 1  # each has its share of the inputs and of the outputs
+    weights: str = "int8"  # their element type
 
     @property
     def name(self) -> str:
         groups = f"_g{self.groups}" if self.groups > 1 else ""
-        return f"conv2d_{self.window.label}_{self.input_channels}x{self.output_channels}{groups}"
+        channels = f"{self.input_channels}x{self.output_channels}{groups}"
+        return f"conv2d_{self.window.label}_{channels}{weights_label(self.weights)}"
 
     @property
     def tile_extents(self) -> tuple[int, int]:
@@ -56,15 +64,15 @@ class Conv2D:
     def prim_func(self) -> Any:
         w, depth = self.window, self.input_channels // self.groups
         image, padded, scalars = int8_image(w, self.input_channels)
-        weights = te.placeholder((self.output_channels, *w.kernel, depth), "int8", "weights")
+        shape = (self.output_channels, *w.kernel, depth)
+        weights, weight = weights_of_kernel(shape, self.weights)
         ky, kx = w.taps()
         ci = te.reduce_axis((0, depth), "ci")
 
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
             group = o // (self.output_channels // self.groups) if self.groups > 1 else 0
             pixel = padded[n, w.row(y, ky), w.column(x, kx), ci + group * depth]
-            weight = weights[o, ky, kx, ci]
-            return te.sum(pixel.astype("int32") * weight.astype("int32"), axis=[ky, kx, ci])
+            return te.sum(pixel.astype("int32") * weight(o, ky, kx, ci), axis=[ky, kx, ci])
 
         sums = te.compute(w.output_shape(self.output_channels), product, name="conv2d")
         return requantized_func([image, weights], sums, scalars)
@@ -97,21 +105,26 @@ class DepthwiseConv2D:
     window: Window
     channels: int  # of the input
     depth_multiplier: int
+    weights: str = "int8"  # their element type
 
     @property
     def name(self) -> str:
         factor = f"x{self.depth_multiplier}" if self.depth_multiplier > 1 else ""
-        return f"depthwise_{self.window.label}_{self.channels}{factor}"
+        channels = f"{self.channels}{factor}{weights_label(self.weights)}"
+        return f"depthwise_{self.window.label}_{channels}"
 
     def prim_func(self) -> Any:
         w, outputs = self.window, self.channels * self.depth_multiplier
         image, padded, scalars = int8_image(w, self.channels)
-        weights = te.placeholder((*w.kernel, outputs), "int8", "weights")
+        weights, weight = weights_of_kernel((*w.kernel, outputs), self.weights)
+        if is_packed(self.weights):
+            unpacked = te.compute((*w.kernel, outputs), weight, name="unpacked")
+            weight = lambda *index: unpacked[index]  # noqa: E731
         ky, kx = w.taps()
 
         def product(n: Any, y: Any, x: Any, c: Any) -> Any:
             pixel = padded[n, w.row(y, ky), w.column(x, kx), c // self.depth_multiplier]
-            return te.sum(pixel.astype("int32") * weights[ky, kx, c].astype("int32"), axis=[ky, kx])
+            return te.sum(pixel.astype("int32") * weight(ky, kx, c), axis=[ky, kx])
 
         sums = te.compute(w.output_shape(outputs), product, name="depthwise")
         return requantized_func([image, weights], sums, scalars)
@@ -126,14 +139,20 @@ class DepthwiseConv2D:
         sch.decompose_reduction(accumulated, ky)
         taps = w.kernel[0] * w.kernel[1]
         why = "generic C, one output at a time"
-        if taps <= _MAX_UNROLLED_TAPS:
+        if is_packed(self.weights):
+            weights = sch.get_sblock("unpacked")
+        elif taps <= _MAX_UNROLLED_TAPS:
             weights = sch.cache_read(accumulated, 2, "global")
+        if taps <= _MAX_UNROLLED_TAPS:
             sch.compute_at(weights, c, preserve_unit_loops=True)
             for loop in (*sch.get_loops(weights)[-3:-1], ky, kx):
                 sch.unroll(loop)
             why = f"generic C, {taps} weights in registers along a row"
-        elif w.kernel[1] <= MAX_ACCUMULATORS:
-            sch.unroll(kx)
+        else:
+            if is_packed(self.weights):
+                sch.compute_inline(weights)
+            if w.kernel[1] <= MAX_ACCUMULATORS:
+                sch.unroll(kx)
         if w.is_padded:
             w.schedule_pad(sch, y)
         return why
@@ -145,8 +164,9 @@ def lower_conv2d(op: Operation) -> KernelCall:
     weights = op.constant(1)
     outputs, rows, columns, inputs = weights.shape
     window = window_of(op, (rows, columns))
-    kernel = Conv2D(window, channels, outputs, groups=channels // inputs)
-    return convolution_call(op, kernel, window, weights, weights)
+    dtype = op.input(1).dtype
+    kernel = Conv2D(window, channels, outputs, groups=channels // inputs, weights=dtype)
+    return convolution_call(op, kernel, window, weights_table(weights, dtype), weights)
 
 
 def lower_depthwise(op: Operation) -> KernelCall:
@@ -155,9 +175,10 @@ def lower_depthwise(op: Operation) -> KernelCall:
     weights = op.constant(1)
     _, rows, columns, outputs = weights.shape
     window = window_of(op, (rows, columns))
-    kernel = DepthwiseConv2D(window, channels, outputs // channels)
+    dtype = op.input(1).dtype
+    kernel = DepthwiseConv2D(window, channels, outputs // channels, dtype)
     by_output = np.moveaxis(weights, 3, 0)
-    return convolution_call(op, kernel, window, weights[0], by_output)
+    return convolution_call(op, kernel, window, weights_table(weights[0], dtype), by_output)
 
 
 LOWERINGS = {"CONV_2D": lower_conv2d, "DEPTHWISE_CONV_2D": lower_depthwise}

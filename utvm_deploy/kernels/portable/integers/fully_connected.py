@@ -17,6 +17,11 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import element_count, quantization_of
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
+from utvm_deploy.kernels.contract.packed_weights import (
+    weights_label,
+    weights_of_kernel,
+    weights_table,
+)
 from utvm_deploy.kernels.contract.requantization import (
     ExactMultiplier,
     add_wrapping,
@@ -44,11 +49,13 @@ class Dense:
     outputs: int
     per_channel: bool  # multipliers are tables with an entry for each output
     tile: RegisterTile | None = None  # None: the tile with the fewest loads
+    weights: str = "int8"  # their element type
 
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
         channel = "_per_channel" if self.per_channel else ""
+        channel += weights_label(self.weights)
         return f"fully_connected{batch}_{self.inputs}x{self.outputs}{channel}"
 
     @property
@@ -58,7 +65,7 @@ class Dense:
 
     def prim_func(self) -> Any:
         vector = te.placeholder((self.batch, self.inputs), "int8", "input")
-        weights = te.placeholder((self.outputs, self.inputs), "int8", "weights")
+        weights, weight = weights_of_kernel((self.outputs, self.inputs), self.weights)
         (bias,) = tables_of(self.outputs, "bias")
         multipliers = (
             tables_of(self.outputs, *_MULTIPLIER)
@@ -70,7 +77,7 @@ class Dense:
         k = te.reduce_axis((0, self.inputs), "k")
         accumulated = te.compute(
             (self.batch, self.outputs),
-            lambda n, o: te.sum(vector[n, k].astype("int32") * weights[o, k].astype("int32"), k),
+            lambda n, o: te.sum(vector[n, k].astype("int32") * weight(o, k), k),
             name="fully_connected",
         )
 
@@ -112,11 +119,12 @@ def lower_fully_connected(op: Operation) -> KernelCall:
             f"{quantization.zero_points[0]}; only symmetric int8 weights (zero point 0) work"
         )
     per_channel = len(quantization.scales) > 1
-    kernel = Dense(element_count(result) // outputs, inputs, outputs, per_channel)
+    dtype, batch = op.input(1).dtype, element_count(result) // outputs
+    kernel = Dense(batch, inputs, outputs, per_channel, weights=dtype)
     zero_point = quantization_of(source).zero_point
     bias = fold_input_offset(op.bias(outputs), weights, zero_point)
     parameters: Parameters = {
-        "weights": weights,
+        "weights": weights_table(weights, dtype),
         "bias": bias,
         **_multipliers(op.scales(outputs), per_channel),
         **op.output_parameters(attributes.clamp),

@@ -1,0 +1,157 @@
+"""Layers with weights of int4: all families, odd shapes and odd packing, against the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import check
+from tflite_writer import ModelWriter
+
+import utvm_deploy
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.choose.lowering import families_for, lower
+from utvm_deploy.kernels.choose.space import space
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.results.verifying.on_board import verify
+
+CORES = ("generic", "cortex-m0plus", "cortex-m7", "cortex-m55", "rv32imc_zve32x")
+RNG = np.random.default_rng(4)
+
+
+def made() -> ModelWriter:
+    """Convolutions, depthwise ones and dense layers whose weights are odd in number, and not."""
+    m = ModelWriter()
+
+    def values(*shape: int) -> np.ndarray:
+        return RNG.integers(-128, 128, shape).astype(np.int8)
+
+    def scales(channels: int) -> list[float]:
+        return [float(one) for one in RNG.uniform(0.01, 0.1, channels).astype(np.float32)]
+
+    def bias(channels: int) -> np.ndarray:
+        return RNG.integers(-900, 900, channels).astype(np.int32)
+
+    convolutions = [
+        ((1, 9, 7, 3), (5, 3, 3, 3), {}),
+        ((1, 8, 8, 16), (8, 1, 1, 16), {}),
+        ((1, 9, 7, 5), (7, 1, 1, 5), {"activation": "RELU"}),
+        ((1, 8, 8, 8), (6, 3, 3, 8), {"stride": 2}),
+        ((1, 9, 9, 4), (4, 3, 3, 2), {}),
+        ((1, 12, 12, 3), (5, 3, 2, 3), {"dilation": (1, 4), "padding": "SAME"}),
+        ((1, 49, 10, 1), (16, 10, 4, 1), {"stride": 2}),
+    ]
+    for image, shape, options in convolutions:
+        x = m.input(image, scale=0.05, zero_point=3)
+        given = {"scale": 0.3, "zero_point": -4, **options}
+        w = scales(shape[0])
+        m.output(m.conv2d(x, values(*shape), bias(shape[0]), weight_scale=w, **given))
+    depthwise = [
+        ((1, 9, 7, 5), (3, 3, 5), {}),
+        ((1, 9, 9, 8), (3, 3, 8), {"stride": 2, "activation": "RELU6"}),
+        ((1, 9, 9, 3), (3, 3, 6), {}),
+        ((1, 12, 11, 3), (5, 7, 3), {"padding": "VALID"}),
+        ((1, 12, 11, 4), (3, 3, 4), {"dilation": 2}),
+        ((2, 5, 6, 33), (3, 1, 33), {}),
+    ]
+    for image, shape, options in depthwise:
+        x = m.input(image, scale=0.05, zero_point=-3)
+        given = {"scale": 0.2, "zero_point": 5, **options}
+        w = scales(shape[-1])
+        m.output(m.depthwise_conv2d(x, values(1, *shape), bias(shape[-1]), weight_scale=w, **given))
+    for rows, inputs, outputs in [(1, 75, 5), (1, 64, 12), (2, 33, 7), (1, 130, 6), (1, 7, 40)]:
+        for w in (scales(outputs), 0.02):
+            x = m.input((rows, inputs), scale=0.05, zero_point=7)
+            m.output(
+                m.fully_connected(
+                    x, values(outputs, inputs), bias(outputs), weight_scale=w, scale=0.5
+                )
+            )
+    m.pack_weights()
+    return m
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", CORES)
+def test_bytes_are_those_of_the_reference(core: str, tmp_path: Path) -> None:
+    assert check(made(), tmp_path, core=core, samples=2) == len(made().operators)
+
+
+@pytest.mark.tools
+def test_loops_as_they_are_written(tmp_path: Path) -> None:
+    check(made(), tmp_path, samples=1, scheduled=False)
+
+
+def weights_bytes(call: KernelCall) -> int:
+    (found,) = (
+        one.data.nbytes
+        for one in call.arguments
+        if isinstance(one, ConstantArgument) and one.name == "weights"
+    )
+    return found
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_flash_has_two_weights_in_a_byte(core: str, tmp_path: Path) -> None:
+    graph = load_model(made().save(tmp_path / "model.tflite"))
+    for operator in graph.operators:
+        call = lower(graph, operator, core)
+        if call.family == "generic":
+            assert weights_bytes(call) == graph.tensors[operator.inputs[1] or 0].size_bytes
+            if len(families_for(core)) > 1:
+                assert "its weights are int4" in call.why_not
+
+
+def test_the_portable_candidates_are_found(tmp_path: Path) -> None:
+    graph = load_model(made().save(tmp_path / "model.tflite"))
+    for operator in graph.operators:
+        for one in space(graph, operator, "generic")[:2]:
+            lower(graph, operator, "generic", one)
+
+
+def network() -> ModelWriter:
+    """A small network of all three operators."""
+    m = ModelWriter()
+    x = m.input((1, 12, 12, 3), scale=0.05, zero_point=3)
+    made: dict[str, Any] = {"scale": 0.1, "zero_point": -5, "weight_scale": 0.02}
+    bias = np.arange(10, dtype=np.int32) * 40
+    x = m.conv2d(x, RNG.integers(-128, 128, (10, 3, 3, 3)), bias, stride=2, **made)
+    x = m.depthwise_conv2d(x, RNG.integers(-128, 128, (1, 3, 3, 10)), bias, **made)
+    x = m.conv2d(x, RNG.integers(-128, 128, (7, 1, 1, 10)), bias[:7], **made)
+    m.output(m.fully_connected(x, RNG.integers(-128, 128, (9, 252)), bias[:9], **made))
+    m.pack_weights()
+    return m
+
+
+@pytest.mark.each_core
+def test_a_network_on_boards(device: Device, tmp_path: Path) -> None:
+    path = network().save(tmp_path / "model.tflite")
+    samples = random_samples(load_model(path), 2)
+    for level in ("size", "time"):
+        compiled = utvm_deploy.compile(path, device.board, optimize=level)
+        found = verify(device.load(compiled), path, samples)
+        assert found.ok, found
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero", "error", "told"),
+    [
+        (0.0, 0, ModelError, "'tensor_1' has the scale 0.0, which must be positive"),
+        (0.1, 3, UnsupportedOperator, "'tensor_1' have a zero point other than 0"),
+    ],
+)
+def test_bad_quantization_is_refused(
+    scale: float, zero: int, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    weights = np.zeros((3, 4), np.int8)
+    m.output(m.fully_connected(m.input((1, 4)), weights, weight_scale=[0.1, 0.1, 0.1]))
+    m.pack_weights()
+    m.tensors[1].scales, m.tensors[1].zero_points = (0.1, scale, 0.1), (0, zero, 0)
+    with pytest.raises(error, match=told):
+        load_model(m.save(tmp_path / "model.tflite"))
