@@ -58,9 +58,14 @@ def compile_apart(path: Path, board: Board, *, at_end: bool) -> CompiledModel:
         return replace(compile_model(path, board), arena_alignment=PAGE)
 
 
-def faults_of(device: Device, path: Path, inputs: Sequence[Array]) -> list[str]:
-    """What each layer touches that is not its own, as far as a fault tells: the first of each."""
-    apart = [compile_apart(path, device.board, at_end=at_end) for at_end in (False, True)]
+def faults_of(
+    device: Device, path: Path, inputs: Sequence[Array], board: Board | None = None
+) -> list[str]:
+    """What each layer touches that is not its own, as far as a fault tells: the first of each.
+
+    ``board``: the one that the model is compiled for, if it is not the device's.
+    """
+    apart = [compile_apart(path, board or device.board, at_end=end) for end in (False, True)]
     return faults_of_compiled(device, apart, inputs)
 
 

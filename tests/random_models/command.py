@@ -45,9 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fence", action="store_true", help="let no layer touch what is not its own"
     )
+    parser.add_argument("--core", default="", help="with the kernels of this core, as C")
     parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
     args = parser.parse_args(argv)
-    opened = partial(Rig, args.board, fence=args.fence, level=args.optimize)
+    opened = partial(Rig, args.board, fence=args.fence, level=args.optimize, core=args.core)
     kinds = tuple(sorted(args.only)) if args.only else None
     make = partial(generate, kinds=kinds, of_float=args.float, is_narrow=args.int4)
     seeds = range(args.seed, args.seed + args.count)

@@ -11,7 +11,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -107,7 +107,8 @@ class Rig:
 
     ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``level`` is
     one of ``compiler.options.LEVELS``. With a ``fence`` every access of every layer must be to
-    memory of that layer's own.
+    memory of that layer's own. ``core``: models get the kernels of this core, whose C a process
+    runs if the board is the host.
     """
 
     def __init__(
@@ -117,14 +118,21 @@ class Rig:
         *,
         fence: bool = False,
         level: str = Objective.TIME,
+        core: str = "",
     ) -> None:
         self.board = load_board(board)
+        self._compiled_for = self.board
+        if core:
+            cpu = replace(self.board.cpu, core=core)
+            self._compiled_for = replace(self.board, cpu=cpu)
         self._is_fenced = fence
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
         self._compile = compile_file or (
-            lambda path: compile_model(path, self.board, CompileOptions(objective=Objective(level)))
+            lambda path: compile_model(
+                path, self._compiled_for, CompileOptions(objective=Objective(level))
+            )
         )
         self._resources = ExitStack()
 
@@ -198,7 +206,7 @@ class Rig:
             if self._fence and not is_seen:
                 crossings = self._crossings_apart(self._fence, path, inputs[0])
             if self._is_fenced and not self._fence:
-                crossings = faults_of(self._device, path, inputs[0])
+                crossings = faults_of(self._device, path, inputs[0], self._compiled_for)
         except Exception:
             return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
         if crossings:

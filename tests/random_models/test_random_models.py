@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from typing import Any
 
 import pytest
 from guarded import is_possible
@@ -15,7 +16,7 @@ from random_models.runner import Outcome, Rig, Verdict
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.frontend.operators.importers import IMPORTERS
 
-#: Board -> first seed and number of models: of 95, most on the quickest. Seeds follow on each
+#: Board -> first seed and number of models: of 100, most on the quickest. Seeds follow on each
 #: other, so that every operator comes up.
 QUICK = {
     "host": (0, 67),
@@ -23,6 +24,7 @@ QUICK = {
     "mps2_an386": (75, 7),
     "mps2_an385": (82, 7),
     "mps3_an547": (89, 6),
+    "qemu_rv32imc": (95, 5),
 }
 #: And in the long run, which takes an hour: pytest -m soak tests/random_models.
 LONG = {
@@ -31,7 +33,13 @@ LONG = {
     "mps2_an386": (3_300, 100),
     "mps2_an385": (3_400, 100),
     "mps3_an547": (3_500, 100),
+    "qemu_rv32imc": (3_600, 300),
+    "qemu_rv32imcv": (3_900, 100),
 }
+#: Core -> the same, of its kernels' C on the host: operators that have kernels in a usual run.
+KERNELS_QUICK = {"rv32imc": (4_000, 6), "rv32imc_zve32x": (4_006, 4)}
+KERNELS_LONG = {"rv32imc": (20_000, 2_000), "rv32imc_zve32x": (33_000, 300)}
+WITH_KERNELS = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SUB")
 #: The same of float32: board -> numbers of models in a usual run and in the long one.
 FLOAT_QUICK = {"host": 12, "mps2_an500": 5}
 FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
@@ -42,11 +50,11 @@ NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 FEWEST_EQUAL = 0.7
 
 
-def run(board: str, first: int, count: int, **given: bool) -> list[Outcome]:
+def run(board: str, first: int, count: int, *, core: str = "", **given: Any) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board, fence=emulator is not None or is_possible()) as rig:
+    with Rig(board, fence=emulator is not None or is_possible(), core=core) as rig:
         return [
             rig.check(generate(seed, **given), f"seed_{seed}")
             for seed in range(first, first + count)
@@ -64,6 +72,18 @@ def check(outcomes: list[Outcome]) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_random_models_are_byte_exact(name: str) -> None:
     check(run(name, *QUICK[name]))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", KERNELS_QUICK)
+def test_random_models_with_the_kernels_of_a_core_as_c(core: str) -> None:
+    check(run("host", *KERNELS_QUICK[core], core=core, kinds=WITH_KERNELS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("core", KERNELS_LONG)
+def test_many_random_models_with_the_kernels_of_a_core_as_c(core: str) -> None:
+    check(run("host", *KERNELS_LONG[core], core=core))
 
 
 @pytest.mark.soak

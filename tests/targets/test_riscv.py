@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.fault import describe_fault
 from utvm_deploy.project.build import build_project
 from utvm_deploy.project.tree import create_project
-from utvm_deploy.targets.table import TARGETS
+from utvm_deploy.targets.table import CORES, TARGETS, registered
 
 BOARDS = ("qemu_rv32imc", "qemu_rv32imafc", "qemu_rv32imcv")
 COMPILER = "riscv64-unknown-elf-gcc"
@@ -200,6 +201,26 @@ def test_floating_point_in_tasks(name: str) -> None:
 @pytest.mark.tools
 @pytest.mark.emulator
 @needs_tools
+def test_a_core_with_longer_extensions_is_a_row_and_a_board_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the guide to cores says. The C library is that of the letters."""
+    monkeypatch.chdir(tmp_path)
+    name, model = "rv32imc_zba_zbb", str(data_dir("models") / "digits.tflite")
+    argv = ["boards", "--new", "mine", "--from", "qemu_rv32imc", "--core", "rv32imc"]
+    assert main([*argv, "--clock", "15625000"]) == 0
+    text = Path("mine.toml").read_text().replace('core = "rv32imc"', f'core = "{name}"')
+    Path("mine.toml").write_text(text)
+    row = replace(CORES["rv32imc"], name=name, architecture=name)
+    with registered(replace(TARGETS["riscv"], name="more", tag=99, cores=(row,))):
+        assert load_board("mine.toml").cpu.compiler_flags[0] == f"-march={name}"
+        assert main(["verify", model, "--board", "mine.toml"]) == 0
+    assert "all equal to LiteRT" in capsys.readouterr().out
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@needs_tools
 def test_a_task_finds_nothing_of_a_vector_instruction_that_was_stopped() -> None:
     with utvm_deploy.connect("qemu_rv32imcv") as device:
         module = device.load_module(VECTOR_TASKS, name="vectors")
@@ -250,6 +271,10 @@ def test_an_emulator_without_vectors_is_named(tmp_path: Path, cpu: str, says: st
     [
         ("a.s:24: Error: unrecognized .option directive: arch", "arch; .*binutils 2.38 or newer"),
         ("error: cannot read spec file 'picolibc.specs': No", "No; sudo apt install picolibc-"),
+        (
+            "ld: libc.a(a.o): ABI is incompatible\ncollect2: error: ld",
+            "failed: ld: libc.*ompatible",
+        ),
     ],
 )
 def test_a_toolchain_that_lacks_something_is_named(

@@ -24,9 +24,11 @@ _SURROUNDINGS = tuple(
         *(errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EFBIG),
     )
 )
-# What GCC, its linker and CMake write before what they have to say.
+# What GCC, its linker and CMake write before what they have to say; collect2 says nothing.
 _FIRST_ERROR = re.compile(
-    r"^.*(?:\berror: |undefined reference|multiple definition|CMake Error).*$", re.MULTILINE
+    r"^(?!collect2: ).*(?:\berror: |undefined reference|multiple definition|CMake Error"
+    r"|ABI is incompatible).*$",
+    re.MULTILINE,
 )
 _LONGEST = 300
 

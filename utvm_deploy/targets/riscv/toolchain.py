@@ -53,6 +53,12 @@ def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
     return isa, f"-mabi={abi}", "--specs=picolibc.specs", *macros
 
 
+def _link_flags(core: Core) -> tuple[str, ...]:
+    """GCC finds no C library for extensions with long names, but one for the letters alone."""
+    letters, *longer = core.architecture.split("_")
+    return "-Wl,--no-gc-sections", *((f"-march={letters}",) if longer else ())
+
+
 def core_advice(name: str) -> str:
     """Which core's instructions an instruction set has, and which of its extensions are not used.
 
@@ -103,7 +109,7 @@ TOOLCHAIN = Toolchain(
     system=("set(CMAKE_SYSTEM_NAME Generic)", "set(CMAKE_SYSTEM_PROCESSOR riscv)"),
     # The specs of picolibc let the linker remove sections, and name a linker script unless GCC
     # itself gets one.
-    link_flags=lambda core: ("-Wl,--no-gc-sections",),
+    link_flags=_link_flags,
     script_option="-T",
     partial_links=("-r", "-nostdlib", "-T/dev/null"),
     links_c_library=True,
