@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from utvm_deploy.kernels.isa import assembler
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
+from utvm_deploy.kernels.isa.code_cache import as_written, code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post, pre
 from utvm_deploy.kernels.isa.naked_function import LONGEST_STRING, naked_function
 from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
@@ -246,3 +249,34 @@ def test_no_string_of_assembly_is_longer_than_c99_promises() -> None:
         assert all(own[0] == ".syntax unified" for own in statements)
         assert [line for own in statements for line in own[1:]] == lines
         assert all(own[1] in (block[0], lines[before]) for own in statements[1:])
+
+
+def test_code_that_is_only_weighed_stays_as_it_was_written() -> None:
+    made: list[int] = []
+
+    @code_cache
+    def text(count: int) -> str:
+        made.append(count)
+        a = Assembler(CORTEX_M7)
+        with a.scheduled():
+            for number in range(count):
+                a.mul(f"r{number}", f"r{number}", "r8")
+                a.add(f"r{number}", f"r{number}", 1)
+        return "\n".join(a.lines)
+
+    with as_written():
+        written = text(3)
+    ordered = text(3)
+    assert ordered != written and sorted(ordered.splitlines()) == sorted(written.splitlines())
+    with as_written():
+        assert text(3) == written
+    assert text(3) == ordered and made == [3, 3]
+
+
+def test_what_depends_on_the_order_of_code_is_kept_by_that_order() -> None:
+    kernels = Path(assembler.__file__).parents[1]
+    sources = {path: path.read_text("utf-8") for path in kernels.rglob("*.py")}
+    assert sum("@code_cache" in text for text in sources.values()) > 20
+    for path, text in sources.items():
+        if "Assembler(" in text and path.name != "assembler.py":
+            assert "@lru_cache" not in text and "@cache\n" not in text, path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_the_products_bound_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
         return blocks[-1]
 
     monkeypatch.setattr(assembler, "ordered", note)
-    planes_text.__wrapped__("cortex-m7", Variant(3, 3, 1, 1, 6, SHIFTED, once=True))
+    unwrap(planes_text)("cortex-m7", Variant(3, 3, 1, 1, 6, SHIFTED, once=True))
     # It goes on to the next block, too.
     assert cycles(max(blocks, key=len), CORTEX_M7, repeat=10) <= 10 * 58 + 2
 

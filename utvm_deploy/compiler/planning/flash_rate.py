@@ -30,6 +30,7 @@ from utvm_deploy.kernels.contract.call import (
     KernelCall,
     is_native,
 )
+from utvm_deploy.kernels.isa.code_cache import as_written
 
 #: What code takes of the flash: this part, but at most that many bytes.
 _CODE_PART, _MOST_CODE_BYTES = 4, 128 * 1024
@@ -75,8 +76,9 @@ def flash_bytes(calls: Iterable[KernelCall], core: str) -> int:
 
 @lru_cache(maxsize=4096)
 def routines_of(kernel: AnyKernel, core: str) -> Mapping[Hashable, int]:
-    """The hashes of the C texts with assembly that a kernel needs, and their bytes."""
-    texts = kernel.texts(core) if is_native(kernel) else ()
+    """The hashes of the unordered C texts with assembly that a kernel needs, and their bytes."""
+    with as_written():
+        texts = kernel.texts(core) if is_native(kernel) else ()
     return {hash(text): size for text in texts if (size := _assembly_bytes(text))}
 
 
@@ -259,19 +261,20 @@ class FlashChoice:
         changed: Mapping[int, int],
         counts: Counter[int],
         rate: float,
-    ) -> tuple[float, Counter[int]]:
+    ) -> tuple[float, dict[int, int]]:
         """What a change gains in cycles, flash included, and how often parts are used more then."""
-        more, sizes, gained = Counter[int](), dict[int, int](), 0.0
+        more, sizes, gained = dict[int, int](), dict[int, int](), 0.0
         for n, form in changed.items():
             for sign, one in ((-1, chosen[n]), (1, form)):
-                parts = self._parts_of(n, one)
                 gained -= sign * self._forms[n][one].cycles
+                parts = self._parts_of(n, one)
                 sizes.update(parts)
                 for part in parts:
-                    more[part] += sign
-        for part, size in sizes.items():
+                    more[part] = more.get(part, 0) + sign
+        for part, times in more.items():
             before = counts[part]
-            gained -= rate * size * ((before + more[part] > 0) - (before > 0))
+            if times and (before > 0) != (before + times > 0):
+                gained += rate * sizes[part] * (1 if before else -1)
         return gained, more
 
     def _parts_of(self, n: int, form: int) -> dict[int, int]:

@@ -11,9 +11,8 @@ The last values of a row need not fill a quad. They come from the row's last fou
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
@@ -30,7 +29,7 @@ _ODD = ("r10", "r11")
 _VALUES = ("r3", "r12", "lr")  # of rows of a, in turn
 
 
-@lru_cache(maxsize=256)
+@code_cache
 def dot_text(name: str, parameters: tuple[str, ...], rows: int, depth: int, portable: str) -> str:
     """The C function ``name``, which takes ``rows`` (1 or 2) rows of ``a`` at a time.
 

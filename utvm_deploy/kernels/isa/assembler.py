@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
+from utvm_deploy.kernels.isa.code_cache import is_ordered
 from utvm_deploy.kernels.isa.instructions import FLAGS, Instruction
 from utvm_deploy.kernels.isa.list_scheduler import ordered
 from utvm_deploy.kernels.isa.mnemonics import PREDICATE, Operand, Slot, instruction, registers_of
@@ -104,6 +105,7 @@ class Assembler:
         texts = parameters.split(",") if isinstance(parameters, str) else parameters
         self.parameters = tuple(one.strip() for one in texts)
         self._items: list[Instruction | Label | str] = []
+        self._placed: set[Label] = set()
         self._targets: dict[int, Label] = {}  # position of a branch -> where it goes
         self._pending: list[Instruction] | None = None  # in a scheduled block
         self._condition = ""
@@ -151,7 +153,7 @@ class Assembler:
         self._pending = []
         yield
         code, self._pending = self._pending, None
-        self._items += ordered(code, self.timing, is_loop=is_loop)
+        self._items += ordered(code, self.timing, is_loop=is_loop) if is_ordered() else code
 
     @contextmanager
     def when(self, condition: str) -> Iterator[Callable[[], None]]:
@@ -207,9 +209,10 @@ class Assembler:
     def place(self, label: Label, *, aligned: bool = False) -> None:
         """Put a label here; ``aligned``: at a whole fetch, as the target of a hot branch."""
         self._straight_only("a label")
-        if label in self._items:
+        if label in self._placed:
             raise ValueError("a label has one place")
         self._items += [".balign 8", label] if aligned else [label]
+        self._placed.add(label)
 
     def here(self, *, aligned: bool = False) -> Label:
         """A new label at this place."""
@@ -230,7 +233,7 @@ class Assembler:
 
     def _is_far(self, label: Label) -> bool:
         """Whether a place further up is out of reach of a conditional branch of Armv6-M."""
-        return label in self._items and len(self._items) - self._items.index(label) > _NEAR
+        return label in self._placed and len(self._items) - self._items.index(label) > _NEAR
 
     def cbz(self, register: str, label: Label) -> None:
         """Branch to a label further down if a register is 0."""

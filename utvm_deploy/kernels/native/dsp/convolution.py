@@ -182,7 +182,7 @@ def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspP
     kernels: list[DspPlanes | DspPixels] = []
     if isinstance(planes, PlanesChoices):
         found = planes_kernels(window, tables.inputs, multiplier, planes)
-        kernels += (replace(kernel, is_compact=wish.compact > 0) for kernel in found)
+        kernels += (replace(one, is_compact=True) for one in found) if wish.compact > 0 else found
     if isinstance(pixels, PixelsChoices):
         kernels.append(DspPixels(window, outputs, DspRowProduct(window.kernel), multiplier))
     return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"

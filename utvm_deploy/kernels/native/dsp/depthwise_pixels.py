@@ -11,7 +11,6 @@ are outermost, so that a row of pixels reads one group's table.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import cycle
 
 import numpy as np
@@ -22,6 +21,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
@@ -164,7 +164,7 @@ class _Slots(StackFrame):
     column_pitch: Slot
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def _text(core: str, product: DspRowProduct) -> str:
     """The C text of the function for a window, ordered for a core."""
     a, is_unrolled = Assembler(core, PARAMETERS), product.window == UNROLLED

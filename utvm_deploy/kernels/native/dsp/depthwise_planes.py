@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 
 import numpy as np
@@ -87,7 +88,7 @@ class DspPlanes:
         """The kernel for tables of ``single_rounding.py``; None if its table is packed."""
         return None if self.is_compact else replace(self, once=True)
 
-    @property
+    @cached_property
     def variant(self) -> table.Variant:
         """The variant of the inner block; each part of a long row is a row of its window."""
         w = self.window
@@ -138,12 +139,11 @@ class DspPlanes:
     def estimated_cycles(self) -> float:
         """About what a call takes, in cycles."""
         w, variant, made = self.window, self.variant, self.channels * self.multiplier
-        products = sum(
-            variant.product(column - variant.odd - variant.stride * output) is not None
-            for column in range(0, variant.reach, 2)
-            for output in range(variant.outputs)
+        block = (
+            _PRODUCT * variant.rows * table.products_of_block(variant)
+            + _OUTPUT * variant.outputs
+            + _BLOCK
         )
-        block = _PRODUCT * variant.rows * products + _OUTPUT * variant.outputs + _BLOCK
         row = -(-w.output_width // variant.outputs) * block
         row += 0 if variant.tail == table.SINGLE else _CHANNEL
         lines = made * 4 * variant.channel_words / CACHE_LINE_BYTES

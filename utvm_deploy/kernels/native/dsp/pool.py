@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import clamp, store_limits
@@ -55,7 +55,7 @@ class _Slots(StackFrame):
     reciprocal: Slot  # 2**31 / count, rounded up
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def _pixel(core: str, is_average: bool) -> Assembler:
     a = Assembler(core, pixel_parameters("int8"))
     a.enter(frame=_Slots)

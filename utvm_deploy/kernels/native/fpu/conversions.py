@@ -12,8 +12,6 @@ divided, and so are NaN and infinity, which a product with 0 finds: that of the 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
@@ -23,6 +21,7 @@ from utvm_deploy.kernels.contract.operation import Parameters
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION as DSP_CONDITION
 from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.native.fpu.shared_blocks import CONDITION
@@ -82,7 +81,7 @@ def build_dequantize(layer: Layer, wish: Wish) -> KernelCall:
     return layer.call(kernel, given)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def quantize_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_quantize_floats``, ordered for a core."""
     a, done = Assembler(core, _PARAMETERS), Label()
@@ -138,7 +137,7 @@ def _quantize_four(a: Assembler) -> None:
     a.cmp("r8", 0)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def dequantize_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_dequantize_bytes``, ordered for a core."""
     a = Assembler(core, _BYTES_PARAMETERS)

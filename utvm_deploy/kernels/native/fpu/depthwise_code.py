@@ -9,10 +9,10 @@ Each column is multiplied for all pixels that see it. Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
     ATTRIBUTE,
@@ -79,7 +79,7 @@ def channels_of(columns: int, core: str) -> int:
     return 0
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def depthwise_text(tile: DepthwiseTile, core: str) -> str:
     """The C text of the tile's function."""
     body = replaced(

@@ -9,13 +9,13 @@ tiles of a block read the weights of a group, before the next group's. Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
@@ -97,7 +97,7 @@ TILES = tuple(FpuTile(*one) for one in ((12, 2), (8, 3), (6, 4), (5, 4), (4, 5),
 MOST_CHANNELS = 16
 
 
-@lru_cache(maxsize=64)
+@code_cache
 def _turn_cycles(tile: FpuTile, core: str) -> int:
     timing = timing_of(core)
     a = Assembler(timing)
@@ -112,7 +112,7 @@ def pack(weights: Array, bias: Array, channels: int) -> Array:
     return np.ascontiguousarray(panels).reshape(-1)
 
 
-@lru_cache(maxsize=64)
+@code_cache
 def gemm_text(tile: FpuTile, core: str) -> str:
     """The C text of the tile's function."""
     body = replaced(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
@@ -168,7 +168,7 @@ def step_of(length: int) -> int:
     return next(one for one in _STEPS if length % one == 0)
 
 
-@lru_cache(maxsize=256)
+@code_cache
 def _turn_cycles(tile: RowTile, core: str) -> int:
     timing = timing_of(core)
     a = Assembler(timing)
@@ -176,7 +176,7 @@ def _turn_cycles(tile: RowTile, core: str) -> int:
     return cycles_of(a.code, timing, repeat=4) // 4
 
 
-@lru_cache(maxsize=64)
+@code_cache
 def rows_text(tile: RowTile, core: str) -> str:
     """The C text of the tile's function."""
     body = replaced(

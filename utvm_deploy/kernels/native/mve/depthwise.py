@@ -15,7 +15,6 @@ Layouts, for channel c = 8 group + lane and tap t = column + kernel columns * ro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Buffer, buffers
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -136,7 +136,7 @@ def _scaling_words(has_left: bool) -> int:
     return GROUP * (4 if has_left else 3)
 
 
-@lru_cache(maxsize=2)
+@code_cache
 def _text(function: str, has_left: bool) -> str:
     """The C text of the function."""
     body = replaced(

@@ -8,12 +8,12 @@ and VRSHL rounds halves away from zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.extents import type_label
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.native.elementwise import (
     ADD,
@@ -52,7 +52,7 @@ class MveElementwise(ElementwiseKernel):
         return (routine.c_function(self.loop.function, portable, CONDITION),)
 
 
-@lru_cache(maxsize=4)
+@code_cache
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
     step = 4 * element_type(dtype).unit_bytes

@@ -17,7 +17,6 @@ Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -122,7 +122,7 @@ class MveProduct:
         return pack_weights(weights, self.by), table.reshape(-1)
 
 
-@lru_cache(maxsize=4)
+@code_cache
 def _text(product: MveProduct) -> str:
     """The C text of the function."""
     parameters = PRODUCT_PARAMETERS

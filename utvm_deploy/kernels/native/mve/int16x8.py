@@ -8,7 +8,6 @@ reference scales it in double precision.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
@@ -82,7 +82,7 @@ def mve_int16x8_dense_call(layer: Layer, wish: Wish) -> KernelCall | str:
     return replace(layer.portable, kernel=kernel, arguments=arguments)
 
 
-@lru_cache(maxsize=1)
+@code_cache
 def _four_text() -> str:
     """The C text of the product of a vector and four channels; weights are as in ``gemm.py``."""
     a = Assembler(CORTEX_M55, _PARAMETERS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.mve.depthwise import GROUP, pack_scaling
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION, requantize_once
@@ -47,7 +47,7 @@ class MveInt16x8Depthwise(Int16x8Depthwise):
         return pack_scaling(bias, multiplier, np.negative(right), has_left=False)
 
 
-@lru_cache(maxsize=1)
+@code_cache
 def _pixel_text() -> str:
     a = Assembler(CORTEX_M55, PARAMETERS)
     a.enter(vectors=("d8-d13",))

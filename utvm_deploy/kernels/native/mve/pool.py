@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import at, instruction
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.native.pool import NativePool, load_reciprocal, pixel_parameters
@@ -61,7 +61,7 @@ class MvePool(NativePool):
         return _pixel(self.dtype, self.is_average)
 
 
-@lru_cache(maxsize=4)
+@code_cache
 def _pixel(dtype: str, is_average: bool) -> Assembler:
     vector = _VECTORS[dtype, is_average]
     a = Assembler(CORTEX_M55, pixel_parameters(dtype))

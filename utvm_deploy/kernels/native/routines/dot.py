@@ -7,11 +7,11 @@ of each row. The C serves every core, the assembly those with the DSP extension.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, post
 from utvm_deploy.targets.table import CORES, target_of
@@ -29,7 +29,7 @@ __attribute__((noinline, optimize("no-schedule-insns")))
 _PITCH, _COUNT = Slot(0), Slot(4)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def dot_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_dot_rows``, of a vector of int8, ordered for a core."""
     a = Assembler(core, (*_parameters("int8_t"), "int32_t fours"))
@@ -60,7 +60,7 @@ def dot_texts(core: str) -> tuple[str, ...]:
     return a.c_function("utvm_dot_fours", portable, CONDITION), driver
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def wide_dot_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_wide_rows``, of a vector of int16, ordered for a core.
 

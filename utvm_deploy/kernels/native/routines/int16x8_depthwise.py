@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from utvm_deploy.kernels.contract.driver import KernelParameter, buffers
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.micro_kernel import by_groups
@@ -116,7 +116,7 @@ class Int16x8Depthwise(RoutineKernel):
         return by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def _fours_text(core: str) -> str:
     a = Assembler(core, PARAMETERS)
     a.enter(frame=_Slots)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.row_depthwise import ChannelRows
 from utvm_deploy.kernels.native.thumb.depthwise_code import (
@@ -122,7 +122,7 @@ def armv6m_row_product(window: Window) -> Armv6mRowProduct:
     return Armv6mRowProduct(best_tile(*window.kernel, window.output_width))
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def _text(tile: Armv6mTile, function: str) -> str:
     """The C text of the function for a window."""
     body = portable_body(tile.rows, tile.columns)

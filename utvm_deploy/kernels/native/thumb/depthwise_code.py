@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.thumb.shared_blocks import CONDITION, clamp, scale, store_limits
 from utvm_deploy.targets.arm_m.timing_m3 import CORTEX_M3
@@ -104,7 +104,7 @@ def best_pixels(count: int, taps: int) -> int:
     return min((4, 3, 2), key=cost)
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def depthwise_text(tile: DepthwiseTile) -> str:
     """The C text of the function for a window."""
     return _routine(tile).c_function(

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
@@ -119,7 +119,7 @@ _TILE_CYCLES = 60
 _OUTPUT_CYCLES = 14
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def _product_cycles(tile: ThumbTile, pixels: int) -> int:
     """Cycles of one step of the depth. No instruction of the Cortex-M3 waits for another one."""
     a = Assembler(CORTEX_M3)
@@ -144,7 +144,7 @@ _SCALED = {
 }
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def gemm_text(tile: ThumbTile) -> str:
     """The C text of the tile's function."""
     scaled = _SCALED[tile.rounding]

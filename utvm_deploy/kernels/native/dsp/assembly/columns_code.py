@@ -18,12 +18,12 @@ Columns of an image of int16 are in its order: k = 2 w + l (word, lane). There, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp.assembly import (
@@ -112,7 +112,7 @@ def step_of(depth: int, *, is_compact: bool = False, is_whole: bool = True) -> i
     return min(steps, key=lambda step: (-depth % step, -step))
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def columns_text(core: str, form: ColumnsForm) -> str:
     """The C text of the function, ordered for a core."""
     c_type = element_type(form.values.dtype).c_type
@@ -301,7 +301,7 @@ def fill_function(values: Values) -> str:
     return "utvm_fill_columns" if values.size == 1 else "utvm_wide_fill_columns"
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def fill_text(core: str, values: Values) -> str:
     """The C text of ``fill_function`` and what it calls, ordered for a core."""
     if isinstance(values, PairedValues):

@@ -8,9 +8,8 @@ Layout, for depth k = 2 w + l (word, lane): k = (column, row of the kernel)
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import function_text, helper
 
@@ -22,7 +21,7 @@ _PARAMETERS = (
 )
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def fill_text(core: str) -> str:
     """The C text of ``FILL_FUNCTION`` and what it calls, ordered for a core."""
     a = Assembler(core, _PARAMETERS)

@@ -13,12 +13,11 @@ Layout, for depth k = 2 w + l (word, lane), k = (column, place), where a column 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import at
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import function_text, helper
 
@@ -50,7 +49,7 @@ def by_column(weights: Array) -> Array:
     return found
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def fill_text(core: str) -> str:
     """The C text of ``FILL_FUNCTION`` and what it calls, ordered for a core."""
     pair = Assembler(core, _PAIR_PARAMETERS)

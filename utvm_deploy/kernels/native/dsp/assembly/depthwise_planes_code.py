@@ -8,11 +8,11 @@ and each word of the plane is loaded once for all outputs that see it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import cycle
 
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.assembly.depthwise_planes_table import PARTIAL, SINGLE, Variant
@@ -86,7 +86,7 @@ class _Routine:
         return 4 * self.variant.tap_words
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def planes_text(core: str, variant: Variant) -> str:
     """The C text of the function, ordered for a core."""
     r = _Routine(Assembler(core, PARAMETERS), variant)

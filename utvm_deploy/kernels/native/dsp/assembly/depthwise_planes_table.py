@@ -116,6 +116,16 @@ class Variant(NamedTuple):
         return f"smla{'bt'[met[0] - tap]}{'bt'[half]}", word
 
 
+@lru_cache(maxsize=256)
+def products_of_block(variant: Variant) -> int:
+    """Products of words that a row of a block of outputs takes."""
+    return sum(
+        variant.product(column - variant.odd - variant.stride * output) is not None
+        for column in range(0, variant.reach, 2)
+        for output in range(variant.outputs)
+    )
+
+
 def variant_of(
     kernel: tuple[int, int], stride: int, odd: int, outputs: int, output_width: int, multiplier: int
 ) -> Variant:

@@ -7,10 +7,9 @@ the operator, and a table if the operator has one.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import (
@@ -38,7 +37,7 @@ class _Slots(StackFrame):
     high: Slot
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def loop_texts(core: str, operation: str) -> tuple[str, ...]:
     """The C texts of ``utvm_OPERATION_all`` of int8 and what it calls, ordered for a core."""
     texts = [shared_text("utvm_word"), shared_text("utvm_scale")]
@@ -139,7 +138,7 @@ def _multiply(a: Assembler) -> None:
             a.bfi("lr", value, 8 * number, 8)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def int16_multiply_texts(core: str) -> tuple[str, ...]:
     """The C texts of ``utvm_wide_multiply_all`` and what it calls, ordered for a core.
 

@@ -14,7 +14,6 @@ A cell has two words: the sums by input and by hidden state. The first becomes t
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
@@ -68,7 +68,7 @@ def gates_table() -> Array:
     return np.array([*_CONSTANTS.values(), *rows, *_LAST_FACTORS], np.int32)
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def gates_text(core: str, function: _Function) -> str:
     """The C text of ``utvm_FUNCTION_run``, ordered for a core; it does an even number of cells.
 

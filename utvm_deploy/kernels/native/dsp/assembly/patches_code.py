@@ -10,9 +10,8 @@ Layout, for depth k = 4 q + 2 l + f (quad, lane, phase); the other tables are th
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.dsp.assembly import tile
@@ -69,7 +68,7 @@ def _is_whole(step: int, depth: int, values: Values) -> bool:
     return values.can_be_whole and step == depth
 
 
-@lru_cache(maxsize=16)
+@code_cache
 def gemm_text(core: str, step: int, depth: int, values: Values = INT8) -> str:
     """The C text of the function with this step, ordered for a core."""
     a = Assembler(core, _PARAMETERS)
@@ -200,7 +199,7 @@ def _store_special(a: Assembler, tiles: Label, channels_done: Label) -> None:
     a.b(channels_done)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def gather_text(core: str) -> str:
     """The C text of ``utvm_gather`` and what it calls, ordered for a core."""
     rows = Assembler(core, _WIDEN_PARAMETERS)

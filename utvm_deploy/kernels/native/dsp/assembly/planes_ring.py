@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import function_text, helper
 
@@ -29,7 +28,7 @@ class _Slots(StackFrame):
     border: Slot  # in each byte of a word
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def ring_text(core: str) -> str:
     """The C text of ``utvm_slide`` and what it calls, ordered for a core."""
     widen = Assembler(core, _WIDEN_PARAMETERS)

@@ -27,10 +27,11 @@ Layouts, in words of 32 bits:
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 
 from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame, words
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks
@@ -103,7 +104,7 @@ def transform_name(tiles: int, channels: int) -> str:
     return f"utvm_winograd_input_{tiles}_{channels}"
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def multiply_text(core: str, tiles: int, channels: int) -> str:
     """The C text of ``multiply_name``: the products of two channels with all groups."""
     a = Assembler(core, _MULTIPLY)
@@ -247,7 +248,7 @@ def expansion_name(channels: int) -> str:
     return f"utvm_winograd_weights_{channels}"
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def expansion_text(core: str, channels: int) -> str:
     """The C text of ``expansion_name``."""
     a = Assembler(core, _EXPANSION)
@@ -324,7 +325,7 @@ def output_name(*, once: bool) -> str:
     return f"utvm_winograd_output{'_once' if once else ''}"
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def output_text(core: str, *, once: bool) -> str:
     """The C text of ``output_name``: the outputs of two channels of all tiles."""
     a = Assembler(core, _OUTPUT)
@@ -426,7 +427,7 @@ def _transform_products(
     shared_blocks.scale(a, outputs, multiplier, offset, shift, temporary, is_doubled=True)
 
 
-@lru_cache(maxsize=32)
+@code_cache
 def transform_text(core: str, tiles: int, channels: int) -> str:
     """The C text of ``transform_name``: V of one group."""
     name = transform_name(tiles, channels)
