@@ -252,7 +252,7 @@ def compare_on(
     others = [layer.why for layer in expected_from if phrase not in layer.why]
     assert [why for why in others if "without a table" not in why] == []
     assert len(others) < len(expected_from)
-    loaded = device.load(compiled)
+    loaded = device.load(compiled, into="ram")
     for sample, wanted in zip(samples, expected, strict=True):
         for layer, one, other in zip(compiled.layers, loaded(*sample), wanted, strict=True):
             np.testing.assert_array_equal(one, other, err_msg=layer.kernel)

@@ -112,7 +112,7 @@ def test_booleans(build, device: Device, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     specs = [m.tensors[number] for number in m.inputs]
     sample = tuple((rng.integers(-20, 30, s.shape) % 3).astype(s.dtype) for s in specs)
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     assert verify(model, path, Samples(inputs=(sample,), outputs=None, origin="random")).ok
 
 

@@ -312,6 +312,6 @@ def test_every_operator_is_byte_exact(
     samples = [sample_inputs(m, seed) for seed in range(4)]
     expected = [outputs for (outputs,) in run_reference(path, samples).outputs]
     assert len({array.tobytes() for array in expected}) == len(samples)
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     for sample, outputs in zip(samples, expected, strict=True):
         assert np.asarray(model(*sample)).tobytes() == outputs.tobytes()

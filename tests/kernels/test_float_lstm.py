@@ -127,7 +127,7 @@ def check(m: FloatWriter, device: Device, path: Path) -> None:
     samples = [[rng.normal(size=s).astype(np.float32) for s in shapes] for _ in range(RUNS)]
     expected = run_reference(path, samples).outputs
     assert len({outputs[0].tobytes() for outputs in expected}) == RUNS
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     assert model.compiled.states
     for _ in range(2):
         for sample, outputs in zip(samples, expected, strict=True):

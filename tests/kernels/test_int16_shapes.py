@@ -141,7 +141,7 @@ def test_products_of_the_largest_values(device: Device, tmp_path: Path) -> None:
         m.output(m.node("MUL", sides, ends.shape, options, scale=0.0004**2 * factor))
     path = m.save(tmp_path / "model.tflite")
     samples = [[ends, ends] * len(factors), [ends, ends[::-1].copy()] * len(factors)]
-    loaded = device.load(utvm_deploy.compile(path, device.board))
+    loaded = device.load(utvm_deploy.compile(path, device.board), into="ram")
     for sample, wanted in zip(samples, run_reference(path, samples).outputs, strict=True):
         for one, other in zip(loaded(*sample), wanted, strict=True):
             np.testing.assert_array_equal(one, other)

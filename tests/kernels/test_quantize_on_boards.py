@@ -85,5 +85,5 @@ def test_models(device: Device, tmp_path: Path) -> None:
     path = m.save(tmp_path / "conversions.tflite")
     shapes = [m.tensors[one].shape for one in m.inputs]
     inputs = tuple(rng.uniform(-5, 5, one).astype(np.float32) for one in shapes)
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     assert verify(model, path, Samples((inputs,), outputs=None, origin="random")).ok

@@ -105,7 +105,7 @@ def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None
     samples = [sample_inputs(m, seed) for seed in range(RUNS)]
     expected = run_reference(path, samples).outputs
     assert len({outputs[-1].tobytes() for outputs in expected}) > RUNS // 2
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     assert model.compiled.states
     for _ in range(2):
         for sample, outputs in zip(samples, expected, strict=True):
@@ -121,7 +121,7 @@ def test_verify_runs_layers_from_the_same_state(device: Device, tmp_path: Path) 
     keyword_model(m)
     path = m.save(tmp_path / "model.tflite")
     inputs = tuple(tuple(sample_inputs(m, seed)) for seed in range(RUNS))
-    model = device.load(utvm_deploy.compile(path, device.board))
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
     found = verify(model, path, Samples(inputs=inputs, outputs=None, origin="random"))
     assert found.ok and found.samples_run == RUNS
 
