@@ -104,9 +104,14 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def configure(config: pytest.Config) -> None:
-    if config.getoption(OPTION):
+    if config.getoption(OPTION) and not _only_hands_out(config):
         load_tvm()  # which imports PyTorch, where tests are the first to load it
         sys.addaudithook(GATE.watch)
+
+
+def _only_hands_out(config: pytest.Config) -> bool:
+    """Whether this process runs no test itself: its workers wait until it is ready."""
+    return bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def mark(item: pytest.Item) -> None:
