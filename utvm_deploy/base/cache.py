@@ -189,16 +189,23 @@ def cache_bytes() -> int:
 
 def _lock(entry: Path, operation: int) -> int | None:
     """A descriptor that holds the entry; None where there is none. OSError if it cannot be had."""
-    path = entry / _LOCK_FILE
+    return locked_file(entry / _LOCK_FILE, operation, 0o666)
+
+
+def locked_file(path: Path, operation: int, mode: int) -> int | None:
+    """A descriptor that locks a file, which is made if its folder exists; None without a folder.
+
+    ``operation`` is of ``flock``, and ``mode`` of a new file. OSError if it cannot be locked.
+    """
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
         except FileNotFoundError:
             return None
         is_held = False
         try:
             fcntl.flock(descriptor, operation)
-            # The entry was removed meanwhile, and the path now belongs to another process.
+            # The file was removed meanwhile, and the path now belongs to another process.
             with contextlib.suppress(FileNotFoundError):
                 is_held = os.path.samestat(os.fstat(descriptor), path.stat())
         finally:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from utvm_deploy.base import cache
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.boards.desk_file import BenchEntry, load_bench
@@ -82,25 +83,14 @@ def _lock_path(board: str, serial: str | None) -> Path:
 
 def _locked(path: Path) -> int | None:
     """A descriptor that locks the file; None if another process has it."""
-    while True:
+    descriptor = None
+    while descriptor is None:  # somebody may empty the cache
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:  # somebody empties the cache
-            continue
-        is_held = False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The file was removed meanwhile, and the path may now be another process's file.
-            with contextlib.suppress(FileNotFoundError):
-                is_held = os.path.samestat(os.fstat(descriptor), path.stat())
+            descriptor = cache.locked_file(path, fcntl.LOCK_EX | fcntl.LOCK_NB, 0o600)
         except BlockingIOError:
             return None
-        finally:
-            if not is_held:
-                os.close(descriptor)
-        if is_held:
-            return descriptor
+    return descriptor
 
 
 def _say_who(descriptor: int, what: str) -> None:
