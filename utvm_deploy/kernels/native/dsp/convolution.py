@@ -17,7 +17,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly import patches_code
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
-from utvm_deploy.kernels.native.dsp.assembly.winograd_code import MOST_EXPANDED
+from utvm_deploy.kernels.native.dsp.assembly.winograd_transforms import MOST_EXPANDED
 from utvm_deploy.kernels.native.dsp.columns import (
     ColumnsChoices,
     DspColumns,

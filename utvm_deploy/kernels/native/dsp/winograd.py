@@ -27,6 +27,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
 from utvm_deploy.kernels.native.dsp.assembly import winograd_code as code
+from utvm_deploy.kernels.native.dsp.assembly import winograd_transforms as transforms
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -207,10 +208,10 @@ class DspWinograd:
             *bytes_texts(core),
             shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
             shared_blocks.helper("utvm_winograd_strip"),
-            *(code.transform_text(core, n, channels) for n in self.runs),
-            *((code.expansion_text(core, channels),) if self.int8 else ()),
+            *(transforms.transform_text(core, n, channels) for n in self.runs),
+            *((transforms.expansion_text(core, channels),) if self.int8 else ()),
             *(code.multiply_text(core, n, channels) for n in self.runs),
-            code.output_text(core, once=self.once),
+            transforms.output_text(core, once=self.once),
         )
 
     def drive(self, c: Driver) -> None:
@@ -237,7 +238,7 @@ class DspWinograd:
                 place = row * (count * group // 4) + number * (group // 4) + start
                 x = number * (code.OUTPUTS * size) + column
                 c.call(
-                    code.transform_name(size, channels),
+                    transforms.transform_name(size, channels),
                     *(rows.at(row * code.OUTPUTS, x), v.at(place)),
                     *(channels // 4, self.columns * channels, stride),
                 )
@@ -248,7 +249,7 @@ class DspWinograd:
             start, weights = 0, self._weights.at(pair * self._pair_words)
             if self.int8:
                 expanded = Buffer("bytes", "int32").at()
-                c.call(code.expansion_name(channels), weights, expanded, channels // 4)
+                c.call(transforms.expansion_name(channels), weights, expanded, channels // 4)
                 weights = expanded
             for size, count in self.runs.items():
                 groups = count * one.rows
@@ -259,7 +260,7 @@ class DspWinograd:
                 start += code.POSITIONS * groups * code.group_bytes(size, channels) // 4
             c.call(
                 *(
-                    code.output_name(once=self.once),
+                    transforms.output_name(once=self.once),
                     v.at(),
                     self._scaling.at(pair * _SCALING_WORDS),
                 ),
@@ -333,7 +334,7 @@ class DspWinograd:
     @property
     def _pair_words(self) -> int:
         """Words in flash for two channels of the output."""
-        return code.TAPS * self.input_channels // 2 if self.int8 else self._u_words
+        return transforms.TAPS * self.input_channels // 2 if self.int8 else self._u_words
 
     @property
     def _scaling(self) -> Operand:
@@ -379,7 +380,7 @@ def int8_weights(weights: Array) -> Array:
     """Weights [outputs, 3, 3, inputs] as words of four int8, in the order of U."""
     outputs, inputs = weights.shape[0], weights.shape[3]
     # pair, channel, tap, quad, lane, half -> pair, quad, half, tap, lane, channel
-    split = weights.reshape(outputs // 2, 2, code.TAPS, inputs // 4, 2, 2)
+    split = weights.reshape(outputs // 2, 2, transforms.TAPS, inputs // 4, 2, 2)
     words = np.ascontiguousarray(split.transpose(0, 3, 5, 2, 4, 1).astype("i1"))
     return words.reshape(-1).view("<i4")
 
@@ -395,7 +396,7 @@ def winograd_kernels(
         kernel = DspWinograd(window, inputs, outputs, min(rows, -(-window.output_height // 2)))
         if not is_compact:
             yield kernel
-        if inputs <= code.MOST_EXPANDED:
+        if inputs <= transforms.MOST_EXPANDED:
             yield replace(kernel, int8=True)
         if rows >= kernel.tile_rows:
             break
