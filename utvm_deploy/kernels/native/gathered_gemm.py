@@ -24,6 +24,7 @@ from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.micro_kernel import (
     MicroKernel,
     equal_blocks,
@@ -318,7 +319,15 @@ def gathered(
     return replace(kernel, pixels=pixels)
 
 
-def gathered_dense(batch: int, inputs: int, outputs: int, product: Product) -> GatheredConv2D:
-    """A fully connected layer: every row of the batch is a pixel, read in place."""
-    window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
-    return GatheredConv2D(window, inputs, outputs, product, 0, is_dense=True)
+def gathered_dense_call(call: KernelCall, layer: DenseTables, product: Product) -> KernelCall:
+    """The call of a fully connected layer: every row of the batch is a pixel, read in place.
+
+    One scale is behind the limits; several are rows of the product's table.
+    """
+    outputs, inputs = layer.weights.shape
+    is_one, scales = len(layer.scales) == 1, layer.scales
+    rows = [layer.bias] if is_one else [layer.bias, *np.array(scales).T]
+    limits = [*layer.limits, *scales[0]] if is_one else layer.limits
+    window = Window(layer.batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
+    kernel = GatheredConv2D(window, inputs, outputs, product, 0, is_dense=True)
+    return gathered_conv2d_call(call, kernel, layer.weights, np.array(rows, dtype=np.int32), limits)

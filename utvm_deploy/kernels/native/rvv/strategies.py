@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
@@ -24,7 +22,7 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,
     gathered_conv2d_call,
-    gathered_dense,
+    gathered_dense_call,
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.pool import pool_call
@@ -111,20 +109,14 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
         return tables
     if isinstance(choices, str):
         return choices
-    outputs, inputs = tables.weights.shape
-    is_one = len(tables.scales) == 1
-    rounding = WIDE if is_one else WIDE_EACH
+    inputs = tables.weights.shape[1]
+    rounding = WIDE if len(tables.scales) == 1 else WIDE_EACH
     product = VectorProduct(choices.lmul or 2, _units(inputs)[0], rounding)
     in_chunks = _chunked(tables.weights, _units(inputs), rounding)
     are_long = inputs >= _LEAST_CHUNK * _chunk_count(tables.weights, in_chunks.unit)
     if choices.chunks or (choices.chunks is None and choices.lmul is None and are_long):
         product = in_chunks
-    rows = [tables.bias] if is_one else [tables.bias, *np.array(tables.scales).T]
-    limits: Sequence[int] = [*tables.limits, *tables.scales[0]] if is_one else tables.limits
-    kernel = gathered_dense(tables.batch, inputs, outputs, product)
-    return gathered_conv2d_call(
-        layer.portable, kernel, tables.weights, np.array(rows, dtype=np.int32), limits
-    )
+    return gathered_dense_call(layer.portable, tables, product)
 
 
 def _read(choices: type[_C], wish: Wish) -> _C | str:

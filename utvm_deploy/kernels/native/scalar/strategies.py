@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     GatheredConv2D,
     gathered,
     gathered_conv2d_call,
-    gathered_dense,
+    gathered_dense_call,
 )
 from utvm_deploy.kernels.native.layer_tables import (
     ConvolutionTables,
@@ -195,21 +195,13 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
         return tables
     if isinstance(choices, str):
         return choices
-    scales = tables.scales
-    is_one = len(scales) == 1
-    rounding = WIDE if is_one else WIDE_EACH
+    rounding = WIDE if len(tables.scales) == 1 else WIDE_EACH
     product = _product(
         tables.weights, tables.batch, rounding, choices, is_filled=False, is_near=False
     )
     if isinstance(product, str):
         return product
-    rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
-    limits: Sequence[int] = [*tables.limits, *scales[0]] if is_one else tables.limits
-    outputs, inputs = tables.weights.shape
-    kernel = gathered_dense(tables.batch, inputs, outputs, product)
-    made = gathered_conv2d_call(
-        layer.portable, kernel, tables.weights, np.array(rows, dtype=np.int32), limits
-    )
+    made = gathered_dense_call(layer.portable, tables, product)
     return replace(made, heeds_compact=COMPACT_MOST)
 
 

@@ -14,7 +14,11 @@ from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import Choices
-from utvm_deploy.kernels.native.gathered_gemm import gathered, gathered_conv2d_call, gathered_dense
+from utvm_deploy.kernels.native.gathered_gemm import (
+    gathered,
+    gathered_conv2d_call,
+    gathered_dense_call,
+)
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, DenseTables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.thumb import gemm
@@ -100,14 +104,9 @@ def thumb_dense_call(
     call: KernelCall, tables: DenseTables, choices: GemmChoices, make: Make
 ) -> KernelCall:
     """A fully connected layer instead of the generic one."""
-    (outputs, inputs), scales = tables.weights.shape, tables.scales
-    is_one = len(scales) == 1
-    rounding = gemm.WIDE if is_one else gemm.WIDE_EACH
-    product = make(rounding, choices, (tables.batch, outputs, inputs))
-    rows = [tables.bias] if is_one else [tables.bias, *np.array(scales).T]
-    ends = [*tables.limits, *scales[0]] if is_one else tables.limits
-    kernel = gathered_dense(tables.batch, inputs, outputs, product)
-    return gathered_conv2d_call(call, kernel, tables.weights, np.array(rows, dtype=np.int32), ends)
+    rounding = gemm.WIDE if len(tables.scales) == 1 else gemm.WIDE_EACH
+    product = make(rounding, choices, (tables.batch, *tables.weights.shape))
+    return gathered_dense_call(call, tables, product)
 
 
 def thumb_product(rounding: str, choices: GemmChoices, sizes: tuple[int, int, int]) -> ThumbProduct:
