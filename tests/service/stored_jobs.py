@@ -32,7 +32,7 @@ def fill(database: Database, jobs: int, models: int) -> None:
             created = BEGIN + number
             key = key_of(number)
             job = Job(key, verb, board, (kept[number % models],), {}, QUEUED, created)
-            database.add_job(job)
+            database.add_jobs([job])
             files = [JobFile(n, digest(number * 2 + i), 10) for i, n in enumerate(("a", "b"))]
             state = FAILED if number % 10 == 9 else DONE
             database.finish_job(key, 0, files, state=state, finished=created + 0.5)

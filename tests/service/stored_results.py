@@ -52,7 +52,7 @@ class Store:
         created = time.time() - age_s
         key = key_of(next(self.numbers))
         job = Job(key, "tune", "host", (model,), options, QUEUED, created)
-        self.database.add_job(job)
+        self.database.add_jobs([job])
         if state == RUNNING:
             self.database.change_job(key, state=RUNNING, started=created)
         elif state == DONE:

@@ -79,7 +79,7 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
     files = (JobFile("a.tar", digest(8), 3), JobFile("log.txt", digest(9), 4))
     with Database(tmp_path / "d.sqlite") as database:
         database.add_model(MODEL, [JobFile("graph.svg", digest(7), 2)])
-        database.add_job(JOB)
+        database.add_jobs([JOB])
         assert database.change_job(JOB.key, at_attempt=0, attempt=1, state=RUNNING, done=3)
         assert database.finish_job(JOB.key, 1, files, state=DONE, finished=BEGIN + 1, exit_code=0)
     with Database(tmp_path / "d.sqlite") as database:
@@ -93,7 +93,7 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
 
 def test_a_job_ends_once(database: Database) -> None:
     database.add_model(MODEL)
-    database.add_job(JOB)
+    database.add_jobs([JOB])
     database.change_job(JOB.key, attempt=2)
     late = [JobFile("late", digest(3), 1)]
     assert not database.finish_job(JOB.key, 1, late, state=FAILED, finished=BEGIN)
@@ -106,7 +106,7 @@ def test_a_job_ends_once(database: Database) -> None:
 
 def test_a_job_keeps_the_name_that_its_model_had(database: Database) -> None:
     database.add_model(MODEL)
-    database.add_job(JOB)
+    database.add_jobs([JOB])
     database.add_model(replace(MODEL, name="other.tflite"))
     job = database.job(JOB.key)
     assert job is not None and job.models[0].name == "kws.tflite"
@@ -239,7 +239,7 @@ def test_readers_see_whole_changes_and_do_not_wait(database: Database) -> None:
     try:
         for number in range(count):
             with database._connections.changing():
-                database.add_job(replace(JOB, key=key_of(number), created=BEGIN + number))
+                database.add_jobs([replace(JOB, key=key_of(number), created=BEGIN + number)])
                 # Readers answer while this change is open.
                 if number % 20 == 0:
                     other = threading.Thread(target=database.jobs)
@@ -272,7 +272,7 @@ def test_a_file_of_version_1_is_brought_to_today(tmp_path: Path) -> None:
         assert [model.name for model in database.models()] == ["digits.tflite", "kws.tflite"]
         assert database.models()[0].facts is None
         # It is used as any other.
-        database.add_job(replace(JOB, models=tuple(database.models()), key="f" * 12))
+        database.add_jobs([replace(JOB, models=tuple(database.models()), key="f" * 12)])
         assert database.jobs(model="b2" * 32)[-1].key == "f" * 12
 
 
@@ -295,7 +295,7 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path, content: byt
 
 def test_a_full_disk_stores_nothing_by_halves(database: Database) -> None:
     database.add_model(MODEL)
-    database.add_job(JOB)
+    database.add_jobs([JOB])
     writer = database._connections._open_writer()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages}")
@@ -322,7 +322,7 @@ with Database(Path(sys.argv[1])) as database:
     for number in range(int(sys.argv[2]), 10**9):
         key = key_of(number)
         with database._connections.changing():
-            database.add_job(Job(key, "tune", "host", (model,), {}, QUEUED, BEGIN + number))
+            database.add_jobs([Job(key, "tune", "host", (model,), {}, QUEUED, BEGIN + number)])
             files = [JobFile(f"{n}", digest(n), 1) for n in range(5)]
             database.finish_job(key, 0, files, state=DONE, finished=BEGIN)
         print(key, flush=True)
@@ -357,7 +357,7 @@ def test_a_killed_writer_leaves_whole_jobs(tmp_path: Path, kills: int) -> None:
 def test_files_of_a_deleted_job_are_left_out(database: Database) -> None:
     database.queue.add_files(JOB.key, [JobFile("log.txt", digest(2), 3)])
     database.add_model(MODEL)
-    database.add_job(JOB)
+    database.add_jobs([JOB])
     database.queue.add_files(JOB.key, [JobFile("log.txt", digest(2), 3)])
     stored = database.job(JOB.key)
     assert stored is not None and stored.files == (JobFile("log.txt", digest(2), 3),)

@@ -49,7 +49,7 @@ def test_the_limit_is_kept_while_jobs_end(store: Store) -> None:
                 numbers = [key_of(next(store.numbers)) for _ in range(2)]
             for key in numbers:
                 job = Job(key, "tune", "host", (model,), {}, QUEUED, time.time() - DAY_S)
-                store.database.add_job(job)
+                store.database.add_jobs([job])
                 with store.files.holding():
                     made = JobFile("a", store.files.add(os.urandom(MIB)), MIB)
                     ended = time.time() - DAY_S

@@ -267,7 +267,7 @@ def test_lists_have_pages_and_filters(app: App) -> None:
     for number in range(120):
         board = "host" if number % 2 else "mps2_an500"
         facts = (f"{number:012x}", "verify", board, (model,), {}, FAILED, float(number))
-        app.parts.database.add_job(Job(*facts))
+        app.parts.database.add_jobs([Job(*facts)])
     seen: list[str] = []
     path = "/jobs?board=host"
     while path:

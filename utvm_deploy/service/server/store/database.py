@@ -134,10 +134,6 @@ class Database:
 
     # Jobs.
 
-    def add_job(self, job: Job) -> None:
-        """Keep a new job; its models must be there."""
-        self.add_jobs([job])
-
     def add_jobs(self, jobs: Sequence[Job]) -> list[Job]:
         """Keep new jobs, all or none. Raises NotFound if one of their models is missing.
 
