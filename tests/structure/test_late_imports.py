@@ -21,6 +21,8 @@ LATE = {
     ("utvm_deploy.cli.entry", "mmap"),
     # All kernels, which only the references of Relax models need in the child process.
     ("utvm_deploy.oracle.reference", "utvm_deploy.oracle.relax_reference"),
+    # The same, which only the code of some backends needs; `utvm boards` loads this module, too.
+    ("utvm_deploy.backends.interface", "utvm_deploy.kernels.choose.lowering"),
 }
 #: The front of the package is cheap to import, whatever it offers.
 FRONT = "utvm_deploy"

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from utvm_deploy.backends.asking import built
-from utvm_deploy.backends.interface import Backend, Match
+from utvm_deploy.backends.interface import Backend, Match, why_not_on
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import RECORD, Record, Records
-from utvm_deploy.targets.table import CORES
 
 _DIGEST_DIGITS = 12
 
@@ -42,13 +41,6 @@ def call_of(backend: Backend, graph: Graph, operator: Operator, core: str) -> Ke
     if why := why_not_on(backend, core):
         return why
     return built(backend, pattern, Match(graph, (operator,), core))
-
-
-def why_not_on(backend: Backend, core: str) -> str:
-    """Why the backend does not fit a core, in a phrase; empty if it does."""
-    if not backend.cores or core in backend.cores or core not in CORES:
-        return ""
-    return f"{backend.name} is for {', '.join(backend.cores)}, not for {core}"
 
 
 class Either:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from utvm_deploy.backends.asking import built, computed, inferred
-from utvm_deploy.backends.choice import why_not_on
-from utvm_deploy.backends.interface import CUSTOM_PREFIX, Backend, Match, Pattern
+from utvm_deploy.backends.interface import CUSTOM_PREFIX, Backend, Match, Pattern, why_not_on
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.frontend.files.source import SourceOperator, custom_kind
 from utvm_deploy.graph.attributes import External

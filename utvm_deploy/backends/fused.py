@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from utvm_deploy.backends.asking import built
-from utvm_deploy.backends.choice import code_of_backend, why_not_on
-from utvm_deploy.backends.interface import Backend, Match, Pattern
+from utvm_deploy.backends.choice import code_of_backend
+from utvm_deploy.backends.interface import Backend, Match, Pattern, why_not_on
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.space import identity_of

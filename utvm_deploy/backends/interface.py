@@ -15,7 +15,6 @@ from typing import TypeAlias, TypeVar
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
-from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.external_library import (
     MOST_WINDOWS,
@@ -24,6 +23,7 @@ from utvm_deploy.kernels.contract.external_library import (
     is_window,
 )
 from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.targets.table import CORES
 
 #: What the kind of a custom operator begins with; the name from the file follows.
 CUSTOM_PREFIX = "CUSTOM "
@@ -81,6 +81,8 @@ class Match:
 
         Its multipliers, zero points and clamps are those of LiteRT's reference kernel.
         """
+        from utvm_deploy.kernels.choose.lowering import lower
+
         (operator,) = self.operators
         return lower(self.graph, operator)
 
@@ -221,6 +223,13 @@ class Backend:
     def pattern(self, *kinds: str) -> Pattern | None:
         """The first pattern of exactly these operators."""
         return next((one for one in self.patterns if one.operators == kinds), None)
+
+
+def why_not_on(backend: Backend, core: str) -> str:
+    """Why the backend does not fit a core, in a phrase; empty if it does."""
+    if not backend.cores or core in backend.cores or core not in CORES:
+        return ""
+    return f"{backend.name} is for {', '.join(backend.cores)}, not for {core}"
 
 
 def check_backend(backend: object, where: str) -> Backend:

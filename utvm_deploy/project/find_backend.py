@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.backends.choice import why_not_on
-from utvm_deploy.backends.interface import Backend, StaticLibrary
+from utvm_deploy.backends.interface import Backend, StaticLibrary, why_not_on
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import BuildError, PluginError
 from utvm_deploy.boards.board import Board
