@@ -18,6 +18,7 @@ from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.results.verifying.on_board import verify
 
 CORES = ("generic", "cortex-m0plus", "cortex-m7", "cortex-m55", "rv32imc_zve32x")
@@ -83,6 +84,20 @@ def test_bytes_are_those_of_the_reference(core: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("family", ["dsp compact=1", "dsp compact=2", "dsp once=1"])
+def test_forms_for_few_bytes_and_one_rounding(family: str, tmp_path: Path) -> None:
+    check(made(), tmp_path, core="cortex-m7", family=family, samples=2)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    "candidate", ["dsp method=columns rows=1", "dsp method=narrow", "dsp method=pixels"]
+)
+def test_other_candidates_take_the_weights_as_int8(candidate: str, tmp_path: Path) -> None:
+    check(made(), tmp_path, core="cortex-m7", family=candidate, samples=1)
+
+
+@pytest.mark.tools
 def test_loops_as_they_are_written(tmp_path: Path) -> None:
     check(made(), tmp_path, samples=1, scheduled=False)
 
@@ -97,14 +112,43 @@ def weights_bytes(call: KernelCall) -> int:
 
 
 @pytest.mark.parametrize("core", CORES)
-def test_flash_has_two_weights_in_a_byte(core: str, tmp_path: Path) -> None:
+def test_portable_kernels_have_the_bytes_of_the_file(core: str, tmp_path: Path) -> None:
     graph = load_model(made().save(tmp_path / "model.tflite"))
     for operator in graph.operators:
         call = lower(graph, operator, core)
         if call.family == "generic":
             assert weights_bytes(call) == graph.tensors[operator.inputs[1] or 0].size_bytes
             if len(families_for(core)) > 1:
-                assert "its weights are int4" in call.why_not
+                assert "int4" in call.why_not
+
+
+@pytest.mark.parametrize("compact", [0, 2])
+def test_assembly_has_half_of_the_bytes_of_int8(compact: int, tmp_path: Path) -> None:
+    """Beside the weights, tables of level size have 8 bytes for a channel, and 28 for a layer."""
+
+    def taken(dtype: str) -> list[int]:
+        m = ModelWriter()
+        given: dict[str, Any] = {"scale": 0.9, "weight_scale": [0.02] * 32}
+        bias = np.arange(32, dtype=np.int32)
+        values = np.random.default_rng(1).integers(-128, 128, 32 * 288).astype(np.int8)
+        x = m.input((1, 8, 8, 32))
+        m.output(
+            m.conv2d(x, values.reshape(32, 3, 3, 32), bias, **given),
+            m.conv2d(x, values[:1024].reshape(32, 1, 1, 32), bias, **given),
+            m.fully_connected(x, values[:1024].reshape(32, 32), bias, **given),
+        )
+        if dtype == "int4":
+            m.pack_weights()
+        graph = load_model(m.save(tmp_path / f"{dtype}.tflite"))
+        wish = Candidate("dsp")
+        calls = [lower(graph, one, "cortex-m7", wish, compact=compact) for one in graph.operators]
+        beside = 28 + 8 * 32
+        return [
+            weights_bytes(call) - (beside if compact and "conv" in call.kernel.name else 0)
+            for call in calls
+        ]
+
+    assert sum(taken("int4")) <= 0.51 * sum(taken("int8"))
 
 
 def test_the_portable_candidates_are_found(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ class DenseRoutine(ABC):
     labels: ClassVar[tuple[str, str]]
 
     @property
+    def label(self) -> str:
+        """Ends the kernel's name."""
+        return self.labels[self.per_channel]
+
+    @property
     @abstractmethod
     def why(self) -> str:
         """What it does, for the report."""
@@ -74,8 +79,7 @@ class DenseLayer:
     @property
     def name(self) -> str:
         batch = f"_n{self.batch}" if self.batch != 1 else ""
-        label = self.routine.labels[self.routine.per_channel]
-        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_{label}"
+        return f"fully_connected{batch}_{self.inputs}x{self.outputs}_{self.routine.label}"
 
     @property
     def why(self) -> str:

@@ -52,6 +52,7 @@ class ConvolutionTables:
     border: int  # the value of padding: the zero point of the input
     zero_point: int  # of the output
     limits: tuple[int, int]
+    halves: bool = False  # the weights are int4
 
     @property
     def is_depthwise(self) -> bool:
@@ -79,7 +80,7 @@ def convolution_tables(layer: Layer, *, turns_dilated: bool = False) -> Convolut
     bias = fold_input_offset(layer.bias(weights.shape[0]), weights, border)
     return ConvolutionTables(
         window, layer.source.shape[3], weights, bias, tables["multiplier"], tables["shift"], border,
-        scalars(call)["output_zero_point"], limits_of(call),
+        scalars(call)["output_zero_point"], limits_of(call), layer.input(1).dtype == "int4",
     )  # fmt: skip
 
 
@@ -94,12 +95,15 @@ class DenseTables:
     limits: tuple[int, int]
 
 
-def dense_tables(layer: Layer) -> DenseTables | str:
-    """The tables of a FULLY_CONNECTED, or why one rounding in 64 bits would not be exact."""
+def dense_tables(layer: Layer, factor: int = 1) -> DenseTables | str:
+    """The tables of a FULLY_CONNECTED, or why one rounding in 64 bits would not be exact.
+
+    The kernel scales sums that are ``factor`` times as large, a power of two.
+    """
     call = layer.portable
     assert isinstance(call.kernel, Dense)
     tables, zero_point = constants(call), scalars(call)["output_zero_point"]
-    weights, bias = tables["weights"], tables["bias"]
+    weights, bias = layer.constant(1), tables["bias"]
     lowest, highest = extremes(bias, weights)
     if not -(2**31) <= int(lowest.min()) <= int(highest.max()) < 2**31:
         return f"a sum can reach {max(-int(lowest.min()), int(highest.max()))}"
@@ -108,7 +112,8 @@ def dense_tables(layer: Layer) -> DenseTables | str:
     found = []
     scales = layer.scales(lowest.size)
     for scale, low, high in zip(scales, lowest, highest, strict=True):
-        scaling = wide_scaling(scale, zero_point, int(low), int(high))
+        ends = int(low) * factor, int(high) * factor
+        scaling = wide_scaling(scale / factor, zero_point, *ends)
         if isinstance(scaling, str):
             return scaling
         found.append(scaling)

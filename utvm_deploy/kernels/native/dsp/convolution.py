@@ -59,6 +59,7 @@ from utvm_deploy.records.candidate import COMPACT_MOST
 #: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
 _MOST_SLOWER = 1.5
 _AnyKernel: TypeAlias = DspColumns | DspPatches | DspWinograd | DspPlanes | DspPixels
+_NO_HALVES = "no kernel unpacks the int4 weights of several groups"
 _TOO_FAR = "windows too far apart for columns"
 
 
@@ -72,11 +73,16 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if wish.compact == COMPACT_MOST and shares_driver(tables, len(tables.weights), scaling):
         kernel = _shared_kernel(tables, wish)
     if kernel is None:
-        kernel = (_depthwise_kernel if tables.is_depthwise else _conv2d_kernel)(tables, wish)
+        is_depthwise = tables.is_depthwise
+        kernel = (
+            _depthwise_kernel(tables, wish, scaling)
+            if is_depthwise
+            else _conv2d_kernel(tables, wish)
+        )
     if isinstance(kernel, str):
         return kernel
     call = kernel.make_call(layer.portable, tables, scaling)
-    if wish.compact == COMPACT_MOST:
+    if wish.compact == COMPACT_MOST or isinstance(kernel, SharedPixels):
         return call
     # Strips share the call, and each of them asks for this.
     return replace(call, rounded_once=cache(partial(_rounded_once, kernel, call, tables, scaling)))
@@ -101,10 +107,12 @@ def _shared_kernel(tables: ConvolutionTables, wish: Wish) -> SharedPatches | Sha
     window, groups = tables.window, tables.inputs // inputs
     if not tables.is_depthwise:
         # One function for all convolutions: of a step that each padded depth is a multiple of.
-        plain = patches_kernels(window, inputs, outputs // groups, groups, patches_code.DEPTH_STEP)
+        sizes = window, inputs, outputs // groups, groups
+        plain = patches_kernels(*sizes, patches_code.DEPTH_STEP, halves=tables.halves)
         return best_kernel(map(shared_patches, plain), wish)
     multiplier = outputs // tables.inputs
-    pixels = SharedPixels(window, outputs, DspRowProduct(window.kernel), multiplier)
+    product = DspRowProduct(window.kernel)
+    pixels = SharedPixels(window, outputs, product, multiplier, tables.halves)
     others = planes_kernels(window, tables.inputs, multiplier, PlanesChoices())
     fastest = min((one.estimated_cycles for one in others), default=pixels.estimated_cycles)
     is_small = wish.most_scratch is None or scratch_bytes(pixels) <= wish.most_scratch
@@ -120,10 +128,12 @@ def _conv2d_kernel(
     groups = tables.inputs // inputs
     sizes = tables.window, inputs, outputs // groups, groups
     if wish.compact == COMPACT_MOST and groups == 1:
-        shared = best_kernel(patches_kernels(*sizes, patches_code.DEPTH_STEP), wish)
+        step = patches_code.DEPTH_STEP
+        shared = best_kernel(patches_kernels(*sizes, step, halves=tables.halves), wish)
         if shared is None:
             return _TOO_FAR
-        return replace(shared, product=replace(shared.product, values=INT8_UNSHIFTED))
+        values = replace(INT8_UNSHIFTED, halves=tables.halves)
+        return replace(shared, product=replace(shared.product, values=values))
     kernel: DspColumns | DspPatches | DspWinograd | None
     winograd = WinogradChoices.read(wish.candidate)
     columns = ColumnsChoices.read(wish.candidate)
@@ -131,6 +141,9 @@ def _conv2d_kernel(
         found = _winograd_kernel(tables, winograd, is_compact=wish.compact > 0)
         if not (isinstance(found, str) and wish.compact):
             return found
+    if tables.halves and wish.is_open:
+        # Only patches have packed weights.
+        return best_kernel(patches_kernels(*sizes, halves=True), wish) or _NO_HALVES
     if wish.is_open or isinstance(winograd, WinogradChoices):
         kernels: list[DspColumns | DspPatches | DspWinograd] = [*columns_kernels(*sizes)]
         kernels += patches_kernels(*sizes)
@@ -143,7 +156,9 @@ def _conv2d_kernel(
         return columns
     else:
         patches = PatchesChoices.read(wish.candidate)
-        return patches if isinstance(patches, str) else patches_kernel(*sizes, patches)
+        if isinstance(patches, str):
+            return patches
+        return patches_kernel(*sizes, patches, halves=tables.halves)
     if isinstance(kernel, DspColumns):
         return replace(kernel, is_compact=wish.compact > 0)
     return kernel or _TOO_FAR
@@ -171,7 +186,9 @@ def _is_exact_winograd(tables: ConvolutionTables) -> bool:
     return not isinstance(tables.short_scaling(SUM_LIMIT), str)
 
 
-def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspPixels | str:
+def _depthwise_kernel(
+    tables: ConvolutionTables, wish: Wish, scaling: Scaling
+) -> DspPlanes | DspPixels | str:
     """The best of the kernels that the wish leaves open, or why there is none."""
     planes = PlanesChoices() if wish.is_open else PlanesChoices.read(wish.candidate)
     pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
@@ -182,9 +199,15 @@ def _depthwise_kernel(tables: ConvolutionTables, wish: Wish) -> DspPlanes | DspP
     kernels: list[DspPlanes | DspPixels] = []
     if isinstance(planes, PlanesChoices):
         found = planes_kernels(window, tables.inputs, multiplier, planes)
-        kernels += (replace(one, is_compact=True) for one in found) if wish.compact > 0 else found
-    if isinstance(pixels, PixelsChoices):
+        if wish.compact > 0 or tables.halves:
+            found = (replace(one, is_compact=True, halves=tables.halves) for one in found)
+        kernels += found
+    packs = tables.halves and wish.is_open
+    if isinstance(pixels, PixelsChoices) and not packs:
         kernels.append(DspPixels(window, outputs, DspRowProduct(window.kernel), multiplier))
+    elif packs and not kernels and shares_driver(tables, outputs, scaling):
+        product = DspRowProduct(window.kernel)
+        return SharedPixels(window, outputs, product, multiplier, tables.halves)
     return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"
 
 

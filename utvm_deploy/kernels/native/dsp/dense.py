@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
 from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import OUTPUTS, PAIR
 from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
-from utvm_deploy.kernels.native.dsp.dense_six_outputs import STEPS, SixOutputs
-from utvm_deploy.kernels.native.layer_tables import dense_tables
+from utvm_deploy.kernels.native.dsp.dense_six_outputs import (
+    HALVES_FACTOR,
+    HALVES_LIMIT,
+    STEPS,
+    SixOutputs,
+)
+from utvm_deploy.kernels.native.layer_tables import DenseTables, dense_tables
+from utvm_deploy.kernels.native.scaling import extremes
 from utvm_deploy.records.candidate import COMPACT_MOST
 
 # With more outputs than these, a last group gains less than 1 %.
@@ -37,19 +45,21 @@ class SixOutputsChoices(Choices):
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """The call instead of the portable one, or why there is none."""
-    call, tables = layer.portable, dense_tables(layer)
-    if isinstance(tables, str):
-        return tables
-    outputs, inputs = tables.weights.shape
-    per_channel = len(tables.scales) > 1
+    call, halves = layer.portable, layer.input(1).dtype == "int4"
+    outputs, inputs = layer.input(1).shape
     choices: FewOutputsChoices | SixOutputsChoices | str = SixOutputsChoices()
     if not wish.is_open:
         few = FewOutputsChoices.read(wish.candidate)
         choices = SixOutputsChoices.read(wish.candidate) if isinstance(few, str) else few
-    elif wish.is_default and outputs <= MOST_OUTPUTS and outputs != OUTPUTS:
+    elif wish.is_default and outputs <= MOST_OUTPUTS and outputs != OUTPUTS and not halves:
         choices = FewOutputsChoices()
     if isinstance(choices, str):
         return choices
+    halves = halves and isinstance(choices, SixOutputsChoices)
+    tables = dense_tables(layer, HALVES_FACTOR if halves else 1)
+    if isinstance(tables, str):
+        return tables
+    per_channel = len(tables.scales) > 1
     if isinstance(choices, FewOutputsChoices):
         if outputs > MOST_OUTPUTS:
             return f"more than {MOST_OUTPUTS} outputs"
@@ -60,18 +70,28 @@ def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
         return f"no {choices.tail} outputs are left of {outputs} by {OUTPUTS}"
     if choices.step not in (None, *STEPS):
         return f"the inner loop has no step of {choices.step}; there are {STEPS}"
-    gains = wish.is_default and rest != PAIR and outputs < _MOST_WITH_TAIL
+    if halves and choices.tail:
+        return "the last outputs with int4 weights are computed in pairs"
+    if halves and (most := _most(tables)) >= HALVES_LIMIT:
+        return f"a sum with int4 weights can reach {most}"
+    gains = wish.is_default and rest != PAIR and outputs < _MOST_WITH_TAIL and not halves
     routine = SixOutputs(
         per_channel,
         choices.step or _step(inputs, wish),
         bool(choices.preload),
         choices.tail or (rest if gains else 0),
+        halves=halves,
     )
     scratch = sum(one.size_bytes for one in routine.scratch(inputs))
     is_over = wish.is_open and wish.most_scratch is not None and scratch > wish.most_scratch
     if is_over and inputs % routine.step == 0:
         routine = replace(routine, is_direct=True)
     return replace(dense_call(call, tables, routine), heeds_compact=COMPACT_MOST)
+
+
+def _most(tables: DenseTables) -> int:
+    """The greatest magnitude of a sum."""
+    return max(int(np.abs(ends).max()) for ends in extremes(tables.bias, tables.weights))
 
 
 def _step(inputs: int, wish: Wish) -> int:
@@ -91,5 +111,7 @@ def dense_choices(kernel: object) -> Iterator[Choices]:
     else:
         yield FewOutputsChoices()
     tails = sorted({0, kernel.outputs % OUTPUTS} - {PAIR})
+    if isinstance(routine, SixOutputs) and routine.halves:
+        tails = [0]
     for tail, step, preload in product(tails, STEPS, (False, True)):
         yield SixOutputsChoices(step, preload, tail)

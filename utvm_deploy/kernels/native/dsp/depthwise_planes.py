@@ -72,11 +72,13 @@ class DspPlanes:
     part: int = 0  # taps at a time of a window that is one long row; 0: all
     is_compact: bool = False  # the table is packed in flash, and unpacked block by block
     once: bool = False  # requantized with one rounding
+    halves: bool = False  # the packed table has weights of int4
 
     @property
     def name(self) -> str:
         times = f"x{self.multiplier}" if self.multiplier > 1 else ""
-        return f"depthwise_{self.window.label}_{self.channels}{times}_dsp"
+        label = f"{self.window.label}_{self.channels}{times}"
+        return f"depthwise_{label}_dsp{'_int4' if self.halves else ''}"
 
     @property
     def choices(self) -> PlanesChoices:
@@ -94,7 +96,7 @@ class DspPlanes:
         w = self.window
         kernel = (-(-w.kernel[1] // self.part), self.part) if self.part else w.kernel
         shape = w.strides[1], w.left % 2, self.outputs, w.output_width, self.multiplier
-        return table.variant_of(kernel, *shape)._replace(once=self.once)
+        return table.variant_of(kernel, *shape)._replace(once=self.once, halves=self.halves)
 
     @property
     def ring(self) -> int:

@@ -18,7 +18,7 @@ from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.assembly import patches_code as code
 from utvm_deploy.kernels.native.dsp.assembly import tile
-from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, Values
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, UNPACKED, Values
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D, gathered_conv2d_call
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import table_arguments
@@ -33,6 +33,7 @@ _WORD = 4
 # Cycles.
 _QUAD = 2.6
 _BORDER = 1.4
+_UNPACKING, _UNPACKED_WORD = 10.0, 5.0  # the weights of two channels, and of eight weights
 _TAP = 55.0  # gathered separately, if those of a row are not neighbours
 
 
@@ -66,7 +67,14 @@ class PatchesProduct:
         return *self.values.texts(), text
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
-        return tile.tables(channels, depth, scaling_words=self.values.scaling_words)
+        words, halves = self.values.scaling_words, self.values.halves
+        return tile.tables(channels, depth, scaling_words=words, halves=halves)
+
+    @property
+    def lines(self) -> tuple[Operand, ...]:
+        """Scratch for the unpacked weights of two channels, if they are packed."""
+        size = tile.CHANNELS * self.depth + tile.SLACK_BYTES
+        return (Operand(UNPACKED, (size,), "int8"),) if self.values.halves else ()
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         return self.values.pack(weights, rows[: self.values.rows], self.depth)
@@ -94,6 +102,14 @@ class DspPatches(GatheredConv2D):
         return True
 
     @property
+    def name(self) -> str:
+        return f"{super().name}{'_int4' if self.product.values.halves else ''}"
+
+    @property
+    def scratch(self) -> tuple[Operand, ...]:
+        return *super().scratch, *self.product.lines
+
+    @property
     def geometry(self) -> Array:
         """``struct utvm_window``."""
         return super().geometry[:-1]
@@ -116,7 +132,8 @@ class DspPatches(GatheredConv2D):
         c.call("utvm_gather", source, patches, first, pixels, "border", geometry)
         target = output.at(n, first)
         places = patches, *(one.at() for one in self.tables), target
-        c.call(self.product.function, *places, pixels, self.output_channels, self.depth)
+        lines = (one.at() for one in self.product.lines)
+        c.call(self.product.function, *places, pixels, self.output_channels, self.depth, *lines)
 
     @property
     def estimated_cycles(self) -> float:
@@ -134,6 +151,8 @@ class DspPatches(GatheredConv2D):
         one_tile = tile.estimated_cycles(tile.PIXELS, self.depth, self.product.step)
         cycles = -(-outputs // tile.PIXELS) * pairs * one_tile
         cycles = cycles + outputs * gather + blocks * pairs * 34
+        if self.product.values.halves:
+            cycles += blocks * pairs * (_UNPACKING + self.depth / 4 * _UNPACKED_WORD)
         return w.batch * (cycles + tile.cache_cycles(blocks, pairs * 2 * self.depth))
 
     def make_call(
@@ -146,7 +165,13 @@ class DspPatches(GatheredConv2D):
 
 
 def patches_kernel(
-    window: Window, inputs: int, outputs: int, groups: int, choices: PatchesChoices
+    window: Window,
+    inputs: int,
+    outputs: int,
+    groups: int,
+    choices: PatchesChoices,
+    *,
+    halves: bool = False,
 ) -> DspPatches | str:
     """The kernel with these choices, or why there is none; open choices get their defaults."""
     if groups > 1:
@@ -158,14 +183,25 @@ def patches_kernel(
         return f"the inner loop has no step of {step} for depth {depth}; there are {steps}"
     if pixels % tile.PIXELS:
         return f"{pixels} pixels are not gathered at a time; multiples of {tile.PIXELS} are"
-    return DspPatches(window, inputs, outputs, PatchesProduct(step, depth), pixels)
+    product = PatchesProduct(step, depth, replace(INT8, halves=halves))
+    return DspPatches(window, inputs, outputs, product, pixels)
 
 
 def patches_kernels(
-    window: Window, inputs: int, outputs: int, groups: int, step: int | None = None
+    window: Window,
+    inputs: int,
+    outputs: int,
+    groups: int,
+    step: int | None = None,
+    *,
+    halves: bool = False,
 ) -> Iterator[DspPatches]:
-    """Kernels to choose from with a step of the inner loop, or with the default step."""
-    plain = patches_kernel(window, inputs, outputs, groups, PatchesChoices(step=step))
+    """Kernels to choose from with a step of the inner loop, or with the default step.
+
+    ``halves``: the weights are int4.
+    """
+    choices = PatchesChoices(step=step)
+    plain = patches_kernel(window, inputs, outputs, groups, choices, halves=halves)
     if isinstance(plain, DspPatches):
         most = window.output_height * window.output_width + tile.PIXELS
         # A block with all outputs is the last that makes a difference.

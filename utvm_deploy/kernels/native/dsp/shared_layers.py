@@ -21,6 +21,7 @@ from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_t
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.native.dsp.assembly import tile
+from utvm_deploy.kernels.native.dsp.assembly.halves import packed_halves
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.depthwise_pixels import GROUP, DspPixels
@@ -36,6 +37,13 @@ _BIAS_LIMIT = 1 << (31 - SHIFT_BITS)
 #: Of a layer's table.
 _NUMBERS_BYTES = 28
 _PACKED_BYTES = 8  # of a channel's scaling
+#: Of a depthwise layer with packed weights: which taps a group has, and where the next group's are.
+_TAPS = "t = 0; t < kernel_rows * kernel_columns; t++"
+_NEXT_TAPS = "taps += (kernel_rows * kernel_columns + 1) / 2 * 4;"
+#: Of a layer with packed weights: the scratch also takes those of two channels, unpacked.
+_LINE = f"""\
+int8_t *line = (int8_t *)(void *)end;
+    int16_t *patches = (int16_t *)(void *)(line + {tile.CHANNELS} * depth + {tile.SLACK_BYTES});"""
 #: Numbers of two bytes, of one, and of two.
 _NUMBER_TYPES = ("<i2",) * 4 + ("i1",) * 13 + ("<i2",) * 3
 
@@ -53,13 +61,27 @@ class SharedPatches(DspPatches):
     @property
     def scratch(self) -> tuple[Operand, ...]:
         words = _even(self.output_channels) // tile.CHANNELS * self.product.values.scaling_words
-        return (_scratch(4 * words + self.windows(self._block).size_bytes),)
+        others = self.windows(self._block), *self.product.lines
+        return (_scratch(4 * words + sum(one.size_bytes for one in others)),)
+
+    @property
+    def _driver(self) -> str:
+        return f"utvm_convolution_layer{'_int4' if self.product.values.halves else ''}"
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return *super().texts(core), helper("utvm_layer"), helper("utvm_convolution_layer")
+        driver = helper("utvm_convolution_layer")
+        if self.product.values.halves:
+            driver = replaced(
+                driver,
+                ("utvm_convolution_layer", self._driver, 1),
+                ("_unshifted(", "_unshifted_int4(", 1),
+                ("int16_t *patches = (int16_t *)(void *)end;", _LINE, 1),
+                ("channels, depth);", "channels, depth, line);", 1),
+            )
+        return *super().texts(core), helper("utvm_layer"), driver
 
     def drive(self, c: Driver) -> None:
-        _drive(c, "utvm_convolution_layer", self)
+        _drive(c, self._driver, self)
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
@@ -78,10 +100,17 @@ class SharedPatches(DspPatches):
 class SharedPixels(DspPixels):
     """A depthwise convolution by pixels, by the shared driver."""
 
+    halves: bool = False  # weights of int4, in the form of ``halves.py``
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}{'_int4' if self.halves else ''}"
+
     @property
     def parameters(self) -> tuple[Operand, ...]:
         taps = self.window.kernel[0] * self.window.kernel[1]
-        return _parameters(self._image, self.pitch * (_PACKED_BYTES + taps), self._output)
+        stored = -(-taps // 2) if self.halves else taps
+        return _parameters(self._image, self.pitch * (_PACKED_BYTES + stored), self._output)
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
@@ -90,24 +119,41 @@ class SharedPixels(DspPixels):
         return (_scratch(table + sum(one.size_bytes for one in super().scratch)),)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        function = self.product.function
         driver = replaced(
             helper("utvm_depthwise_layer"),
-            ("utvm_depthwise_layer", f"{function}_layer", 1),
-            ("FUNCTION", function, 1),
+            ("utvm_depthwise_layer", self._driver, 1),
+            ("FUNCTION", self.product.function, 1),
         )
+        if self.halves:
+            driver = replaced(
+                driver,
+                *((f"taps[{n}]", f"utvm_half(taps, t, {n})", 1) for n in range(GROUP)),
+                ("t = kernel_rows * kernel_columns; t > 0; t--, taps += 4", _TAPS, 1),
+                (
+                    "        end = utvm_unpack",
+                    f"        {_NEXT_TAPS}\n        end = utvm_unpack",
+                    1,
+                ),
+            )
         rows = *bytes_texts(core), shared_text("utvm_rows")
-        return *self.product.texts(core), *rows, helper("utvm_layer"), driver
+        half = (helper("utvm_half"),) if self.halves else ()
+        return *self.product.texts(core), *rows, helper("utvm_layer"), *half, driver
 
     def drive(self, c: Driver) -> None:
-        _drive(c, f"{self.product.function}_layer", self)
+        _drive(c, self._driver, self)
+
+    @property
+    def _driver(self) -> str:
+        return f"{self.product.function}_layer{'_int4' if self.halves else ''}"
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling
     ) -> KernelCall:
         """The call instead of the portable one."""
         weights, scaling = without_constants(tables.weights, scaling, tables.zero_point)
-        taps = by_groups(weights.reshape(self.channels, -1).T, GROUP).astype(np.int8)
+        taps: Array = by_groups(weights.reshape(self.channels, -1).T, GROUP).astype(np.int8)
+        if self.halves:
+            taps = packed_halves(np.pad(taps, ((0, 0), (0, taps.shape[1] % 2), (0, 0))))
         packed = packed_scaling(scaling, GROUP)
         copied = self.window.padded_width if self.is_copied else 0
         numbers = _numbers(self, tables, self.channels, copied)
@@ -116,7 +162,8 @@ class SharedPixels(DspPixels):
 
 def shared_patches(kernel: DspPatches) -> SharedPatches:
     """The same convolution by the shared driver."""
-    product = replace(kernel.product, values=INT8_UNSHIFTED)
+    values = replace(INT8_UNSHIFTED, halves=kernel.product.values.halves)
+    product = replace(kernel.product, values=values)
     sizes = kernel.window, kernel.input_channels, kernel.output_channels
     return SharedPatches(*sizes, product, kernel.pixels)
 

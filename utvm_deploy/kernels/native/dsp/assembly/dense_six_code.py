@@ -37,6 +37,26 @@ _REQUANTIZED = """\
     int32_t value = utvm_scale_wide((int32_t)sum, scaling[0], scaling[1], scaling[2], scaling[3]);
     output[o] = (int8_t)utvm_clamp(value, limits[0], limits[1]);
 """
+#: Of weights of int4: where they are, and what sums begin with and are made of, all 16 times.
+_HALVES = (
+    (
+        "(o - place) * padded + place / 2 * 4 + place % 2",
+        "(o - place) * padded / 2 + place / 2 * 4",
+        1,
+    ),
+    (
+        "(uint32_t)bias[o] - (~(uint32_t)high & ((uint32_t)bias[o | 1] << 8))",
+        "(uint32_t)(bias[o] - (high & bias[o & ~1])) << (~high & 4)",
+        1,
+    ),
+    ("i / 2 * 2 * size + i % 2 * 2", "i / 4 * 2 * size + i % 2 * 2 + i % 4 / 2", 1),
+    (
+        "(high & byte) | (~high & ((byte & 255) - 128))",
+        "(high & byte & ~15) | (~high & ((byte & 15) - 8) * 16)",
+        1,
+    ),
+)
+_LOWER_HALVES = 0x000F000F
 _STORED = "    output[2 * o] = (int32_t)sum;\n"
 _SUMS = ("r4", "r5", "r6", "r7", "r8", "r9")
 _WEIGHTS = ("r3", "r12", "lr")
@@ -67,6 +87,7 @@ class SixOutputsForm:
     tail: int
     is_direct: bool
     is_raw: bool = False  # the sums are stored, as the first of each two int32
+    halves: bool = False  # the weights are int4
 
 
 def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputsForm) -> str:
@@ -79,7 +100,7 @@ def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputs
         _begin(a, is_raw=form.is_raw)
         _widen(a)
         a.sub("r1", "r2", 4)
-    a.lsl("r4", "r4", 7)
+    a.lsl("r4", "r4", 3 if form.halves else 7)
     a.str("r4", _Slots.correction)
     a.ldr("r9", _Slots.left)
     sixes, rest = _Group(a, form, OUTPUTS), _Group(a, form, form.tail or PAIR)
@@ -94,6 +115,8 @@ def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputs
         portable = replaced(
             portable, (", scaling += scaling_step", "", 1), (_REQUANTIZED, _STORED, 1)
         )
+    if form.halves:
+        portable = replaced(portable, *_HALVES)
     if form.is_direct:
         portable = replaced(portable, (_WIDENING, "", 1), ("wide[i]", f"vector[{_PLACE}]", 1))
     return a.c_function(function, portable, CONDITION)
@@ -208,7 +231,9 @@ class _Group:
         with a.scheduled():
             self._start()
         with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
-            if self.outputs == OUTPUTS:
+            if form.halves:
+                _multiply_halves(a, form, self.outputs)
+            elif self.outputs == OUTPUTS:
                 _multiply_six(a, form)
             else:
                 _multiply_rest(a, form, self.outputs)
@@ -250,14 +275,20 @@ class _Group:
         a.str("r10", _Slots.bias)
         if self.outputs == OUTPUTS:
             a.ldr(_WEIGHTS[0], at("r1", 4))
+        if self.outputs == OUTPUTS and not self.form.halves:
             a.ldr(_WEIGHTS[1], at("r1", 8))
 
     def _finish(self) -> None:
         a = self.a
         a.ldr("r0", _Slots.correction)
         for first, second in self.pairs:
-            a.sub(first, first, second, "lsl #8")
+            if self.form.halves:
+                a.sub(second, second, first)
+            else:
+                a.sub(first, first, second, "lsl #8")
             a.sub(first, first, "r0")
+            if self.form.halves:
+                a.lsl(first, first, 4)
         if self.form.is_raw:
             a.ldr("r0", _Slots.output)
             return
@@ -389,6 +420,39 @@ def _multiply_rest(a: Assembler, form: SixOutputsForm, outputs: int) -> None:
             a.smlad(total, even, xs[0], total)
             a.smlad(total, odd, xs[1], total)
     a.add("r1", "r1", outputs * form.step)
+
+
+def _multiply_halves(a: Assembler, form: SixOutputsForm, outputs: int) -> None:
+    """The products of a turn with weights of int4; those of six are loaded a word ahead."""
+    pairs, is_ahead = outputs // PAIR, outputs == OUTPUTS
+    count = form.step // 4 * pairs
+    inputs = "r2", "r10"
+    ring = _WEIGHTS if is_ahead else (*_WEIGHTS, *_SUMS[outputs:])
+    if form.preload and is_ahead:
+        for offset in range(0, 4 * count, CACHE_LINE_BYTES):
+            a.pld(at("r1", 8 * count + offset))
+    for number in range(count):
+        quad, pair = divmod(number, pairs)
+        if pair == 0 and form.is_direct:
+            _load_both(a, inputs, 4 * quad)
+        elif pair == 0:
+            a.ldr(inputs[0], at("r0", 8 * quad))
+            a.ldr(inputs[1], at("r0", 8 * quad + 4))
+        word, other, ahead = (ring[(2 * number + n) % len(ring)] for n in range(3))
+        if is_ahead:
+            address = pre if number == count - 2 else at
+            a.ldr(ahead, address("r1", 4 * ((number + 1) % count) + 4))
+        else:
+            a.ldr(word, at("r1", 4 * number + 4))
+        a.sxtb16(other, word)
+        a.sxtb16(word, word, "ror #8")
+        low, high = _SUMS[PAIR * pair : PAIR * pair + PAIR]
+        for weights, given in zip((other, word), inputs, strict=True):
+            a.smlad(high, weights, given, high)
+            a.and_(weights, weights, _LOWER_HALVES)
+            a.smlad(low, weights, given, low)
+    if not is_ahead:
+        a.add("r1", "r1", 4 * count)
 
 
 def _load_both(a: Assembler, inputs: tuple[str, str], offset: int) -> None:

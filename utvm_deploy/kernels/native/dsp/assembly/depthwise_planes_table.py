@@ -2,6 +2,7 @@
 
     table    int32 [output channel][row][word of two taps], then bias, multiplier, offset, shift
     packed   int8  [output channel][bias (4 bytes), multiplier (4), shift, zero point, taps]
+             Taps of int4 have 8 added. Two are in a byte, the first in the lower half.
 
 Requantization takes the doubled sum, so both hold the doubled bias, and the table doubled taps.
 With one rounding (``single_rounding.py``), nothing is doubled, and there is no packed form.
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.native.dsp.assembly.halves import OFFSET
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: How a row ends whose outputs do not fill the last block. PARTIAL: the last block stores fewer.
@@ -47,6 +49,7 @@ class Variant(NamedTuple):
     outputs: int
     tail: str
     once: bool = False  # requantized with one rounding
+    halves: bool = False  # the taps of the packed form are int4
 
     @property
     def words(self) -> int:
@@ -73,7 +76,8 @@ class Variant(NamedTuple):
     @property
     def packed_bytes(self) -> int:
         """Bytes of an output channel in the packed form."""
-        return _PACKED_SCALING_BYTES + self.rows * self.columns
+        taps = self.rows * self.columns
+        return _PACKED_SCALING_BYTES + (-(-taps // 2) if self.halves else taps)
 
     @property
     def function(self) -> str:
@@ -87,7 +91,7 @@ class Variant(NamedTuple):
     def unpack_function(self) -> str:
         """The C function that unpacks a table; it does not depend on the outputs of a block."""
         halves = "pairs" if self.stride % 2 else ("odd" if self.odd else "even")
-        return f"utvm_unpack_{self.rows}x{self.columns}_{halves}"
+        return f"utvm_unpack_{self.rows}x{self.columns}_{halves}{'_int4' if self.halves else ''}"
 
     @property
     def fits(self) -> bool:
@@ -163,7 +167,11 @@ def pack_compact(weights: Array, scaling: Scaling, variant: Variant) -> Array:
     packed[:, :8] = words.astype("<i4").view(np.int8)
     packed[:, 8] = scaling.shift
     packed[:, 9] = np.right_shift(scaling.offset, scaling.shift)
-    packed[:, _PACKED_SCALING_BYTES:] = weights.reshape(-1, channels).T
+    taps = weights.reshape(-1, channels).T
+    if variant.halves:
+        stored = np.pad(taps + OFFSET, ((0, 0), (0, taps.shape[1] % 2))).astype(np.uint8)
+        taps = (stored[:, ::2] | stored[:, 1::2] << 4).view(np.int8)
+    packed[:, _PACKED_SCALING_BYTES:] = taps
     return packed.reshape(-1)
 
 
@@ -172,7 +180,12 @@ def unpack_text(variant: Variant) -> str:
     """The C text of ``unpack_function``: from the packed form to the table."""
     words: dict[int, list[str]] = {}
     for row, tap in np.ndindex(variant.rows, variant.columns):
-        doubled = f"2 * packed[{_PACKED_SCALING_BYTES + row * variant.columns + tap}]"
+        number = row * variant.columns + tap
+        doubled = f"2 * packed[{_PACKED_SCALING_BYTES + number}]"
+        if variant.halves:
+            byte = f"(uint8_t)packed[{_PACKED_SCALING_BYTES + number // 2}]"
+            value = f"({byte} >> 4)" if number % 2 else f"({byte} & 15)"
+            doubled = f"2 * {value} - {2 * OFFSET}"
         halves = f"(uint32_t)(uint16_t)({doubled})", f"(uint32_t)({doubled}) << 16"
         for word, half in variant.places(tap):
             words.setdefault(row * variant.words + word, []).append(halves[half])

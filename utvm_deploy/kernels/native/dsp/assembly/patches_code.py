@@ -14,10 +14,10 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
-from utvm_deploy.kernels.native.dsp.assembly import tile
+from utvm_deploy.kernels.native.dsp.assembly import halves, tile
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import function_text, helper
 from utvm_deploy.kernels.native.dsp.assembly.tile import CHANNELS, PIXELS, SUMS, TileSlots
-from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, Values
+from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8, UNPACKED, Values
 
 #: Depths are padded to multiples of this with weights of zero. The long step is used where it costs
 #: no padding. Depths up to ``_WHOLE_DEPTH`` are written out, without a loop.
@@ -47,6 +47,12 @@ class _Slots(TileSlots):
     pixels: Slot
 
 
+class _HalvesSlots(_Slots):
+    """The same with packed weights: ``weights`` is the line into which two channels go."""
+
+    packed: Slot  # the weights of these two channels
+
+
 def padded_depth(depth: int) -> int:
     """The depth with the zeros that fill it up."""
     return -(-depth // DEPTH_STEP) * DEPTH_STEP
@@ -71,11 +77,11 @@ def _is_whole(step: int, depth: int, values: Values) -> bool:
 @code_cache
 def gemm_text(core: str, step: int, depth: int, values: Values = INT8) -> str:
     """The C text of the function with this step, ordered for a core."""
-    a = Assembler(core, _PARAMETERS)
-    _begin(a)
+    a = Assembler(core, _PARAMETERS + f", int8_t *{UNPACKED}" * values.halves)
+    _begin(a, values)
     tiles, channels_done, special = Label(), Label(), Label()
     with a.loop("gt"):  # two channels
-        _begin_channels(a, step)
+        _begin_channels(a, step, values)
         a.place(tiles)
         with a.scheduled():
             _start(a)
@@ -93,37 +99,52 @@ def gemm_text(core: str, step: int, depth: int, values: Values = INT8) -> str:
         a.str("lr", _Slots.special)
         a.b(next_step)
         a.place(channels_done)
-        tile.next_channels(a, values.size, values.scaling_words)
+        weights = _HalvesSlots.packed if values.halves else TileSlots.weights
+        tile.next_channels(a, values.size, values.scaling_words, weights)
     a.leave()
     a.place(special)
     _store_special(a, tiles, channels_done)
     return a.c_function(name_of(step, depth, values), values.portable("utvm_gemm"), CONDITION)
 
 
-def _begin(a: Assembler) -> None:
+def _begin(a: Assembler, values: Values) -> None:
     """Put the arguments into their slots."""
-    a.enter(frame=_Slots)
+    a.enter(frame=_HalvesSlots if values.halves else _Slots)
     a.load(r4=a.stack_argument("output"), r5=a.stack_argument("pixels"))
     a.load(r6=a.stack_argument("channels"), r7=a.stack_argument("depth"))
-    a.lsl("r7", "r7", 1)
+    if not values.halves:
+        a.lsl("r7", "r7", 1)
     INT8.load_limits(a)
+    if values.halves:
+        a.load(r8=a.stack_argument(UNPACKED))
+        a.store(r8=_Slots.weights)
     a.store(r7=_Slots.weights_bytes, r2=_Slots.scaling, r0=_Slots.patches)
     a.store(r4=_Slots.first_output, r5=_Slots.pixels)
     a.strd("r6", "r6", _Slots.channels_left)
 
 
-def _begin_channels(a: Assembler, step: int) -> None:
+def _begin_channels(a: Assembler, step: int, values: Values) -> None:
     """Fill the slots for the first tile of two channels, whose weights r1 points at."""
-    a.load(r0=_Slots.patches, r2=_Slots.weights_bytes, r3=_Slots.first_output)
+    if values.halves:
+        a.load(r2=_Slots.weights, r0=_Slots.weights_bytes)
+        a.str("r1", _HalvesSlots.packed)
+        a.add("r0", "r0", "r1")
+        halves.unpack(a, "r1", "r0", "r2")
+        a.load(r0=_Slots.patches, r3=_Slots.first_output)
+    else:
+        a.load(r0=_Slots.patches, r2=_Slots.weights_bytes, r3=_Slots.first_output)
     a.load(r4=_Slots.pixels, r5=_Slots.channels_left, r6=_Slots.clamps)
-    a.add("r2", "r1", "r2")
+    if not values.halves:
+        a.add("r2", "r1", "r2")
     a.sub("r2", "r2", 2 * step)
     a.cmp("r4", PIXELS)
     with a.when("ge"):
         a.cmp("r5", CHANNELS)
     with a.when("lt"):
         a.mov("r6", 1)
-    a.store(r1=_Slots.weights, r2=_Slots.last)
+    if not values.halves:
+        a.str("r1", _Slots.weights)
+    a.str("r2", _Slots.last)
     a.strd("r3", "r4", _Slots.output)
     a.str("r6", _Slots.special)
 

@@ -80,12 +80,21 @@ def cache_cycles(passes: int, weights_bytes: int) -> float:
 
 
 def tables(
-    outputs: int, depth: int, groups: int = 1, scaling_words: int = SCALING_WORDS
+    outputs: int,
+    depth: int,
+    groups: int = 1,
+    scaling_words: int = SCALING_WORDS,
+    *,
+    halves: bool = False,
 ) -> tuple[Operand, Operand, Operand]:
-    """Weights, scaling and limits of groups of ``outputs`` channels, each of a padded depth."""
+    """Weights, scaling and limits of groups of ``outputs`` channels, each of a padded depth.
+
+    ``halves``: the weights are those of ``halves.py``.
+    """
     pairs = groups * -(-outputs // CHANNELS)
+    size = pairs * depth if halves else pairs * depth * CHANNELS + SLACK_BYTES
     return (
-        Operand("weights", (pairs * depth * CHANNELS + SLACK_BYTES,), "int8"),
+        Operand("weights", (size,), "int8"),
         Operand("scaling", (pairs * scaling_words,), "int32"),
         Operand("limits", (2,), "int32"),
     )
@@ -142,13 +151,18 @@ def step(
                 a.ldr(register, pre("r0", step_bytes) if is_first else at("r0", offset))
 
 
-def next_channels(a: Assembler, size: int, scaling_words: int = SCALING_WORDS) -> None:
+def next_channels(
+    a: Assembler,
+    size: int,
+    scaling_words: int = SCALING_WORDS,
+    weights: Slot = TileSlots.weights,
+) -> None:
     """Move to the next two channels and their weights (r1); flags: ``gt`` if there are any.
 
-    ``size``: bytes of an output.
+    ``size``: bytes of an output. ``weights``: where the table is for the channels that are done.
     """
     a.load(r2=TileSlots.first_output, r3=TileSlots.scaling, r4=TileSlots.channels_left)
-    a.load(r1=TileSlots.weights, r5=TileSlots.weights_bytes)
+    a.load(r1=weights, r5=TileSlots.weights_bytes)
     a.adds("r2", CHANNELS * size)
     a.adds("r3", 4 * scaling_words)
     a.add("r1", "r1", "r5")

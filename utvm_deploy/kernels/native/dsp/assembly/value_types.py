@@ -17,8 +17,11 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
+from utvm_deploy.kernels.native.dsp.assembly.halves import packed_halves
 from utvm_deploy.kernels.native.dsp.assembly.tile import CHANNELS, PIXELS, SUMS, TileSlots
 
+#: The parameter of a product with packed weights: a line for those of two channels, as int8.
+UNPACKED = "unpacked"
 #: The most bytes of stack slots that a routine with the tile has.
 _ROUTINE_BYTES = 80
 #: The sum of this many products of int16 and int8 fits 32 bits.
@@ -41,11 +44,13 @@ class Values:
     can_be_whole: ClassVar[bool] = True
     #: Whether the scaling is that of ``single_rounding.py``.
     once: bool = field(default=False, kw_only=True)
+    #: Whether weights are int4, in the form of ``halves.py``.
+    halves: bool = field(default=False, kw_only=True)
 
     @property
     def suffix(self) -> str:
         """Ends the names of C functions."""
-        return f"{self.label}_once" if self.once else self.label
+        return f"{self.label}{'_once' if self.once else ''}{'_int4' if self.halves else ''}"
 
     @property
     def scaling_words(self) -> int:
@@ -59,13 +64,20 @@ class Values:
 
     def texts(self) -> tuple[str, ...]:
         """The C texts that the product in C needs."""
-        return (
-            shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
-        )
+        scale = shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale")
+        return (scale, shared_blocks.helper("utvm_half")) if self.halves else (scale,)
 
     def portable(self, name: str) -> str:
         """The C of the product ``c/NAME.h`` for these values."""
         text = shared_blocks.helper(name)
+        if self.halves:
+            text = replaced(
+                text,
+                ("*w = weights + (o / 2) * 2 * depth", "*w = weights + (o / 2) * depth", 1),
+                ("w[4 * k]", "utvm_half(w, k, 0)", 1),
+                ("w[4 * k + 2]", "utvm_half(w, k, 2)", 1),
+            )
+            text = f"(void){UNPACKED};\n{text}"
         return replaced(text, ("utvm_scale(", "utvm_scale_once(", 1)) if self.once else text
 
     def pack(self, weights: Array, rows: Array, depth: int, groups: int = 1) -> tuple[Array, Array]:
@@ -81,6 +93,8 @@ class Values:
         by_word = self._by_word(filled.reshape(-1, CHANNELS, depth))
         scaling = np.pad(rows.reshape(len(rows), groups, -1), ((0, 0), (0, 0), (0, missing)))
         by_pair = scaling.reshape(len(rows), -1, CHANNELS).swapaxes(0, 1)
+        if self.halves:
+            return packed_halves(by_word), by_pair.reshape(-1)
         slack = np.zeros(tile.SLACK_BYTES, dtype=np.int8)
         return np.concatenate([by_word.reshape(-1), slack]), by_pair.reshape(-1)
 
@@ -191,7 +205,7 @@ class UnshiftedValues(Values):
         shift += "while (!((uint32_t)s[4] >> (shift - 1) & 1)) {\n            shift++;\n        }\n"
         value = "int32_t value = utvm_scale((int32_t)sum, s[2], s[4], "
         return replaced(
-            shared_blocks.helper(name),
+            super().portable(name),
             ("(o / 2) * 8", f"(o / 2) * {self.scaling_words}", 1),
             (f"{value}s[6])", f"{shift}        {value}shift)", 1),
         )
