@@ -116,14 +116,14 @@ WRITERS = (write_depthwise, write_pairs, write_pools)
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("core", ["cortex-m7", "cortex-m55", "rv32imc_zve32x"])
+@pytest.mark.parametrize("core", ["cortex-m7", "cortex-m55", "rv32imc", "rv32imc_zve32x"])
 def test_int16_in_plain_c(write, core: str, tmp_path: Path) -> None:
     model = write(tmp_path / "model.tflite")
     assert check(model, tmp_path, core=core) == len(model.operators)
 
 
 # The fence below is around the other cores' kernels.
-@pytest.mark.spread(1, among=("qemu_rv32imcv", "mps2_an386", "mps2_an385"))
+@pytest.mark.spread(1, among=("qemu_rv32imcv", "qemu_rv32imc", "mps2_an386", "mps2_an385"))
 @pytest.mark.parametrize("write", WRITERS)
 def test_int16_on_cores(device: Device, write, tmp_path: Path) -> None:
     compare_on(device, tmp_path, write, "")
@@ -147,8 +147,11 @@ def test_products_of_the_largest_values(device: Device, tmp_path: Path) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("core", "family"), [("cortex-m55", "mve"), ("rv32imc_zve32x", "rvv")])
-def test_vectors_have_what_fits_32_bits(core: str, family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("core", "family"),
+    [("cortex-m55", "mve"), ("rv32imc", "scalar"), ("rv32imc_zve32x", "rvv")],
+)
+def test_families_have_what_fits_32_bits(core: str, family: str, tmp_path: Path) -> None:
     write_depthwise(tmp_path / "model.tflite")
     graph = load_model(tmp_path / "model.tflite")
     families = [lower(graph, operator, core).family for operator in graph.operators]
@@ -158,7 +161,7 @@ def test_vectors_have_what_fits_32_bits(core: str, family: str, tmp_path: Path) 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547"])
+@pytest.mark.parametrize("name", ["mps2_an500", "mps3_an547", "qemu_rv32imc"])
 def test_int16_behind_a_fence(write, name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     model = write(path)

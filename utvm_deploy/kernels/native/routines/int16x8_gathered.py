@@ -15,7 +15,9 @@ from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.gathered_gemm import Product, gathered, windows_texts
-from utvm_deploy.kernels.native.layer_tables import limits_of
+from utvm_deploy.kernels.native.layer_tables import constants, limits_of
+from utvm_deploy.kernels.native.routines.int16x8 import Int16x8ProductConv, is_short
+from utvm_deploy.kernels.native.window_rewrites import simplified
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,32 @@ class WideProduct:
     label: str  # of the kernel's name
     why: str
     tile: Product  # whose blocks are gathered
+
+
+@dataclass(frozen=True, eq=False)
+class ShortConvolution:
+    """A layer whose sums, and their scaling, fit 32 bits; its rows are [bias, multiplier, shift].
+
+    As ``is_short`` says: the high word of a sum times the multiplier, shifted right.
+    """
+
+    window: Window
+    weights: Array
+    rows: Array
+
+
+def short_convolution(layer: Layer) -> ShortConvolution | str:
+    """CONV_2D over all channels, simplified, or why its sums need more."""
+    call = layer.portable
+    if not isinstance(call.kernel, Int16x8ProductConv):
+        return "it sums up in 32 bits, which may wrap, or has groups"
+    window, weights = simplified(call.kernel.window, layer.constant(1))
+    tables = constants(call)
+    bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
+    if not is_short(weights, bias, shift):
+        return "its sums, or their scaling, need more than 32 bits"
+    rows = np.array([bias, multiplier.astype(np.int32) << 16, -1 - shift], dtype=np.int32)
+    return ShortConvolution(window, weights, rows)
 
 
 def wide_conv_call(

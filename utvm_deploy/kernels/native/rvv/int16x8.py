@@ -18,14 +18,15 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
-from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.micro_kernel import by_groups
-from utvm_deploy.kernels.native.routines.int16x8 import Int16x8ProductConv, is_short
 from utvm_deploy.kernels.native.routines.int16x8_depthwise import PARAMETERS, Int16x8Depthwise
-from utvm_deploy.kernels.native.routines.int16x8_gathered import WideProduct, wide_conv_call
+from utvm_deploy.kernels.native.routines.int16x8_gathered import (
+    WideProduct,
+    short_convolution,
+    wide_conv_call,
+)
 from utvm_deploy.kernels.native.rvv.blocks import ROUNDED, Block, Routine
 from utvm_deploy.kernels.native.rvv.gemm import INT16, UNITS, VectorProduct
-from utvm_deploy.kernels.native.window_rewrites import simplified
 
 _FAMILY = "rvv"
 _NAME = "utvm_rvv_wide_depthwise"
@@ -36,21 +37,16 @@ _BLOCK = Block(1)
 
 def int16x8_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D over all channels: the call instead of the portable one."""
-    call = layer.portable
-    if not isinstance(call.kernel, Int16x8ProductConv):
-        return "it sums up in 32 bits, which may wrap, or has groups"
-    window, weights = simplified(call.kernel.window, layer.constant(1))
-    tables, depth = constants(call), int(np.prod(weights.shape[1:]))
-    bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
-    if not is_short(weights, bias, shift):
-        return "its sums, or their scaling, need more than 32 bits"
-    product = VectorProduct(2, next(unit for unit in UNITS if depth % unit == 0), INT16)
-    # As ``is_short`` says: the high word, and a shift by 16 less than 15 - shift.
-    numbers = bias, multiplier.astype(np.int32) << 16, -1 - shift
-    packed = product.pack(weights.reshape(len(weights), -1), np.array(numbers, dtype=np.int32))
+    found = short_convolution(layer)
+    if isinstance(found, str):
+        return found
+    flat = found.weights.reshape(len(found.weights), -1)
+    unit = next(unit for unit in UNITS if flat.shape[1] % unit == 0)
+    product = VectorProduct(2, unit, INT16)
+    packed = product.pack(flat, found.rows)
     texts, tile = product.texts(layer.core), VectorProduct(2, 1)
     made = WideProduct(_FAMILY, product.function, texts, *packed, product.label, product.why, tile)
-    return wide_conv_call(layer, window, weights, made)
+    return wide_conv_call(layer, found.window, found.weights, made)
 
 
 @dataclass(frozen=True)
@@ -72,14 +68,6 @@ class VectorInt16x8Depthwise(Int16x8Depthwise):
     def pack_scaling(bias: Array, multiplier: Array, right: Array) -> Array:
         rows = np.array([bias, multiplier, right], dtype=np.int32)
         return by_groups(rows, _LANES).reshape(-1)
-
-
-def int16x8_depthwise_call(call: KernelCall) -> KernelCall | str:
-    """The call instead of the portable one, or why there is none."""
-    kernel = call.kernel
-    if not isinstance(kernel, Int16x8Depthwise):
-        return "it has several outputs of a channel, or its sums need more than 32 bits"
-    return kernel.by(VectorInt16x8Depthwise, call)
 
 
 @lru_cache(maxsize=1)

@@ -26,12 +26,13 @@ from utvm_deploy.kernels.native.gathered_gemm import (
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.pool import pool_call
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import depthwise_call_by
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.kernels.native.rvv.blocks import TILES, scaled_rows
 from utvm_deploy.kernels.native.rvv.depthwise import VectorRowProduct, vector_depthwise_call
 from utvm_deploy.kernels.native.rvv.elementwise import VectorElementwise
 from utvm_deploy.kernels.native.rvv.gemm import TWICE, UNITS, WIDE, WIDE_EACH, VectorProduct
-from utvm_deploy.kernels.native.rvv.int16x8 import int16x8_conv_call, int16x8_depthwise_call
+from utvm_deploy.kernels.native.rvv.int16x8 import VectorInt16x8Depthwise, int16x8_conv_call
 from utvm_deploy.kernels.native.rvv.pool import VectorPool
 from utvm_deploy.kernels.native.scalar.pairs import chunk_starts
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
@@ -191,5 +192,9 @@ RVV_STRATEGIES = (
         of_portable(partial(pool_call, VectorPool)),
     ),
     Strategy(("CONV_2D",), int16x8_conv_call, dtype="int16"),
-    Strategy(("DEPTHWISE_CONV_2D",), of_portable(int16x8_depthwise_call), dtype="int16"),
+    Strategy(
+        ("DEPTHWISE_CONV_2D",),
+        of_portable(partial(depthwise_call_by, VectorInt16x8Depthwise)),
+        dtype="int16",
+    ),
 )

@@ -46,8 +46,10 @@ class ScalarProduct:
     rounding: Rounding = TWICE
     #: For how many the table of weights has room, if they are paired (``pairs.py``); else 0.
     chunks: int = 0
-    # Bytes from pixel to pixel, if the code is made for them: then a tile needs one pointer.
+    # Values from pixel to pixel, if the code is made for them: then a tile needs one pointer.
     pitch: int = 0
+    #: Of pixels and outputs.
+    dtype: str = "int8"
 
     @property
     def is_paired(self) -> bool:
@@ -59,8 +61,8 @@ class ScalarProduct:
 
     @property
     def label(self) -> str:
-        pairs = "_pairs" if self.is_paired else ""
-        return f"scalar{pairs}{self.rounding.label}_{self.pixels}x{CHANNELS}_{self.unit}"
+        form = "_pairs" if self.is_paired else "" if self.dtype == "int8" else f"_{self.dtype}"
+        return f"scalar{form}{self.rounding.label}_{self.pixels}x{CHANNELS}_{self.unit}"
 
     @property
     def function(self) -> str:
@@ -114,15 +116,18 @@ def gemm_text(product: ScalarProduct) -> str:
     """The C of the function, and of the tiles that it consists of."""
     weights = ("WEIGHT", "int32_t" if product.is_paired else "int8_t", 1)
     names = ("GEMM", product.function, 3), ("PIXELS", str(product.pixels), 5), weights
-    function = replaced(family_text("scalar", "utvm_scalar_gemm"), *names)
+    # The limits of int16 are behind a zero point.
+    limits = "limits" if product.dtype == "int8" else "limits + 1"
+    types = ("VALUE", f"{product.dtype}_t", 2), ("LIMITS", limits, 2)
+    function = replaced(family_text("scalar", "utvm_scalar_gemm"), *names, *types)
     return "\n".join([*(_tile(product, n) for n in sorted({1, product.pixels})), function])
 
 
 def _tile(product: ScalarProduct, pixels: int) -> str:
     """The C function of a tile: all channels of ``pixels`` pixels."""
-    tile, rows = range(pixels), len(product.rounding.numbers)
+    tile, rows, value = range(pixels), len(product.rounding.numbers), f"{product.dtype}_t"
     pointers = product.pointers(pixels)
-    begin_at = [f"const int8_t *{one} = pixels + {one[1:]} * pitch;" for one in pointers]
+    begin_at = [f"const {value} *{one} = pixels + {one[1:]} * pitch;" for one in pointers]
     back = [f"{one} -= depth;" for one in pointers]
     places: list[tuple[str, str | list[str], int]] = [
         ("TILE", f"{product.function}_{pixels}", 1),
@@ -143,6 +148,7 @@ def _tile(product: ScalarProduct, pixels: int) -> str:
         finish = back
         begin = "uint32_t t{0}{1} = (uint32_t)scaling[{1}];"
         places += [
+            ("VALUE", value, 2),
             ("CLEAR", [begin.format(p, c) for c in _SLOTS for p in tile], 1),
             ("MULTIPLY", _turn(product, pixels), 1),
             ("UNIT", str(product.unit), 1),
@@ -209,9 +215,9 @@ def _steps(product: ScalarProduct, pixels: int, weights: str, each: int) -> list
 
 def _finish(product: ScalarProduct, pixels: int) -> list[str]:
     """The C that requantizes and stores the sums of a group of channels."""
-    lines = []
+    lines, value_type = [], f"{product.dtype}_t"
     for p in range(pixels):
-        lines += [f"int8_t *to{p} = {f'to{p - 1} + channels' if p else 'output'};"]
+        lines += [f"{value_type} *to{p} = {f'to{p - 1} + channels' if p else 'output'};"]
         lines += [f"UTVM_SCALAR_KEEP(to{p});"]
     for c in _SLOTS:
         lines += [f"if (slots > {c}) {{"] if c else ["{"]
@@ -226,6 +232,6 @@ def _finish(product: ScalarProduct, pixels: int) -> list[str]:
                 half = f"{p}{c // 2}"
                 total = f"u{half}" if c % 2 else f"(t{half} - (u{half} << 16))"
             value = product.rounding.scaled(total, c)
-            lines += [f"to{p}[{c}] = (int8_t)utvm_clamp({value}, low, high);"]
+            lines += [f"to{p}[{c}] = ({value_type})utvm_clamp({value}, low, high);"]
         lines += ["}"]
     return lines

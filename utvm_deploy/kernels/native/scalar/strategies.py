@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -32,9 +33,11 @@ from utvm_deploy.kernels.native.layer_tables import (
     convolution_tables,
     dense_tables,
 )
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import depthwise_call_by
 from utvm_deploy.kernels.native.scalar import gemm, steps
 from utvm_deploy.kernels.native.scalar.depthwise import scalar_depthwise_call
 from utvm_deploy.kernels.native.scalar.elementwise import scalar_sum_call
+from utvm_deploy.kernels.native.scalar.int16x8 import ScalarInt16x8Depthwise, int16x8_conv_call
 from utvm_deploy.kernels.native.scalar.pairs import best_pairing, chunk_count
 from utvm_deploy.kernels.native.scalar.rounding import (
     WIDE,
@@ -278,4 +281,10 @@ SCALAR_STRATEGIES = (
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, candidates_of(FAMILY, build_dense, gemm_choices)),
     Strategy(("ADD", "SUB"), of_portable(scalar_sum_call)),
+    Strategy(("CONV_2D",), int16x8_conv_call, dtype="int16"),
+    Strategy(
+        ("DEPTHWISE_CONV_2D",),
+        of_portable(partial(depthwise_call_by, ScalarInt16x8Depthwise)),
+        dtype="int16",
+    ),
 )

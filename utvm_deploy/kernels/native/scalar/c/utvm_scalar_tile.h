@@ -2,8 +2,8 @@
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((noinline, optimize("no-schedule-insns", "no-tree-reassoc", "no-ivopts")))
 #endif
-static void TILE(const int8_t *pixels, const int8_t *weights, const int32_t *scaling,
-                 const int32_t *limits, int8_t *output, int32_t channels, int32_t depth,
+static void TILE(const VALUE *pixels, const int8_t *weights, const int32_t *scaling,
+                 const int32_t *limits, VALUE *output, int32_t channels, int32_t depth,
                  int32_t pitch) {
     const int32_t low = limits[0], high = limits[1];
     const int8_t *taps = weights;

@@ -1,7 +1,8 @@
-// The RISC-V decoder: RV32IMC with Zicsr and Zifencei. A compressed instruction is expanded into
-// the one of 32 bits that it stands for, as cores do it.
+// The RISC-V decoder: RV32IMC with Zicsr, Zifencei, Zba and Zbb. A compressed instruction is
+// expanded into the one of 32 bits that it stands for, as cores do it.
 //
-// Encodings: The RISC-V Instruction Set Manual, volume I, 20191213, chapters 2, 7, 16 and 24.
+// Encodings: The RISC-V Instruction Set Manual, volume I, 20191213, chapters 2, 7, 16 and 24;
+// RISC-V Bit-Manipulation ISA-extensions 1.0.0, chapter 2.
 //
 // SPDX-License-Identifier: Apache-2.0
 
@@ -181,6 +182,25 @@ static void transfer(struct instruction *i, uint32_t w, bool load) {
     }
 }
 
+// The class of an instruction of Zba or Zbb: with a second register, or with one alone.
+static uint8_t bit_kind(unsigned f7, unsigned f3, unsigned rs2, bool with_register) {
+    bool is_logic = false;
+    bool is_shift = false;
+    if (with_register) { // rol, ror; andn, orn, xnor; min, max and both of no sign; zext.h
+        is_shift = f7 == 0x30 && (f3 == 1 || f3 == 5);
+        is_logic = (f7 == 0x20 && (f3 == 4 || f3 >= 6)) || (f7 == 5 && f3 >= 4) ||
+                   (f7 == 4 && f3 == 4 && rs2 == 0);
+        if (f7 == 0x10 && (f3 == 2 || f3 == 4 || f3 == 6)) { // sh1add, sh2add, sh3add
+            return KIND_ADD_SUB;
+        }
+    } else { // rori; clz, ctz, cpop, sext.b, sext.h; orc.b, rev8
+        is_shift = f7 == 0x30 && f3 == 5;
+        is_logic = (f7 == 0x30 && f3 == 1 && rs2 < 6 && rs2 != 3) ||
+                   (f3 == 5 && ((f7 == 0x14 && rs2 == 7) || (f7 == 0x34 && rs2 == 24)));
+    }
+    return is_shift ? KIND_SHIFT : is_logic ? KIND_LOGIC : KIND_UNKNOWN;
+}
+
 // Data processing: with a constant, or with a second register.
 static void compute(struct instruction *i, uint32_t w, bool with_register) {
     static const uint8_t products[] = {
@@ -193,13 +213,16 @@ static void compute(struct instruction *i, uint32_t w, bool with_register) {
     const bool is_shift = f3 == 1 || f3 == 5;
     const bool has_f7 = with_register || is_shift;
     const bool can_be_other = f3 == 5 || (with_register && f3 == 0); // sra, sub
-    if (has_f7 && f7 && !(f7 == 0x20 && can_be_other) && !(f7 == 1 && with_register)) {
+    const bool is_base =
+        !has_f7 || !f7 || (f7 == 0x20 && can_be_other) || (f7 == 1 && with_register);
+    i->kind = !is_base                   ? bit_kind(f7, f3, field(w, 20, 5), with_register)
+              : with_register && f7 == 1 ? products[f3]
+              : is_shift                 ? KIND_SHIFT
+              : f3 == 0                  ? KIND_ADD_SUB
+                                         : KIND_LOGIC;
+    if (i->kind == KIND_UNKNOWN) {
         return;
     }
-    i->kind = with_register && f7 == 1 ? products[f3]
-              : is_shift               ? KIND_SHIFT
-              : f3 == 0                ? KIND_ADD_SUB
-                                       : KIND_LOGIC;
     if (!rd) { // hints: nop, and what speaks to the model
         i->kind = KIND_NOP;
     }
