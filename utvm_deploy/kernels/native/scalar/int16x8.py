@@ -5,7 +5,7 @@ CONV_2D takes the tile of int8. A depthwise layer computes four channels of a pi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from utvm_deploy.kernels.native.routines.int16x8_gathered import (
 )
 from utvm_deploy.kernels.native.scalar.gemm import REACH, UNITS, ScalarProduct
 from utvm_deploy.kernels.native.scalar.rounding import ONCE
+from utvm_deploy.records.candidate import COMPACT_MOST
 
 _TILE = 3
 
@@ -34,14 +35,18 @@ def int16x8_conv_call(layer: Layer, wish: Wish) -> KernelCall | str:
     flat = found.weights.reshape(len(found.weights), -1)
     depth = flat.shape[1]
     unit = next(unit for unit in UNITS if depth % unit == 0)
+    product = ScalarProduct(_TILE, unit, ONCE, dtype="int16")
     # The code reaches all pixels of a tile from one pointer, if they are near.
-    pitch = depth if 2 * ((_TILE - 1) * depth + unit) <= REACH and not wish.compact else 0
-    product = ScalarProduct(_TILE, unit, ONCE, pitch=pitch, dtype="int16")
+    if 2 * ((_TILE - 1) * depth + unit) <= REACH:
+        product = replace(product, pitch=depth)
+    if wish.compact >= COMPACT_MOST:  # little code, which layers share
+        product = ScalarProduct(1, 1, ONCE, dtype="int16")
     packed = product.pack(flat, np.array([bias, multiplier, 1 << (shift - 1), shift], np.int32))
     texts = product.texts(layer.core)
     tile = ScalarProduct(_TILE, 1)
     made = WideProduct("scalar", product.function, texts, *packed, product.label, product.why, tile)
-    return wide_conv_call(layer, found.window, found.weights, made)
+    call = wide_conv_call(layer, found.window, found.weights, made)
+    return replace(call, heeds_compact=COMPACT_MOST)
 
 
 @dataclass(frozen=True)
