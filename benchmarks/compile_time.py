@@ -173,12 +173,29 @@ def mobilenet_v2(width: float, side: int) -> bytes:
             side = -(-side // stride)
             is_same = stride == 1 and channels == outputs
             x, channels = net.writer.add(x, y, scale=0.06) if is_same else y, outputs
-    x = net.convolution(x, channels, 1280)
-    x = net.writer.average_pool(x, (side, side), padding="VALID")
-    dense = net.weights(1000, 1280)
-    x = net.writer.fully_connected(net.writer.reshape(x, (1, 1280)), dense, net.bias(1000))
-    net.writer.output(x)
-    return net.writer.to_bytes()
+    return net.classify(net.convolution(x, channels, 1280), 1280, side)
+
+
+#: Of each stage of ResNet-50: channels of the 3x3 convolutions, blocks, first stride.
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+
+
+def resnet_50() -> bytes:
+    """The layers of ResNet-50 on 224x224 with random weights: 25.5 million of them."""
+    net = _Net()
+    channels, side = 64, 56
+    x = net.convolution(net.writer.input((1, 224, 224, 3), 1 / 128), 3, channels, 7, 2)
+    x = net.writer.max_pool(x, (3, 3), stride=(2, 2))
+    for inside, count, first in STAGES:
+        for stride in (first, *[1] * (count - 1)):
+            y = net.convolution(x, channels, inside)
+            y = net.convolution(y, inside, inside, 3, stride)
+            y = net.convolution(y, inside, 4 * inside, is_cut=False)
+            if stride > 1 or channels != 4 * inside:
+                x = net.convolution(x, channels, 4 * inside, 1, stride, is_cut=False)
+            channels, side = 4 * inside, side // stride
+            x = net.writer.add(x, y, scale=0.06, activation="RELU")
+    return net.classify(x, channels, side)
 
 
 def _eighths(channels: float) -> int:
@@ -213,6 +230,15 @@ class _Net:
             x, filters, self.bias(outputs), weight_scale=scales, stride=(stride, stride),
             padding="SAME", **kept,
         )  # fmt: skip
+
+    def classify(self, x: int, channels: int, side: int) -> bytes:
+        """The model that ends in a mean of the image and 1000 classes."""
+        x = self.writer.reshape(
+            self.writer.average_pool(x, (side, side), padding="VALID"), (1, channels)
+        )
+        dense = self.weights(1000, channels)
+        self.writer.output(self.writer.fully_connected(x, dense, self.bias(1000)))
+        return self.writer.to_bytes()
 
     def depthwise(self, x: int, channels: int, stride: int) -> int:
         """A DEPTHWISE_CONV_2D of 3x3."""

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import board_names
 from utvm_deploy.cli.main import build_parser, main
+from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.verbs import VERBS
 
 DIGITS = str(data_dir("models") / "digits.tflite")
@@ -448,3 +450,18 @@ def test_json_failure_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, "inspect", "missing.tflite", code=1)
     assert found["schema"] == "utvm.error/1"
     assert "missing.tflite" in found["error"]
+
+
+def test_a_table_that_does_not_change_is_told_each_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = ""
+    with Output().live_table(["kernel"]) as show:
+        show([["conv"]], "tuning: 0 of 9 trials")
+        deadline = time.monotonic() + PATIENCE_S
+        while "trials (for " not in said and time.monotonic() < deadline:
+            time.sleep(0.02)
+            said += capsys.readouterr().err
+    first, second, *_ = said.splitlines()
+    assert first == "tuning: 0 of 9 trials"
+    assert re.fullmatch(r"tuning: 0 of 9 trials \(for \d+ s\)", second)

@@ -42,6 +42,17 @@ def test_values_have_a_literal() -> None:
     assert "(-2147483647 - 1),2147483647" in text
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 1 << 16])
+def test_small_integers_are_written_in_lines_of_32(dtype: str, count: int) -> None:
+    tables = ConstantTables()
+    values = np.arange(count).astype(dtype) * 3 + np.iinfo(dtype).min
+    tables.add("t", values.astype(dtype))
+    texts = list(map(str, values.astype(dtype).tolist()))
+    lines = [",".join(texts[start : start + 32]) for start in range(0, count, 32)]
+    assert "{\n" + ",\n".join(lines) + "\n    }" in tables.definition("net")
+
+
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(CompileError, match="constant w is empty"):
         ConstantTables().add("w", np.zeros(0, np.int8))

@@ -98,12 +98,19 @@ def planned(graph: Graph) -> Callable[[], object]:
     return work
 
 
+def compiled(path: Path) -> Callable[[], object]:
+    """All of them, the search for a plan included."""
+    board = utvm_deploy.load_board("mps2_an500")
+    return lambda: compile_model(path, board)
+
+
 STAGES: dict[str, Callable[[Path], Callable[[], object]]] = {
     "import": lambda path: lambda: load_model(path),
     "check": lambda path: (lambda graph: lambda: check_graph(graph))(load_model(path)),
     "simplify": lambda path: (lambda graph: lambda: simplify(graph))(load_model(path)),
     "needs": lambda path: (lambda graph: lambda: least_needs("n", graph))(load_model(path)),
     "plan": lambda path: planned(simplify(load_model(path))),
+    "all": compiled,
 }
 
 

@@ -106,7 +106,9 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
         *tune_command(tmp_path, "--trials", str(trials)),
     ]
     path = tmp_path / "r.jsonl"
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    said = tmp_path / "said.txt"
+    with said.open("w") as file:
+        first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
     deadline = time.monotonic() + 120
     while not (path.exists() and path.read_bytes().count(b"\n") >= 3):
         assert first.poll() is None and time.monotonic() < deadline
@@ -114,9 +116,12 @@ def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path) -> None:
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     kept = list(read_records(path))
+    # What it had told is on the disk.
+    told = re.findall(r"tuning: (\d+) of", said.read_text())
+    assert told and int(told[-1]) <= len(kept)
     # A line that was cut, as by a loss of power.
-    with path.open("ab") as file:
-        file.write(b'{"schema":1,"kernel":"conv')
+    with path.open("ab") as torn:
+        torn.write(b'{"schema":1,"kernel":"conv')
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = list(read_records(path))
     assert found[: len(kept)] == kept

@@ -155,7 +155,9 @@ def tune(
     with chosen_of(chosen), ExitStack() as files:
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
+            tell(f"looking for what {target.name} needs")
             device().check_ready()
+        tell("listing the kernels of the models")
         made = prepare(paths, target, library, custom, sketches=sketches, allow_float=allow_float)
         search = {
             "trials": trials or sum(work.trials for work in made.works),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ from utvm_deploy.base.results import plain_value
 EVENTS_VARIABLE = "UTVM_EVENTS"
 #: Without a terminal, each new step is a line, and a long step is one more this often.
 PLAIN_PROGRESS_INTERVAL_S = 5.0
+#: A table that changes is shown again this often, so that a user sees that the verb still works.
+REPEAT_S = 1.0
 #: Of prose when stdout is a file or a pipe.
 PLAIN_WIDTH = 160
 #: No table needs more; rows of tables in a file or a pipe are as long.
@@ -117,20 +120,31 @@ class Output:
 
     @contextmanager
     def live_table(self, columns: Sequence[str]) -> Iterator[LiveTable]:
-        """Gives a ``LiveTable``: on a terminal a table on stderr that changes, else its caption."""
+        """Gives a ``LiveTable``: on a terminal a table on stderr that changes, else its caption.
+
+        What was shown last is shown again each second, with the seconds since then.
+        """
         if not self._stderr.is_terminal:
-            yield lambda rows, caption: self._plain_progress(caption, 0, 1)
+            with _repeated(self._plain_table) as show:
+                yield show
             return
         with Live(console=self._stderr, auto_refresh=False, transient=True) as live:
 
-            def show(rows: Sequence[Sequence[object]], caption: str) -> None:
-                table = Table(
-                    box=None, pad_edge=False, caption=readable(caption), caption_justify="left"
-                )
+            def once(rows: Sequence[Sequence[object]], caption: str, waited: str) -> None:
+                text = readable(caption + waited)
+                table = Table(box=None, pad_edge=False, caption=text, caption_justify="left")
                 _fill(table, columns, rows)
                 live.update(table, refresh=True)
 
-            yield show
+            with _repeated(once) as show:
+                yield show
+
+    def _plain_table(self, rows: Sequence[Sequence[object]], caption: str, waited: str) -> None:
+        """The caption of a table; programs that follow hear it once."""
+        if waited:
+            self._stderr.print(readable(caption + waited), markup=False, highlight=False)
+        else:
+            self._plain_progress(caption, 0, 1)
 
     def error(self, kind: str, text: str) -> None:
         """The one sentence of a failure."""
@@ -150,6 +164,36 @@ class Output:
         if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:
             self._last_plain = (what, now)
             self._stderr.print(_step(what, done, total), markup=False, highlight=False)
+
+
+@contextmanager
+def _repeated(
+    show: Callable[[Sequence[Sequence[object]], str, str], None],
+) -> Iterator[LiveTable]:
+    """Call ``show`` with what is given, and again each second with how long ago that was."""
+    lock, ended = threading.Lock(), threading.Event()
+    last: list[tuple[Sequence[Sequence[object]], str, float]] = []
+
+    def given(rows: Sequence[Sequence[object]], caption: str) -> None:
+        with lock:
+            last[:] = [(rows, caption, time.monotonic())]
+            show(rows, caption, "")
+
+    def repeat() -> None:
+        while not ended.wait(REPEAT_S):
+            with lock:
+                for rows, caption, then in last:
+                    waited = round(time.monotonic() - then)
+                    if waited and not ended.is_set():
+                        show(rows, caption, f" (for {waited} s)")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield given
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _write_event(what: str, done: int, total: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -100,13 +101,15 @@ def _float_value(value: float) -> str:
 
 
 def _values(array: Array) -> str:
-    # Text by the list, not by the value: a model has hundreds of thousands of weights.
+    """The values of a table as C text, by the list: a model has millions of weights."""
     if array.dtype.kind == "f":
         values = [_float_value(value) for value in array.tolist()]
+    elif array.dtype.itemsize <= 2:
+        return _small_integers(array)
     else:
         values = list(map(str, array.tolist()))
         limits = np.iinfo(array.dtype.name)
-        if limits.min < -(2**16):
+        if limits.min < 0:
             # The smallest value of a wide type has no literal in C.
             smallest = str(limits.min)
             values = [f"({limits.min + 1} - 1)" if v == smallest else v for v in values]
@@ -115,3 +118,22 @@ def _values(array: Array) -> str:
         for start in range(0, len(values), _VALUES_PER_LINE)
     ]
     return ",\n".join(lines)
+
+
+@cache
+def _texts(dtype: str) -> Array:
+    """Of all values of an integer type, the text with a comma and two zero bytes, as one integer.
+
+    The values are in the order of their bits.
+    """
+    bits = np.arange(1 << 8 * np.dtype(dtype).itemsize, dtype=f"u{np.dtype(dtype).itemsize}")
+    return np.array([f"{value}," for value in bits.view(dtype).tolist()], "S8").view(np.uint64)
+
+
+def _small_integers(array: Array) -> str:
+    """What ``_values`` gives for integers of one or two bytes."""
+    texts = _texts(array.dtype.name)[array.view(f"u{array.dtype.itemsize}")].view(np.uint8)
+    # The last of the eight bytes is always free: "-32768," has seven.
+    texts[8 * _VALUES_PER_LINE - 1 : -8 : 8 * _VALUES_PER_LINE] = ord("\n")
+    written: bytes = texts[texts != 0].tobytes()[:-1]
+    return written.decode("ascii")

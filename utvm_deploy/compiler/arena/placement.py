@@ -211,11 +211,12 @@ def _search(
     for key in _ORDERS:
         order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
         seen = set()
+        first_fit.begin(order)
         for left in reversed(range(rounds)):
             # A placement that is no better only says which order is next.
-            offsets = first_fit.offsets(order, _FAR if left else bound)
-            if offsets is None:
+            if not first_fit.placed(order, _FAR if left else bound):
                 break
+            offsets = first_fit.offsets
             ends = [offset + size for offset, size in zip(offsets, first_fit.sizes, strict=True)]
             needed = max(ends)
             if needed < bound:
@@ -226,6 +227,7 @@ def _search(
             top = ends.index(needed)
             order.remove(top)
             order.insert(0, top)
+            first_fit.move_to_front(top)
             if tuple(order) in seen:
                 break
             seen.add(tuple(order))
@@ -333,17 +335,49 @@ class _FirstFit:
                 self._apart[i].append(own)
                 self._apart[j].append(other)
 
-    def offsets(self, order: Iterable[int], limit: int) -> list[int] | None:
-        """The offset of each block; None if one ends at ``limit`` or after it."""
-        offsets = [-1] * len(self.sizes)
+        self._together = [
+            [*(one[0] for one in apart), *(one[0] for one in handed)]
+            for apart, handed in zip(self._apart, self._handed, strict=True)
+        ]
+        self.offsets: list[int] = []
+        self._ranks: list[int] = []
+        self._is_due: list[bool] = []
+
+    def begin(self, order: Sequence[int]) -> None:
+        """Blocks are placed in this order next, all of them."""
+        self.offsets = [0] * len(order)
+        self._ranks = list(self.offsets)
+        for rank, i in enumerate(order):
+            self._ranks[i] = rank
+        self._is_due = [True] * len(order)
+
+    def move_to_front(self, top: int) -> None:
+        """Place block ``top`` first next time."""
+        rank = self._ranks[top]
+        self._is_due[top] = True
+        for other in self._together[top]:
+            if self._ranks[other] < rank:
+                self._is_due[other] = True
+        self._ranks[top] = min(self._ranks) - 1
+
+    def placed(self, order: Sequence[int], limit: int) -> bool:
+        """Set the offset of each block; False if one ends at ``limit`` or after it.
+
+        Only blocks before which something changed get another offset.
+        """
+        offsets, ranks, is_due = self.offsets, self._ranks, self._is_due
         for i in order:
+            if not is_due[i]:
+                continue
+            is_due[i] = False
+            rank = ranks[i]
             taken = [
                 (offsets[j] + below, offsets[j] + above)
                 for j, below, above in self._apart[i]
-                if offsets[j] >= 0
+                if ranks[j] < rank
             ]
             for j, below, above, free in self._handed[i]:
-                if offsets[j] >= 0:
+                if ranks[j] < rank:
                     taken += free(offsets[j], offsets[j] + below, offsets[j] + above)
             taken.sort()
             alignment, offset = self._alignments[i], 0
@@ -353,6 +387,10 @@ class _FirstFit:
                 if high > offset:
                     offset = -(-high // alignment) * alignment
             if offset + self.sizes[i] >= limit:
-                return None
-            offsets[i] = offset
-        return offsets
+                return False
+            if offset != offsets[i]:
+                offsets[i] = offset
+                for j in self._together[i]:
+                    if ranks[j] > rank:
+                        is_due[j] = True
+        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 from utvm_deploy.backends.choice import Either
 from utvm_deploy.backends.interface import Backend
@@ -195,10 +196,12 @@ class Planner:
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
         scratch_of = self.scheduler.scratch_of
 
+        @cache
+        def most_scratch() -> int:
+            return max(sum(scratch_of(one)) for one in wanted if isinstance(one, Step))
+
         def forms(step: Step) -> Iterator[Option]:
-            steps = (item for item in wanted if isinstance(item, Step))
-            most = max(sum(scratch_of(one)) for one in steps)
-            return costs.forms(step, most)
+            return costs.forms(step, most_scratch())
 
         room = room_for_tables(self.board)
         return FlashChoice(wanted, forms, self.board.cpu.kernel_core, self.flash_rate, room)

@@ -21,6 +21,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
 from utvm_deploy.graph.strip_writer import in_strips
 from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
+from utvm_deploy.kernels.choose.known_calls import share_calls
 from utvm_deploy.targets.contract.costs import CostTable
 
 #: Rows that enter a chain in each strip.
@@ -291,7 +292,9 @@ class _Plans:
             number -= 1
             self._tell()
             try:
-                plan = self._planner.plan(one.applied(self._graph), limits, self.whole.layers)
+                graph = one.applied(self._graph)
+                share_calls(self._graph, graph)
+                plan = self._planner.plan(graph, limits, self.whole.layers)
             except OverBudget as error:
                 self._refused.append(error)
                 continue

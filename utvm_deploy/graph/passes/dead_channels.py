@@ -9,7 +9,7 @@ a channel that is its zero point. The same holds for a layer without a bias.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,7 +66,11 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
         if tie.output in can and tie.part.stop - tie.part.start < len(can[tie.output])
         for number in (tie.source, tie.output)
     }
-    _agree(can, tied)
+    touching: dict[int, list[Tie]] = {}
+    for tie in tied:
+        touching.setdefault(tie.source, []).append(tie)
+        touching.setdefault(tie.output, []).append(tie)
+    _agree(can, tied, touching)
     before: dict[int, _Flags] = {}
     # Where parts are joined, a channel that one part keeps may be one that another must keep.
     while any(before.get(number) is not flags for number, flags in can.items()):
@@ -76,27 +80,33 @@ def _dead(graph: Graph, known: dict[int, Interval]) -> dict[int, _Flags]:
             rounded = _rounded(can[number], 1 if is_odd else _TOGETHER)
             if not np.array_equal(rounded, can[number]):
                 can[number] = rounded
-                _agree(can, tied)
+                _agree(can, touching.get(number, ()), touching)
     return {number: flags for number, flags in can.items() if flags.any()}
 
 
-def _agree(can: dict[int, _Flags], tied: Sequence[Tie]) -> None:
-    """Keep channels that are tied, unless each tensor may lose them."""
-    changed = True
-    while changed:
-        changed = False
-        for tie in tied:
-            one, other = can.get(tie.source), can.get(tie.output)
-            both = None if one is None or other is None else one & other[tie.part]
-            if one is not None:
-                less = np.zeros_like(one) if both is None else both
-                if not np.array_equal(less, one):
-                    can[tie.source], changed = less, True
-            if other is not None:
-                less = other.copy()
-                less[tie.part] = False if both is None else both
-                if not np.array_equal(less, other):
-                    can[tie.output], changed = less, True
+def _agree(
+    can: dict[int, _Flags], due: Iterable[Tie], touching: Mapping[int, Sequence[Tie]]
+) -> None:
+    """Keep channels that are tied, unless each tensor may lose them.
+
+    ``due`` are the ties to look at first; ``touching`` are those of each tensor.
+    """
+    waiting = list(due)
+    while waiting:
+        tie = waiting.pop()
+        one, other = can.get(tie.source), can.get(tie.output)
+        both = None if one is None or other is None else one & other[tie.part]
+        if one is not None:
+            less = np.zeros_like(one) if both is None else both
+            if not np.array_equal(less, one):
+                can[tie.source] = less
+                waiting += touching[tie.source]
+        if other is not None:
+            less = other.copy()
+            less[tie.part] = False if both is None else both
+            if not np.array_equal(less, other):
+                can[tie.output] = less
+                waiting += touching[tie.output]
 
 
 def _rounded(flags: _Flags, together: int) -> _Flags:

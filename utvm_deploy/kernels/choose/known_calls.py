@@ -1,20 +1,42 @@
 """Calls of operators that are equal except for their activations, such as strips of a layer.
 
-To build a call takes up to 20 ms: it goes through all weights and multipliers. A model in strips
-has hundreds of operators, a dozen of which differ.
+To build a call takes up to 20 ms, or more: it goes through all weights and multipliers. A model in
+strips has hundreds of operators, a dozen of which differ. The other layers are those of the graph
+without strips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 
-#: Of each graph: what a call depends on -> an operator and its call.
-_KNOWN: WeakKeyDictionary[Graph, dict[Hashable, tuple[Operator, KernelCall]]] = WeakKeyDictionary()
+
+@dataclass
+class _Known:
+    """The calls of a graph."""
+
+    #: By the operator's identity and the wish; the operator is kept, so that its identity is.
+    own: dict[Hashable, tuple[Operator, KernelCall]] = field(default_factory=dict)
+    #: By what a call depends on. The tensors are kept, for the identity of constants.
+    equal: dict[Hashable, tuple[Operator, tuple[Tensor, ...], KernelCall]] = field(
+        default_factory=dict
+    )
+    #: Whether ``equal`` is that of several graphs.
+    is_shared: bool = False
+
+
+_KNOWN: WeakKeyDictionary[Graph, _Known] = WeakKeyDictionary()
+
+
+def share_calls(graph: Graph, made: Graph) -> None:
+    """Let the graph ``made`` of ``graph`` have the calls of layers that both have."""
+    known = _KNOWN.setdefault(graph, _Known())
+    known.is_shared = True
+    _KNOWN[made] = _Known(equal=known.equal, is_shared=True)
 
 
 def known_call(
@@ -27,25 +49,30 @@ def known_call(
 ) -> KernelCall:
     """The call of ``operator``; ``build`` makes it unless that of an equal operator is known.
 
-    ``wish`` is all that the call depends on besides the operator. Only strips are compared: whole
-    layers are hardly ever equal. ``is_trial``: that of a whole layer is not kept, because there are
-    many such calls and each has the layer's weights.
+    ``wish`` is all that the call depends on besides the operator. Whole layers of one graph are not
+    compared: they are hardly ever equal. ``is_trial``: that of a whole layer is kept only for the
+    graphs made of this one, because there are many such calls and each has the layer's weights.
     """
-    calls = _KNOWN.setdefault(graph, {})
+    known = _KNOWN.setdefault(graph, _Known())
     own = (id(operator), wish)
-    if own in calls and calls[own][0] is operator:
-        return calls[own][1]
-    if any(graph.tensors[number].rows is not None for number in operator.outputs):
-        key = (operator.kind, operator.attributes, _tensors(graph, operator), wish)
-        if key not in calls:
-            calls[key] = operator, build()
-        other, call = calls[key]
-        call = call if other is operator else renamed(call, other, operator)
-    else:
+    if own in known.own and known.own[own][0] is operator:
+        return known.own[own][1]
+    is_strip = any(graph.tensors[number].rows is not None for number in operator.outputs)
+    if not is_strip and not known.is_shared:
         call = build()
         if is_trial:
             return call
-    calls[own] = operator, call
+    else:
+        # Messages about a whole layer say where in the file it is.
+        place = () if is_strip else operator.sources
+        key = (operator.kind, operator.attributes, place, _tensors(graph, operator), wish)
+        if key not in known.equal:
+            numbers = (*operator.inputs, *operator.outputs)
+            tensors = tuple(graph.tensors[one] for one in numbers if one is not None)
+            known.equal[key] = operator, tensors, build()
+        other, _, call = known.equal[key]
+        call = call if other is operator else renamed(call, other, operator)
+    known.own[own] = operator, call
     return call
 
 
@@ -53,14 +80,14 @@ def _tensors(graph: Graph, operator: Operator) -> tuple[Hashable, ...]:
     """What a call depends on of an operator's tensors."""
     numbers = [*operator.inputs, *operator.outputs]
     return tuple(
-        None if number is None else (numbers.index(number), _facts(number, graph.tensors[number]))
+        None if number is None else (numbers.index(number), _facts(graph.tensors[number]))
         for number in numbers
     )
 
 
-def _facts(number: int, tensor: Tensor) -> Hashable:
+def _facts(tensor: Tensor) -> Hashable:
     if tensor.data is not None:
-        return number
+        return id(tensor)
     return tensor.shape, tensor.dtype, tensor.quantization
 
 
