@@ -5,7 +5,8 @@
 The assembly of each kernel is walked with the numbers that its driver calls it with: its branches
 depend on nothing else. An instruction counts the bits of its widest operand, sources or result,
 over those of the datapath. So the cycles are what the datapath is busy, with no pause between two
-instructions. Scalar instructions, copies of windows and pools are not in them.
+instructions. A vector instruction counts as many elements as the vector's length says. Scalar
+instructions, copies of windows and pools are not in cycles and elements.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Walk:
         self._registers = Counter({f"a{n}": one for n, one in enumerate(arguments[:8])})
         self._stack = {FRAME + 4 * n: one for n, one in enumerate(arguments[8:])}
         self._vlen, self._vl, self._sew, self._lmul = vlen, 0, 8, 1
-        self.instructions, self.bits = 0, Counter[int]()
+        self.instructions, self.elements, self.bits = 0, 0, Counter[int]()
         labels = {line[:-1]: at for at, line in enumerate(lines) if line.endswith(":")}
         at = 0
         while lines[at] != "ret":
@@ -127,6 +128,7 @@ class Walk:
             bits *= 2
         elif moved := re.fullmatch(r"vmv(\d)r\.v", name):
             bits = int(moved[1]) * self._vlen
+        self.elements += self._vl
         for width in WIDTHS:
             self.bits[width] += -(-bits // width)
 
@@ -177,6 +179,7 @@ def main() -> int:
                     if function in assembly:
                         walk = Walk(assembly[function], numbers, vlen, table)
                         row["instructions"] += times * walk.instructions
+                        row["elements"] += times * walk.elements
                         for width, cycles in walk.bits.items():
                             row[f"{width} bits"] += times * cycles
                 print(kernel.name, vlen, dict(row))

@@ -23,6 +23,7 @@ def test_a_block_of_three_pixels(depth: int) -> None:
     # A load, a conversion and a step of weights; a load and a product of each pixel; the pointers
     # and the branch of each four steps.
     assert two.instructions - one.instructions == depth * (3 + 2 * 3) + depth // 4 * 4
+    assert two.elements - one.elements == depth * 32 * (2 + 3)
     bits = depth * 32 * (8 + 16 + 3 * 32)
     for width in (64, 128):
         assert (two.bits[width] - one.bits[width]) * width == bits
