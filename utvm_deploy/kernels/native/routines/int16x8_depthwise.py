@@ -116,14 +116,6 @@ class Int16x8Depthwise(RoutineKernel):
         return by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
 
 
-def depthwise_call_by(family: type[Int16x8Depthwise], call: KernelCall) -> KernelCall | str:
-    """The call of a family's kernel instead of the portable one, or why there is none."""
-    kernel = call.kernel
-    if not isinstance(kernel, Int16x8Depthwise):
-        return "it has several outputs of a channel, or its sums need more than 32 bits"
-    return kernel.by(family, call)
-
-
 @code_cache
 def _fours_text(core: str) -> str:
     a = Assembler(core, PARAMETERS)

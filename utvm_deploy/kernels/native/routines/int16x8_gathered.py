@@ -1,4 +1,4 @@
-"""CONV_2D of int16 by int8 weights as a matrix product, by a micro-kernel of the family."""
+"""Convolutions of int16 by int8 weights as a matrix product, by a micro-kernel of the family."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.operation import Parameters
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
-from utvm_deploy.kernels.contract.strategy import Layer
+from utvm_deploy.kernels.contract.strategy import Build, Layer, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.gathered_gemm import Product, gathered, windows_texts
 from utvm_deploy.kernels.native.layer_tables import constants, limits_of
 from utvm_deploy.kernels.native.routines.int16x8 import Int16x8ProductConv, is_short
+from utvm_deploy.kernels.native.routines.int16x8_depthwise import Int16x8Depthwise
 from utvm_deploy.kernels.native.window_rewrites import simplified
+from utvm_deploy.kernels.portable.integers.convolution import Int16x8Conv2D
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +49,36 @@ class ShortConvolution:
 
 
 def short_convolution(layer: Layer) -> ShortConvolution | str:
-    """CONV_2D over all channels, simplified, or why its sums need more."""
-    call = layer.portable
-    if not isinstance(call.kernel, Int16x8ProductConv):
+    """A convolution over all channels, simplified, or why its sums need more."""
+    kernel, weights = layer.portable.kernel, layer.constant(1)
+    if isinstance(kernel, Int16x8Conv2D) and _has_one_channel(kernel):
+        weights = weights.transpose(3, 1, 2, 0)
+    elif not isinstance(kernel, Int16x8ProductConv):
         return "it sums up in 32 bits, which may wrap, or has groups"
-    window, weights = simplified(call.kernel.window, layer.constant(1))
-    tables = constants(call)
+    window, weights = simplified(kernel.window, weights)
+    tables = constants(layer.portable)
     bias, multiplier, shift = (tables[name] for name in ("bias", "multiplier", "shift"))
     if not is_short(weights, bias, shift):
         return "its sums, or their scaling, need more than 32 bits"
     rows = np.array([bias, multiplier.astype(np.int32) << 16, -1 - shift], dtype=np.int32)
     return ShortConvolution(window, weights, rows)
+
+
+def _has_one_channel(kernel: Int16x8Conv2D) -> bool:
+    """Whether it is a depthwise convolution of one channel, which is one over all channels."""
+    return kernel.is_depthwise and kernel.channels == 1 and kernel.sum_type == "int64"
+
+
+def wide_depthwise_call(
+    family: type[Int16x8Depthwise], convolve: Build, layer: Layer, wish: Wish
+) -> KernelCall | str:
+    """DEPTHWISE_CONV_2D: the call instead of the portable one, or why there is none."""
+    kernel = layer.portable.kernel
+    if isinstance(kernel, Int16x8Conv2D) and _has_one_channel(kernel):
+        return convolve(layer, wish)
+    if not isinstance(kernel, Int16x8Depthwise):
+        return "it has several outputs of a channel, or its sums need more than 32 bits"
+    return kernel.by(family, layer.portable)
 
 
 def wide_conv_call(

@@ -26,7 +26,7 @@ from utvm_deploy.kernels.native.gathered_gemm import (
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
 from utvm_deploy.kernels.native.pool import pool_call
-from utvm_deploy.kernels.native.routines.int16x8_depthwise import depthwise_call_by
+from utvm_deploy.kernels.native.routines.int16x8_gathered import wide_depthwise_call
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 from utvm_deploy.kernels.native.rvv.blocks import TILES, scaled_rows
 from utvm_deploy.kernels.native.rvv.depthwise import VectorRowProduct, vector_depthwise_call
@@ -194,7 +194,7 @@ RVV_STRATEGIES = (
     Strategy(("CONV_2D",), int16x8_conv_call, dtype="int16"),
     Strategy(
         ("DEPTHWISE_CONV_2D",),
-        of_portable(partial(depthwise_call_by, VectorInt16x8Depthwise)),
+        partial(wide_depthwise_call, VectorInt16x8Depthwise, int16x8_conv_call),
         dtype="int16",
     ),
 )

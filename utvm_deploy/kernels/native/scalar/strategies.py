@@ -33,7 +33,7 @@ from utvm_deploy.kernels.native.layer_tables import (
     convolution_tables,
     dense_tables,
 )
-from utvm_deploy.kernels.native.routines.int16x8_depthwise import depthwise_call_by
+from utvm_deploy.kernels.native.routines.int16x8_gathered import wide_depthwise_call
 from utvm_deploy.kernels.native.scalar import gemm, steps
 from utvm_deploy.kernels.native.scalar.depthwise import scalar_depthwise_call
 from utvm_deploy.kernels.native.scalar.elementwise import scalar_sum_call
@@ -284,7 +284,7 @@ SCALAR_STRATEGIES = (
     Strategy(("CONV_2D",), int16x8_conv_call, dtype="int16"),
     Strategy(
         ("DEPTHWISE_CONV_2D",),
-        of_portable(partial(depthwise_call_by, ScalarInt16x8Depthwise)),
+        partial(wide_depthwise_call, ScalarInt16x8Depthwise, int16x8_conv_call),
         dtype="int16",
     ),
 )
