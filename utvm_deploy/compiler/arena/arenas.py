@@ -21,6 +21,7 @@ from utvm_deploy.compiler.arena.placement import (
 from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT, Groups
 from utvm_deploy.compiler.arena.steps import Step, View
 from utvm_deploy.compiler.row_state import with_row_state
+from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
 
 
@@ -159,14 +160,24 @@ class Arenas:
 
     def bytes(self, steps: Sequence[Step], enough: int = 0) -> int:
         """The arena with these kernels; one of ``enough`` bytes need not be the smallest."""
+        size = self.bytes_below(None, steps, enough)
+        assert size is not None, "without a limit, there is a placement"
+        return size
+
+    def bytes_below(self, limit: int | None, steps: Sequence[Step], enough: int = 0) -> int | None:
+        """The same if it takes less than ``limit`` bytes, else None, which is found sooner."""
         layout, enough = self._layout(steps), enough - with_row_state(self._graph, 0)
-        found = layout.place_below(steps, None, enough)
-        assert found is not None, "without a limit, there is a placement"
-        size = found.arena_bytes
-        if layout.is_in_place and size > enough:
+        # The state of rows is added to a rounded size.
+        most = None if comes_in_rows(self._graph) else limit
+        found = layout.place_below(steps, most, enough)
+        size = most if found is None else found.arena_bytes
+        if layout.is_in_place and (size is None or size > enough):
             apart = self._apart.place_below(steps, size)
-            size = size if apart is None else min(size, apart.arena_bytes)
-        return with_row_state(self._graph, size)
+            found = found if apart is None else apart
+        if found is None:
+            return None
+        size = with_row_state(self._graph, found.arena_bytes)
+        return size if limit is None or size < limit else None
 
     def _layout(self, steps: Sequence[Step]) -> Layout:
         """The layout for kernels that may work in place in the same steps."""

@@ -110,6 +110,8 @@ class _Search:
         self._most_plans = MOST_PLANS if len(self._steps) <= MANY_STEPS else MOST_PLANS // 3
         self._options = [self._useful(i, costs.options(step)) for i, step in enumerate(self._steps)]
         self._made: dict[_Choices, _Plan] = {}
+        #: Choices whose arena takes more than that many bytes.
+        self._too_large: dict[_Choices, float] = {}
         self._has_plain = False
 
     def _with_scratch(self, step: Step) -> Step:
@@ -135,14 +137,14 @@ class _Search:
         limits = [limit for limit in self._limits() if limit <= most_bytes][::-1]
         some = self._some(range(len(limits)))
         for before, place in zip([-1, *some], some, strict=False):
-            plan = self._plan(limits[place])
-            if plan.arena_bytes <= most_bytes:
+            plan = self._planned(self._chosen(limits[place]), most_bytes)
+            if plan is not None:
                 return self._fastest_between(limits[before + 1 : place], most_bytes) or plan
         # What is live fits, and yet no placement was found in which it does.
         for limit in limits[-1:]:
             for count in self._some(range(1, len(self._steps) + 1)):
-                plan = self._plan(limit, count)
-                if plan.arena_bytes <= most_bytes:
+                plan = self._planned(self._chosen(limit, count), most_bytes)
+                if plan is not None:
                     return plan
         smallest = self.smallest()
         return smallest if smallest.arena_bytes <= most_bytes else None
@@ -152,10 +154,9 @@ class _Search:
         found = None
         while limits:
             middle = len(limits) // 2
-            plan = self._plan(limits[middle])
-            fits = plan.arena_bytes <= most_bytes
-            found = plan if fits else found
-            limits = limits[:middle] if fits else limits[middle + 1 :]
+            plan = self._planned(self._chosen(limits[middle]), most_bytes)
+            found = found if plan is None else plan
+            limits = limits[middle + 1 :] if plan is None else limits[:middle]
         return found
 
     def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
@@ -174,7 +175,9 @@ class _Search:
         # The layers that are not at the peak keep their kernels.
         limits = [*self._limits()[: self._most_plans], 0]
         first, *tried = (self._chosen(limit) for limit in limits)
-        return self._smallest(tried, self._planned(first))
+        known = self._planned(first)
+        assert known is not None, "without a limit, there is a placement"
+        return self._smallest(tried, known)
 
     def _smallest(
         self, tried: Iterable[_Choices], known: _Plan, most_cycles: float = math.inf
@@ -187,7 +190,8 @@ class _Search:
                 continue
             # Nothing is placed that cannot be better.
             if (self._arenas.least_bytes(self._sized(chosen)), cycles) < best.merit:
-                best = min(best, self._planned(chosen), key=lambda plan: plan.merit)
+                made = self._planned(chosen, best.arena_bytes)
+                best = min(best, made or best, key=lambda plan: plan.merit)
         return best
 
     def sequence_of(self, plan: _Plan, limits: Limits) -> Sequenced:
@@ -286,11 +290,16 @@ class _Search:
         """The steps with the bytes of their scratch."""
         return [one.step for one in self._options_of(chosen)]
 
-    def _plan(self, limit: int, tightest: int = 0) -> _Plan:
-        return self._planned(self._chosen(limit, tightest))
-
-    def _planned(self, chosen: _Choices) -> _Plan:
+    def _planned(self, chosen: _Choices, most_bytes: float = math.inf) -> _Plan | None:
+        """The plan with these options; None if its arena takes more than that many bytes."""
         if chosen not in self._made:
-            arena = self._arenas.bytes(self._sized(chosen))
+            if self._too_large.get(chosen, -math.inf) >= most_bytes:
+                return None
+            below = None if most_bytes == math.inf else int(most_bytes) + 1
+            arena = self._arenas.bytes_below(below, self._sized(chosen))
+            if arena is None:
+                self._too_large[chosen] = most_bytes
+                return None
             self._made[chosen] = _Plan(self._options_of(chosen), arena)
-        return self._made[chosen]
+        plan = self._made[chosen]
+        return plan if plan.arena_bytes <= most_bytes else None

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from utvm_deploy.targets.arm_m.prefetch_sequences import prefetch_cases
 from utvm_deploy.targets.contract.sequences import (
     FIRST_BYTES,
     LONG,
@@ -329,6 +330,8 @@ M7 = (
         setup=_TO_CACHED,
         is_cached=True,
     ),
+    *prefetch_cases(_TO_CACHED),
+    Case("pld, pld", "pld [r0]; pld [r0, #4]", 1, f"{JNK} loads: pld, as a load"),
     Case(
         "str to lines of tightly coupled memory",
         "str.w r4, [r0], #32",
