@@ -53,6 +53,7 @@ KERNEL_TESTS = ROOT / "tests" / "kernels"
 #: Folders whose tests convert and quantize often.
 FORKING_FOLDERS = frozenset(
     (
+        "api",
         "cli",
         "evaluating",
         "frontend",
