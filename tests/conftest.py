@@ -6,6 +6,7 @@ pytest --bench bench.toml   also the real boards that the bench file lists
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -30,6 +31,10 @@ from utvm_deploy.quality.quantizing import child_steps
 # it again, which takes half of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# TVM and thousands of tests are many objects; to look for garbage among them took a fifteenth of the
+# time.
+gc.set_threshold(50_000, 20, 100)
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every board that runs on this computer; each end-to-end test runs once on each.
