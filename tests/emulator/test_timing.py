@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from utvm_deploy.kernels.isa.assembler import Assembler
@@ -151,3 +152,22 @@ def test_counters_have_one_order() -> None:
 def test_the_page_shows_the_tables() -> None:
     script = REPOSITORY / "benchmarks" / "cycle_model" / "document.py"
     assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "timing", [CORTEX_M3, CORTEX_M4, CORTEX_M7, CORTEX_M55], ids=lambda one: one.core
+)
+def test_turns_that_are_alike_are_counted_once(timing: Timing) -> None:
+    rng = np.random.default_rng(5)
+    # Mnemonic, the letter of its registers, and how many it reads; those that read none load.
+    forms = [("ldr", "r", 0), ("mul", "r", 2), ("mla", "r", 3), ("add", "r", 2), ("sdiv", "r", 2)]
+    if timing is CORTEX_M55:
+        forms += [("vldrb.8", "q", 0), ("vmul.i8", "q", 2), ("vadd.i8", "q", 2)]
+    for _ in range(40):
+        code = []
+        for form in rng.integers(0, len(forms), rng.integers(1, 9)):
+            name, letter, reads = forms[form]
+            to, *others = (f"{letter}{number}" for number in rng.integers(2, 8, 1 + reads))
+            code.append(one(name, to, *others) if reads else one(name, to, at("r0", 4)))
+        for turns in (1, 2, 3, 9):
+            assert cycles(code, timing, repeat=turns) == cycles(code * turns, timing)

@@ -93,11 +93,23 @@ class _Pipeline:
     def copy(self) -> _Pipeline:
         return replace(self, written=dict(self.written), free=dict(self.free))
 
+    def rebased(self) -> _Pipeline:
+        """The same state, with cycles counted from the next instruction on."""
+        return replace(
+            self,
+            cycle=0,
+            written={r: (k, t - self.cycle) for r, (k, t) in self.written.items()},
+            free={unit: t - self.cycle for unit, t in self.free.items()},
+            results=max(self.results - self.cycle, _LONG_AGO),
+        )
+
     def start(self, one: _Timed) -> int:
         """The first cycle in which its operands and its units are ready."""
         ready = self.ready(one.waits)
         if one.row.busy_cycles:
             ready = max(ready, self.free.get(self.unit(one.row), _LONG_AGO))
+        if not self.table.timing.results_in_order:
+            return ready
         return max(ready, self.results - self.latency(one.row))
 
     def latency(self, row: Row) -> int:
@@ -114,8 +126,8 @@ class _Pipeline:
         for register, latencies in waits:
             if register in written:
                 result, time = written[register]
-                if result != Result.NONE:
-                    cycle = max(cycle, time + latencies[result])
+                if result != Result.NONE and time + latencies[result] > cycle:
+                    cycle = time + latencies[result]
         return cycle
 
     def joins(self, one: _Timed, ready: int) -> bool:
@@ -175,9 +187,13 @@ def cycles(code: Sequence[Instruction], timing: Timing, *, repeat: int = 1) -> i
 
 def _cycles(code: Sequence[_Timed], table: _Table, repeat: int) -> int:
     pipeline = _Pipeline(table)
-    for _ in range(repeat):
+    for rest in reversed(range(repeat)):
+        before = pipeline.rebased()
+        began = pipeline.cycle
         for one in code:
             pipeline.issue(one)
+        if rest and pipeline.rebased() == before:  # all further turns are like this one
+            return pipeline.cycle + rest * (pipeline.cycle - began)
     return pipeline.cycle
 
 
@@ -207,11 +223,8 @@ def _ordered(given: tuple[Instruction, ...], core: str, is_loop: bool) -> tuple[
         if not is_loop:
             break
         # The next pass begins as the loop's next turn finds the pipeline.
-        start = end
-        start.written = {r: (k, t - start.cycle) for r, (k, t) in start.written.items()}
-        start.free = {unit: t - start.cycle for unit, t in start.free.items()}
-        start.results -= start.cycle
-        start.cycle, start.open = 0, None
+        start = end.rebased()
+        start.open = None
     return tuple(one.instruction for one in best)
 
 
