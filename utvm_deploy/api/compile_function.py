@@ -22,6 +22,7 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.stages.request import Watch
 from utvm_deploy.frontend.files.given_shapes import shapes_for, with_chosen
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
+from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.project import load_backend
 from utvm_deploy.project.model_code import model_code
@@ -187,7 +188,7 @@ def from_relax(
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
     if in_memory.is_quantized_model(module):
-        return in_memory.graph_of_quantized(module, name)
+        return load_bytes(module.data, name)
     if in_memory.is_module(module) or in_memory.is_program(module):
         return in_memory.graph_of_torch(module, inputs, name)
     with with_chosen(inputs):

@@ -185,7 +185,7 @@ class _Unrolling:
         """Whether a condition holds; ModelError where it depends on data."""
         tensor = self.model.tensor(condition[0]) if condition else None
         if tensor is None or tensor.data is None or tensor.data.size != 1:
-            name = f" ('{short_name(_without_step(tensor.name))}')" if tensor is not None else ""
+            name = "" if tensor is None else f" ('{short_name(tensor.name.partition(_STEP)[0])}')"
             what = "how many steps it takes" if op.kind == WHILE else "which branch it takes"
             raise op.unsupported(
                 f"{what} depends on data{name}, so it cannot be unrolled; {suggestion(op.kind)}"
@@ -270,10 +270,6 @@ class _Unrolling:
 _STEP = " (step "
 _NUMPY = ("int8", "uint8", "int16", "int32", "int64", "float32")
 _TAKING = ("GATHER", "SLICE", "STRIDED_SLICE")
-
-
-def _without_step(name: str) -> str:
-    return name.partition(_STEP)[0]
 
 
 def _joins(local: SourceOperator) -> int | None:

@@ -101,8 +101,10 @@ def _function(graph: Graph, operator: Operator) -> _Function:
 
     call = lower(graph, operator)
     assert not is_native(call.kernel)
-    built = tvm.compile(call.kernel.prim_func().with_attr("global_symbol", "main"), target="llvm")  # type: ignore[union-attr]
-    shapes = [tuple(int(extent) for extent in one.shape) for one in _buffers(call.kernel)]
+    function = call.kernel.prim_func()  # type: ignore[union-attr]
+    built = tvm.compile(function.with_attr("global_symbol", "main"), target="llvm")
+    buffers = (one for one in function.params if hasattr(one, "shape"))
+    shapes = [tuple(int(extent) for extent in one.shape) for one in buffers]
 
     def run(values: Mapping[int, Array]) -> dict[int, Array]:
         arguments: list[Any] = []
@@ -137,10 +139,6 @@ def _of_signals(
 ) -> dict[int, Array]:
     read = [_value(graph, values, number) for number in operator.inputs if number is not None]
     return dict(zip(operator.outputs, computed(operator.kind, attributes, read), strict=True))
-
-
-def _buffers(kernel: Any) -> list[Any]:
-    return [one for one in kernel.prim_func().params if hasattr(one, "shape")]
 
 
 def _value(graph: Graph, values: Mapping[int, Array], number: int) -> Array:

@@ -86,11 +86,8 @@ TRUTHS = (
 
 def truth_of(node: Node) -> Truth | None:
     """The row of an operator; None if the reference is right."""
-    return next((one for one in TRUTHS if _is_about(one, node)), None)
-
-
-def _is_about(truth: Truth, node: Node) -> bool:
-    return truth.kind == node.kind and node.dtype in truth.dtypes and truth.applies(node)
+    of_kind = (one for one in TRUTHS if one.kind == node.kind and node.dtype in one.dtypes)
+    return next((one for one in of_kind if one.applies(node)), None)
 
 
 def named(reference: str, truths: Sequence[Truth]) -> str:

@@ -304,7 +304,8 @@ def _read_object(path: Path, name: str, board: Board) -> ModuleObject:
     with path.open("rb") as file:
         for section in ELFFile(file).iter_sections():
             if isinstance(section, SymbolTableSection):
-                undefined |= {s.name for s in section.iter_symbols() if _is_undefined(s)}
+                named = (one for one in section.iter_symbols() if one.name)
+                undefined |= {one.name for one in named if one["st_shndx"] == "SHN_UNDEF"}
             if not section["sh_flags"] & _SHF_ALLOC or not section["sh_size"]:
                 continue
             for prefix, what in _REFUSED_SECTIONS.items():
@@ -315,10 +316,6 @@ def _read_object(path: Path, name: str, board: Board) -> ModuleObject:
                     )
             size += section["sh_size"] + section["sh_addralign"]
     return ModuleObject(name, board, path, size, frozenset(undefined))
-
-
-def _is_undefined(symbol: object) -> bool:
-    return bool(symbol.name) and symbol["st_shndx"] == "SHN_UNDEF"  # type: ignore[attr-defined,index]
 
 
 def _read_linked(path: Path, module: ModuleObject, address: int) -> LinkedModule:

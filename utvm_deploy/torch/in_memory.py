@@ -68,11 +68,6 @@ def check_module_and_example(module: Any, example: Any) -> None:
         )
 
 
-def graph_of_quantized(model: QuantizedModel, name: str) -> Graph:
-    """The graph of what ``utvm_deploy.quantize`` made."""
-    return load_bytes(model.data, name)
-
-
 def exported(module: Any, inputs: Any) -> Any:
     """The ``ExportedProgram`` of a module in evaluation.
 

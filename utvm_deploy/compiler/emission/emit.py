@@ -121,7 +121,7 @@ def emit(program: Program) -> CompiledModel:
         pools=pools,
         loops=tuple(text.loop for text in loops),
     )
-    kernels = _kernels_file(program)
+    kernels = "".join(_kernels_parts(program))
     sources = {
         f"{name}.h": emit_header(compiled),
         f"{name}.c": _main_file(program, calls, resets, rows, pools, loops),
@@ -315,10 +315,6 @@ def _reset(program: Program, resets: Sequence[str]) -> str:
 void {program.name}_reset(uint8_t *arena) {{
 {calls}}}
 """
-
-
-def _kernels_file(program: Program) -> str:
-    return "".join(_kernels_parts(program))
 
 
 def _kernels_parts(program: Program) -> Iterator[str]:

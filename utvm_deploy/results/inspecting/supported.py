@@ -28,14 +28,10 @@ def supported_operators(form: str = "tflite") -> tuple[OperatorRow, ...]:
     ``form`` is "tflite", "onnx" or "torch". The last two are of quantized files.
     """
     if form == "onnx":
-        return tuple(_converted_row(kind) for kind in KNOWN)
+        return tuple(OperatorRow(one, types_of(one), CONSTRAINTS.get(one, "")) for one in KNOWN)
     if form == "torch":
         return tuple(OperatorRow(kind, _TORCH_TYPES, "") for kind in sorted(STATEMENTS))
     return tuple(_row(kind) for kind in sorted(IMPORTED))
-
-
-def _converted_row(kind: str) -> OperatorRow:
-    return OperatorRow(kind, types_of(kind), CONSTRAINTS.get(kind, ""))
 
 
 def _row(kind: str) -> OperatorRow:

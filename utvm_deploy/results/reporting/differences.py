@@ -63,7 +63,9 @@ def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, bool]]
     _check_form(report)
     for part in _PARTS:
         for path, value in _leaves(report.get(part)):
-            is_ours = not is_exact and any(_is_time(key) for key in path)
+            is_ours = not is_exact and any(
+                key in _TIMES or key.startswith(("ticks", "ratio")) for key in path
+            )
             varies = is_ours or path[-1] in _SPEEDS
             yield f"{part}: {', '.join(path)}", (value, not varies)
 
@@ -95,7 +97,3 @@ def _name_of(index: int, one: Any) -> str:
     """How an entry of a list is called."""
     operator = one.get("operator") if isinstance(one, Mapping) else None
     return f"{index} {operator}" if isinstance(operator, str) else str(index)
-
-
-def _is_time(key: str) -> bool:
-    return key in _TIMES or key.startswith(("ticks", "ratio"))
