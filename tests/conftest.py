@@ -32,8 +32,8 @@ from utvm_deploy.quality.quantizing import child_steps
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# TVM and thousands of tests are many objects; to look for garbage among them took a fifteenth of the
-# time.
+# TVM and thousands of tests are many objects; to look for garbage among them took a fifteenth of
+# the time.
 gc.set_threshold(50_000, 20, 100)
 
 ROOT = Path(__file__).resolve().parents[1]
