@@ -1,4 +1,4 @@
-"""What float, int8 and int16x8 answer to held-out inputs, how long quantizing takes, and sizes.
+"""What float, int8, int4 and int16x8 answer to held-out inputs, how long quantizing takes, and sizes.
 
     python benchmarks/quantize/accuracy.py MODEL:CALIB.npz:LABELLED.npz... [--board BOARD]
         [--flash-budget BYTES]
@@ -39,10 +39,10 @@ from utvm_deploy.quality.quantizing.model_steps import calibrated, opened
 from utvm_deploy.quality.quantizing.sqnr import output_errors
 
 Array = npt.NDArray[np.generic]
-SCHEMES = ("int8", "int16x8")
+SCHEMES = ("int8", "int4", "int16x8")
 CALIBRATION, COMPARED = 200, 100
 #: SQNR that outputs should have at least, in dB; layers are named where it is less.
-FLOORS = {"int8": 20.0, "int16x8": 35.0}
+FLOORS = {"int8": 20.0, "int4": 12.0, "int16x8": 35.0}
 NAMED = 3
 TIMEOUT_S = 900
 
@@ -168,7 +168,11 @@ def costly_layers(path: Path, graph: Graph, calibration: Array, scheme: str) -> 
     known = calibrated(opened(path), calibration)
     names = [graph.tensors[one.outputs[0]].name for one in graph.operators]
     recipes = [
-        Recipe(scheme, {name: FLOAT for name in names if name != one}, float_ends=True)
+        Recipe.of(
+            scheme,
+            operators={name: FLOAT for name in names if name != one},
+            float_ends=True,
+        )
         for one in names
     ]
     found = []

@@ -346,8 +346,8 @@ def test_samples_that_say_little_are_told(tmp_path: Path) -> None:
 
 def test_unknown_schemes_and_missing_shapes_get_a_sentence() -> None:
     layer = torch.nn.Linear(4, 2)
-    with pytest.raises(UtvmError, match="'int4' is not a scheme"):
-        utvm_deploy.quantize(layer, torch.zeros(3, 4), scheme="int4")
+    with pytest.raises(UtvmError, match="'int3' is not a scheme"):
+        utvm_deploy.quantize(layer, torch.zeros(3, 4), scheme="int3")
     with pytest.raises(ModelError, match="a module says no shapes"):
         utvm_deploy.compile(layer, "host")
 

@@ -49,7 +49,7 @@ def test_what_quantize_says_of_wrong_arguments() -> None:
         utvm_deploy.quantize(net, "nothere.npz")
     with pytest.raises(ModelError, match="cannot read the model"):
         utvm_deploy.quantize("nothere.onnx", "nothere.npz")
-    with pytest.raises(UsageError, match="int8, int16x8, mixed"):
-        utvm_deploy.quantize("nothere.tflite", "nothere.npz", scheme="int4")
+    with pytest.raises(UsageError, match="int8, int16x8, int4, mixed"):
+        utvm_deploy.quantize("nothere.tflite", "nothere.npz", scheme="int3")
     with pytest.raises(UsageError, match="there is no keyword 'inputz'; did you mean 'inputs'"):
         utvm_deploy.estimate(net, "host", inputz=1)  # type: ignore[call-arg]

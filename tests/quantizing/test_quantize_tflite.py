@@ -321,7 +321,7 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["-o", "out.tflite", "--input-range", "1"], "'1' is not a range"),
         (["-o", "out.tflite", "--input-range", "1,0"], "not a range from a lower to a higher"),
         (["-o", "out.tflite", "--input-range", "-1,-2"], "not a range from a lower to a higher"),
-        (["-o", "out.tflite", "--scheme", "int4"], "invalid choice: 'int4'"),
+        (["-o", "out.tflite", "--scheme", "int3"], "invalid choice: 'int3'"),
         (["-o", "out.tflite", "--board", "host"], "is the same for all boards; leave out --board"),
     ],
 )

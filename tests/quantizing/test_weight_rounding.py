@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_rows_times_weights_are_the_layer(model: bytes) -> None:
 class _Nearest(Rounding):
     """Leaves the weights at the nearest steps."""
 
-    def run(self, model: Any) -> None:
+    def run(self, model: Any, narrowed: Collection[str] = ()) -> None:
         """Change nothing."""
 
 

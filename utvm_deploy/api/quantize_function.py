@@ -50,8 +50,8 @@ def quantize(
       counts the samples, or a mapping of the names of inputs to such arrays. For a PyTorch module,
       it may also be a tensor, a list of inputs or of mappings of the names of inputs to them, a
       ``TensorDataset`` or a ``DataLoader``.
-    - ``scheme`` is "int8", "int16x8" (int16 activations and int8 weights), or "mixed": one of both
-      for each layer.
+    - ``scheme`` is "int8", "int4" (int8 activations and int4 weights), "int16x8" (int16 activations
+      and int8 weights), or "mixed": int8 or int16x8 for each layer.
     - ``float_ends`` leaves the model's inputs and outputs float. Those of a PyTorch module are
       float always.
     - ``input_range`` is the smallest and the largest value that float inputs can have; by default

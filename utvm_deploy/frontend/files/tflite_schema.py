@@ -18,6 +18,7 @@ from utvm_deploy.graph.model import Array
 
 FLOAT32 = int(schema.TensorType.FLOAT32)
 FLOAT16 = int(schema.TensorType.FLOAT16)
+INT4 = int(schema.TensorType.INT4)
 INT8 = int(schema.TensorType.INT8)
 UINT8 = int(schema.TensorType.UINT8)
 INT16 = int(schema.TensorType.INT16)

@@ -77,8 +77,8 @@ def worst_layers(rows: Sequence[LayerSensitivity], scheme: str, wide: Collection
     """
 
     def cost(row: LayerSensitivity) -> float:
-        is_wide = scheme == INT16X8 or row.output in wide
-        found = row.sqnr_db[INT16X8 if is_wide else INT8]
+        own = scheme if scheme in row.sqnr_db else INT8
+        found = row.sqnr_db[INT16X8 if row.output in wide else own]
         return math.inf if found is None else found
 
     worst = sorted(rows, key=cost)[:_MOST_WORST]
@@ -89,7 +89,7 @@ def worst_layers(rows: Sequence[LayerSensitivity], scheme: str, wide: Collection
 def alone(calibration: Calibration, output: str, scheme: str) -> Recipe:
     """The recipe that quantizes one operator and leaves the others float."""
     others = {name: FLOAT for _, name in calibration.operators if name != output}
-    return Recipe(scheme, operators=others, float_ends=True)
+    return Recipe.of(scheme, operators=others, float_ends=True)
 
 
 def outputs_db(calibration: Calibration, result: RecipeResult) -> float | None:

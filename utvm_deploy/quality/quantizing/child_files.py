@@ -55,6 +55,5 @@ def load_ranges(folder: Path, *, is_final: bool) -> dict[str, Range]:
 def recipe_of(facts: Mapping[str, Any]) -> Recipe:
     """The recipe in a job."""
     ranges = ranges_of(facts["ranges"])
-    return Recipe(
-        facts["scheme"], facts["operators"], ranges, facts["float_ends"], facts["clipping"]
-    )
+    ways = facts["float_ends"], facts["clipping"], tuple(facts["narrow"])
+    return Recipe(facts["scheme"], facts["operators"], ranges, *ways)

@@ -17,14 +17,18 @@ from utvm_deploy.graph.names import short_name
 INT8, INT16X8, FLOAT = "int8", "int16x8", "float"
 #: What a whole model can be quantized to; int16x8 has int16 activations and int8 weights.
 SCHEMES = (INT8, INT16X8)
+#: int8 with weights of int4 where there are kernels for them.
+INT4 = "int4"
+#: Those of all layers of a model.
+UNIFORM_SCHEMES = (*SCHEMES, INT4)
 #: One of these for each layer.
 MIXED = "mixed"
-WANTED_SCHEMES = (*SCHEMES, MIXED)
+WANTED_SCHEMES = (*UNIFORM_SCHEMES, MIXED)
 #: The type of activations.
 DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
 #: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
-LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0}
+LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0, INT4: 12.0}
 SENSITIVITY_HINT = "--sensitivity shows which layers cause it"
 #: How ranges of tensors follow from what was observed.
 MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
@@ -112,13 +116,18 @@ class Calibration:
         return replace(self, outputs=self.all_outputs, held_out=0, fitted=self.ranges)
 
 
+#: In place of the names of layers: all that can be meant.
+ALL_LAYERS = ("*",)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How each operator is quantized.
 
     ``operators`` maps the name of an operator's first output to a scheme, or to "float".
     ``ranges`` replaces the calibrated ranges of tensors. ``clipping`` says how the others follow
-    from what was observed.
+    from what was observed. ``narrow`` has the first outputs of layers whose weights become int4
+    where the scheme is int8.
     """
 
     scheme: str = INT8
@@ -126,6 +135,17 @@ class Recipe:
     ranges: Mapping[str, Range] = field(default_factory=dict)
     float_ends: bool = False
     clipping: str = MIN_MAX
+    narrow: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, scheme: str, **given: Any) -> Recipe:
+        """The recipe of a scheme of ``UNIFORM_SCHEMES``; ``given`` are further fields."""
+        return cls(INT8, narrow=ALL_LAYERS, **given) if scheme == INT4 else cls(scheme, **given)
+
+    @property
+    def label(self) -> str:
+        """The scheme as callers know it."""
+        return INT4 if self.narrow == ALL_LAYERS else self.scheme
 
 
 @dataclass(frozen=True)

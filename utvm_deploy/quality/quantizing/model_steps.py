@@ -45,14 +45,15 @@ def quantize_model(
     ):
         if given not in known:
             raise UsageError(f"{given!r} is not a {what}; there are {', '.join(known)}")
-    source = _source(path, clipping, equalize, progress)
+    source = _source(path, clipping, equalize, scheme, progress)
     calibration = calibrated(source, data, input_range=input_range, progress=progress)
-    usual = facts.Recipe(
+    usual = facts.Recipe.of(
         scheme,
         float_ends=float_ends,
         clipping=facts.MIN_MAX if clipping == facts.AUTO else clipping,
     )
     is_free = clipping in (facts.AUTO, facts.MIN_MAX) and equalize != facts.YES
+    is_free = is_free and scheme != facts.INT4
     is_compared = calibration.source is not None and is_free
     trial = _Trial(calibration, usual, is_compared, progress)
     try:
@@ -81,11 +82,12 @@ def quantize_model(
     )
 
 
-def _source(path: Path, clipping: str, equalize: str, progress: Progress) -> Source:
+def _source(path: Path, clipping: str, equalize: str, scheme: str, progress: Progress) -> Source:
     """The file, as a float .tflite file if it must be quantized as one."""
     is_torch = path.suffix.lower() == f".{child_steps.TORCH}"
-    # PT2E knows one way to ranges, and weights are equalized in .tflite files.
-    is_needed = equalize == facts.YES or (is_torch and clipping in (facts.PERCENTILE, facts.MSE))
+    # PT2E knows one way to ranges. Weights are equalized, and become int4, in .tflite files.
+    is_needed = equalize == facts.YES or scheme == facts.INT4
+    is_needed = is_needed or (is_torch and clipping in (facts.PERCENTILE, facts.MSE))
     if is_needed or not is_torch or facts.AUTO not in (clipping, equalize):
         return opened(path, is_converted=is_needed, progress=progress)
     try:
@@ -349,9 +351,8 @@ def quantize_with_recipe(
 ) -> facts.QuantizedModel:
     """The file that a recipe describes, read back and compared with the float model."""
     if recipe.scheme not in facts.SCHEMES:
-        raise UsageError(
-            f"{recipe.scheme!r} is not a scheme; the schemes: {', '.join(facts.SCHEMES)}"
-        )
+        known = ", ".join(facts.UNIFORM_SCHEMES)
+        raise UsageError(f"{recipe.scheme!r} is not a scheme; the schemes: {known}")
     (result,) = child_steps.quantize_with_recipes(
         calibration, [recipe], is_final=True, progress=progress
     )
@@ -360,7 +361,7 @@ def quantize_with_recipe(
     outputs = tuple(output_errors(names, calibration.outputs, result.outputs))
     return facts.QuantizedModel(
         result.data,
-        recipe.scheme,
+        recipe.label,
         calibration,
         tuple(float_operators(graph)),
         tuple(kind for kind, _ in result.rewritten),
@@ -369,8 +370,8 @@ def quantize_with_recipe(
         len(calibration.model) if float_bytes is None else float_bytes,
         (
             *calibration.warnings,
-            *_large_errors(outputs, recipe.scheme),
-            *_outliers(outputs, recipe.scheme, calibration, result.outputs),
+            *_large_errors(outputs, recipe.label),
+            *_outliers(outputs, recipe.label, calibration, result.outputs),
         ),
         recipe.clipping,
     )

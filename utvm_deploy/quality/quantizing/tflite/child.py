@@ -32,6 +32,7 @@ from utvm_deploy.quality.quantizing.tflite.calibrate import (
 from utvm_deploy.quality.quantizing.tflite.clean import clean
 from utvm_deploy.quality.quantizing.tflite.equalize import equalized
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs
+from utvm_deploy.quality.quantizing.tflite.narrow import narrow_weights, pack_weights
 from utvm_deploy.quality.quantizing.tflite.prepare import prepared, with_float_weights
 from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
 from utvm_deploy.quality.quantizing.tflite.rounding import Rounding
@@ -138,7 +139,8 @@ def quantized(
     """The file that a recipe describes, and what our rewriting quantized."""
     model = schema.read_model(quantized_by_aeq(data, ranges, recipe))
     mend_channel_scales(model, schema.read_model(data))
-    rounding.run(model)
+    narrowed = narrow_weights(model, inputs.layers, recipe.narrow)
+    rounding.run(model, {pair.layer.output for pair in narrowed})
     correct_biases(model, inputs)
     rewritten = []
     for scheme in SCHEMES:
@@ -146,6 +148,7 @@ def quantized(
         rewriting.run()
         rewritten += rewriting.rewritten
     _take_any_scales(model)
+    pack_weights(model, narrowed)
     clean(model)
     return schema.model_bytes(model), rewritten
 

@@ -10,12 +10,14 @@ first.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.quality.quantizing.tflite.layers import Inputs, Pair, Statistics, pairs_of
+from utvm_deploy.quality.quantizing.tflite.narrow import MOST_STEP
 
 #: Computed in float64; the stubs of numpy know no sums of arrays of any type.
 Array: TypeAlias = Any
@@ -37,8 +39,11 @@ class Rounding:
         self._inputs = inputs
         self._done: dict[tuple[str, bytes], Array] = {}
 
-    def run(self, model: Any) -> None:
-        """Change the weights of layers with int8 weights; scales and biases stay."""
+    def run(self, model: Any, narrowed: Collection[str] = ()) -> None:
+        """Change the weights of layers with int8 weights; scales and biases stay.
+
+        ``narrowed`` has the outputs of layers whose weights will be int4.
+        """
         for pair in pairs_of(model, self._inputs.layers):
             seen = self._inputs.of(pair.layer.output)
             if seen is None or seen.products is None:
@@ -47,11 +52,12 @@ class Rounding:
                 continue
             key = pair.layer.output, pair.scales.tobytes()
             if key not in self._done:
-                self._done[key] = _rounded(pair, seen, seen.products)
+                most = MOST_STEP if pair.layer.output in narrowed else _MOST_WEIGHT
+                self._done[key] = _rounded(pair, seen, seen.products, most)
             schema.set_constant(model, pair.weights, self._done[key])
 
 
-def _rounded(pair: Pair, seen: Statistics, products: Array) -> Array:
+def _rounded(pair: Pair, seen: Statistics, products: Array, most: int) -> Array:
     layer = pair.layer
     left = layer.by_group(layer.weights.astype(np.float64), seen.channels)
     scales = pair.scales.reshape(left.shape[:2])
@@ -69,7 +75,7 @@ def _rounded(pair: Pair, seen: Statistics, products: Array) -> Array:
     left = np.take_along_axis(left, order[:, np.newaxis, :], axis=2)
     steps = np.zeros_like(left)
     for i in range(columns):
-        steps[..., i] = np.clip(np.rint(left[..., i] / scales), -_MOST_WEIGHT, _MOST_WEIGHT)
+        steps[..., i] = np.clip(np.rint(left[..., i] / scales), -most, most)
         error = (left[..., i] - steps[..., i] * scales) / factor[:, np.newaxis, i, i]
         left[..., i + 1 :] -= error[..., np.newaxis] * factor[:, np.newaxis, i, i + 1 :]
     back = np.empty_like(steps)
