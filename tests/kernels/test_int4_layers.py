@@ -172,6 +172,22 @@ def network() -> ModelWriter:
     return m
 
 
+def test_the_flash_rate_says_whether_weights_become_int8(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 16, 16, 32), scale=0.05)
+    values = RNG.integers(-128, 128, (32, 3, 3, 32)).astype(np.int8)
+    m.output(m.conv2d(x, values, np.zeros(32, np.int32), weight_scale=0.02, scale=3.0))
+    m.pack_weights()
+    path = m.save(tmp_path / "model.tflite")
+    whys, sizes = [], []
+    for rate in (0.0, 1000.0):
+        compiled = utvm_deploy.compile(path, "mps2_an500", flash_rate=rate)
+        whys.append(compiled.layers[0].kernel)
+        sizes.append(compiled.weights_bytes)
+    assert ["int4" in one for one in whys] == [False, True]
+    assert sizes[1] < 0.6 * values.nbytes < sizes[0]
+
+
 @pytest.mark.each_core
 def test_a_network_on_boards(device: Device, tmp_path: Path) -> None:
     path = network().save(tmp_path / "model.tflite")

@@ -28,6 +28,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
+from utvm_deploy.kernels.contract.packed_weights import is_packed
 from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
@@ -44,6 +45,8 @@ MOST_STEPS = 24
 #: A smaller form that neither records nor estimates know takes that many times the cycles, and
 #: that many cycles for each byte of the larger tables. Making these when a layer runs takes fewer.
 UNKNOWN_FACTOR, UNKNOWN_PER_BYTE = 1.5, 8.0
+#: Portable C takes that many times the cycles if it unpacks weights: 1.5 to 1.7 were measured.
+UNPACKING_FACTOR = 1.6
 
 
 @dataclass(frozen=True)
@@ -176,32 +179,72 @@ class KernelCosts:
     def forms(self, step: Step, most_scratch: float) -> Iterator[Option]:
         """The step as it is, then what records know, and the smaller form; each kernel once.
 
-        The others have at most that many bytes of scratch. Only the estimates of Winograd's
-        method count what tables of another size cost.
+        Packed weights may also become int8. The others have at most that many bytes of scratch.
+        Only the estimates of Winograd's method count what tables of another size cost.
         """
         cycles, is_known = self.of_kernel(step)
+        unpacked = self._unpacked(step)
+        if unpacked and not is_known:
+            best = min(unpacked, key=lambda one: one.cycles)
+            cycles = self._packed_cycles(step, best)
+            # Scratch is shared, and kernels that unpack weights have little.
+            most_scratch = max(most_scratch, best.scratch_bytes)
         yield Option(step, sum(self._scratch_of(step)), cycles, is_known)
         if isinstance(step.call.kernel, LibraryKernel):
             return
         seen: set[AnyKernel] = {step.call.kernel}
 
-        def estimated() -> Iterator[Option]:
-            own = getattr(step.call.kernel, "estimated_cycles", 0.0)
-            is_told = own > 0 and reading_of(step.call.kernel).is_winograd
-            for call in self._compact(step):
-                other = getattr(call.kernel, "estimated_cycles", 0.0) if is_told else 0.0
-                unknown = UNKNOWN_FACTOR * cycles + UNKNOWN_PER_BYTE * step.call.table_bytes
-                made, count = replace(step, call=call), cycles * other / own if other else unknown
-                yield Option(made, sum(self._scratch_of(made)), count, False)
-
-        for one in chain(self._measured(step), estimated()):
+        estimated = self._estimated(self._graph, step, cycles)
+        for one in chain(self._measured(step), unpacked, estimated):
             if one.step.call.kernel not in seen and one.scratch_bytes <= most_scratch:
                 seen.add(one.step.call.kernel)
                 yield one
 
-    def _compact(self, step: Step) -> Iterator[KernelCall]:
+    def _unpacked(self, step: Step) -> tuple[Option, ...]:
+        """The forms of a layer of packed weights that have weights of int8, if any is faster."""
+        weights = step.operator.inputs[1] if step.call.macs else None
+        if weights is None or not is_packed(self._graph.tensors[weights].dtype):
+            return ()
+        if step.operator.kind == "FULLY_CONNECTED" and step.call.family != GENERIC:
+            return ()  # its weights are read once, so fewer bytes are faster
+        tensors = list(self._graph.tensors)
+        tensors[weights] = replace(tensors[weights], dtype="int8")
+        graph = replace(self._graph, tensors=tuple(tensors))
+        found = tuple(self._measured(step, graph))
+        if not found:
+            call = self._rounded(lower(graph, step.operator, self._near.core))
+            other = replace(step, call=call)
+            size = sum(self._scratch_of(other))
+            found = (Option(other, size, self._unknown(other), False),)
+        best = min(found, key=lambda one: one.cycles)
+        found = *found, *self._estimated(graph, best.step, best.cycles)
+        # Their candidates mean other kernels for packed weights.
+        calls = (replace(one.step.call, candidate=None) for one in found)
+        pairs = zip(found, calls, strict=True)
+        return tuple(replace(one, step=replace(one.step, call=call)) for one, call in pairs)
+
+    def _packed_cycles(self, step: Step, best: Option) -> float:
+        """About what a step takes with packed weights, from its fastest form with int8."""
+        if step.call.family == GENERIC:
+            return max(UNPACKING_FACTOR * self._unknown(step), best.cycles)
+        own, other = (
+            getattr(one.call.kernel, "estimated_cycles", 0.0) for one in (step, best.step)
+        )
+        return float(max(own * (best.cycles / other if other else 1.0), best.cycles))
+
+    def _estimated(self, graph: Graph, step: Step, cycles: float) -> Iterator[Option]:
+        """Forms with smaller tables of a step, which takes these cycles."""
+        own = getattr(step.call.kernel, "estimated_cycles", 0.0)
+        is_told = own > 0 and reading_of(step.call.kernel).is_winograd
+        for call in self._compact(graph, step):
+            other = getattr(call.kernel, "estimated_cycles", 0.0) if is_told else 0.0
+            unknown = UNKNOWN_FACTOR * cycles + UNKNOWN_PER_BYTE * step.call.table_bytes
+            made, count = replace(step, call=call), cycles * other / own if other else unknown
+            yield Option(made, sum(self._scratch_of(made)), count, False)
+
+    def _compact(self, graph: Graph, step: Step) -> Iterator[KernelCall]:
         """Calls with smaller tables, by the step's candidate and by its family's default."""
-        own, graph, core = Candidate(step.call.family), self._graph, self._near.core
+        own, core = Candidate(step.call.family), self._near.core
         if step.call.heeds_compact > 0:
             for one in dict.fromkeys((step.call.candidate or own, own)):
                 call = lower(graph, step.operator, core, one, compact=COMPACT_LITTLE)
@@ -279,13 +322,15 @@ class KernelCosts:
         call = self._rounded(lower(self._graph, step.operator))
         return replace(step, call=replace(call, candidate=Candidate(call.family)))
 
-    def _measured(self, step: Step) -> Iterator[Option]:
+    def _measured(self, step: Step, graph: Graph | None = None) -> Iterator[Option]:
+        """What records know of a step, or of it in another graph."""
+        graph = graph or self._graph
         if self._near.core == GENERIC:
             return
-        key = identity_of(self._graph, step.operator).key
+        key = identity_of(graph, step.operator).key
         ranked, origin = self._records.ranked(self._near.core, key, self._near)
         for record in ranked:
-            call = self._call(step.operator, record.candidate)
+            call = self._call(graph, step.operator, record.candidate)
             if call is None or not is_native(call.kernel):
                 continue
             call = replace(call, origin=origin, candidate=record.candidate)
@@ -293,9 +338,9 @@ class KernelCosts:
             size = sum(self._scratch_of(other))
             yield Option(other, size, float(record.measurement.ticks_min), True)
 
-    def _call(self, operator: Operator, candidate: Candidate) -> KernelCall | None:
+    def _call(self, graph: Graph, operator: Operator, candidate: Candidate) -> KernelCall | None:
         try:
-            return lower(self._graph, operator, self._near.core, candidate)
+            return lower(graph, operator, self._near.core, candidate)
         except (UnsupportedOperator, ValueError):
             return None  # a record may name what this layer's weights do not allow
 
