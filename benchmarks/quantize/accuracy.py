@@ -1,4 +1,4 @@
-"""What float, int8, int4 and int16x8 answer to held-out inputs, how long quantizing takes, and sizes.
+"""What float, int8, int4 and int16x8 answer to held-out inputs, and what quantizing takes.
 
     python benchmarks/quantize/accuracy.py MODEL:CALIB.npz:LABELLED.npz... [--board BOARD]
         [--flash-budget BYTES]
