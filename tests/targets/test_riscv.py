@@ -275,6 +275,10 @@ def test_an_emulator_without_vectors_is_named(tmp_path: Path, cpu: str, says: st
             "ld: libc.a(a.o): ABI is incompatible\ncollect2: error: ld",
             "failed: ld: libc.*ompatible",
         ),
+        (
+            "ld: cannot find -lnothere\ncollect2: error: ld returned",
+            "failed: ld: cannot find -lnothere",
+        ),
     ],
 )
 def test_a_toolchain_that_lacks_something_is_named(

@@ -27,7 +27,7 @@ _SURROUNDINGS = tuple(
 # What GCC, its linker and CMake write before what they have to say; collect2 says nothing.
 _FIRST_ERROR = re.compile(
     r"^(?!collect2: ).*(?:\berror: |undefined reference|multiple definition|CMake Error"
-    r"|ABI is incompatible).*$",
+    r"|ABI is incompatible|cannot find -l).*$",
     re.MULTILINE,
 )
 _LONGEST = 300
