@@ -78,6 +78,8 @@ KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"})
 #: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
 _STORED = {"int8": "int8", "uint8": "int8", "int16": "int16", "uint16": "int16"}
 _OFFSETS = {"uint8": 128, "uint16": 32768}
+#: Further types of constants.
+_CONSTANT_TYPES = ("int32", "int4", "uint4")
 #: Types of inputs that hold steps of a scale, and of those that hold what they mean.
 _QUANTIZED_INPUTS = ("int8", "uint8", "int16")
 _PLAIN_INPUTS = ("float32", "int32", "int64", "bool")
@@ -272,15 +274,20 @@ class _Converter:
             high=max(min(before.high, high), low),
         )
 
-    def _parameters(self, node: Node) -> tuple[Array, Array, str, int]:
-        """Scales, zero points of int8, the type that the model says, and the axis."""
+    def _parameters(
+        self, node: Node, dtype: str = "uint8", others: tuple[str, ...] = ("int32",)
+    ) -> tuple[Array, Array, str, int]:
+        """Scales, zero points of int8, the type that the model says, and the axis.
+
+        ``dtype`` is the type where the model says none. ``others`` are allowed, too.
+        """
         scales = constant(node, self._value(node, 1), "scales").data.astype(np.float32)
         zeros: Array = np.zeros(scales.shape, np.int64)
-        dtype = node.text("zero_point_type", "uint8")
+        dtype = node.text("zero_point_type", dtype)
         if len(node.inputs) > 2 and node.inputs[2]:
             known = constant(node, self._value(node, 2), "zero points").data
             dtype, zeros = str(known.dtype), known.astype(np.int64)
-        if dtype not in (*_STORED, "int32"):
+        if dtype not in (*_STORED, *others):
             known_types = ", ".join(_STORED)
             raise node.unsupported(f"it quantizes to {dtype}; only {known_types} are supported")
         if scales.size == 0 or scales.size != zeros.size:
@@ -382,9 +389,17 @@ class _Converter:
         return made
 
     def _dequantize(self, node: Node) -> None:
-        scales, zeros, _, axis = self._parameters(node)
         name = node.outputs[0]
         value = self._value(node, 0)
+        given = self.integers.get(node.inputs[0], "uint8")
+        if isinstance(value, Constant) and value.scales is None:
+            given = str(value.data.dtype)
+        if node.integer("block_size", 0):
+            raise node.unsupported(
+                f"it has scales of blocks of {node.integer('block_size', 0)}; only one scale, or "
+                "one for each channel, is supported"
+            )
+        scales, zeros, _, axis = self._parameters(node, given, _CONSTANT_TYPES)
         if isinstance(value, Constant):
             if value.scales is not None:
                 self.values[name] = value

@@ -122,7 +122,7 @@ def symmetric_int8(node: Node, weights: Constant, what: str, axis: int) -> tuple
     Weights that have zero points are moved by them. What is too large for int8 then is rounded,
     with a larger scale for its channel.
     """
-    known = weights.data.dtype in (np.int8, np.uint8)
+    known = weights.data.dtype in (np.int8, np.uint8) or weights.is_narrow
     if weights.scales is None or weights.zero_points is None or not known:
         raise node.unsupported(f"its {what} are not quantized to 8 bits; quantize them to int8")
     if weights.axis is not None and weights.axis != axis and weights.scales.size > 1:

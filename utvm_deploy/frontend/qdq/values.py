@@ -16,6 +16,7 @@ import numpy as np
 
 from utvm_deploy.frontend.qdq.operators import Array, Node
 from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile, options_of
+from utvm_deploy.graph.element_type import element_type
 
 #: The type of a quantized activation -> the type of its biases.
 _BIAS_TYPES: Mapping[str, str] = {"int8": "int32", "int16": "int64"}
@@ -78,6 +79,11 @@ class Constant:
     scales: Array | None = None
     zero_points: Array | None = None
     axis: int | None = None  # None: one scale for all
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the integers have four bits, a type that onnx adds to those of NumPy."""
+        return self.data.dtype.name in ("int4", "uint4")
 
     @property
     def real(self) -> Array:
@@ -147,7 +153,8 @@ class Storage:
         self, data: Array, scales: Sequence[float], axis: int, name: str, dtype: str = "int8"
     ) -> int:
         """A constant with zero points of zero and one scale, or one for each slice of an axis."""
-        array = np.ascontiguousarray(data, dtype=dtype)
+        element = element_type(dtype)
+        array = np.ascontiguousarray(data, dtype=element.numpy)
         tensor = FileTensor(
             name,
             array.shape,
@@ -155,7 +162,7 @@ class Storage:
             tuple(float(s) for s in scales),
             (0,) * len(scales),
             axis,
-            array.tobytes(),
+            element.packed(array),
         )
         return self.file.tensor(tensor)
 

@@ -30,6 +30,7 @@ from utvm_deploy.frontend.qdq.values import (
     Storage,
     channels_last,
 )
+from utvm_deploy.graph.element_type import element_type
 
 #: The schema's numbers of paddings.
 SAME, VALID = 0, 1
@@ -139,8 +140,17 @@ def weights_and_bias(
     scale = store.scale_of(source)
     data, scales = with_room_for_bias(job, data, scales, axis, outputs, scale)
     steps = bias_steps(job, 2, scale, scales, outputs)
-    weights = store.weights(data, scales.tolist(), axis, names[0])
+    dtype = _weights_type(job, data, scale)
+    weights = store.weights(data, scales.tolist(), axis, names[0], dtype)
     return weights, store.bias(steps, scale, scales, names[1])
+
+
+def _weights_type(job: Job, data: Array, source: Scale) -> str:
+    """int4 if the file has weights of four bits, and there are kernels for them; else int8."""
+    low, high = element_type("int4").limits
+    fits = low <= data.min(initial=0) and data.max(initial=0) <= high
+    is_plain = source.dtype == "int8" and job.node.kind != "ConvTranspose"
+    return "int4" if job.constant(1, "weights").is_narrow and fits and is_plain else "int8"
 
 
 def with_room_for_bias(
