@@ -1,10 +1,11 @@
 """What `utvm compile` takes: the tables of docs/internals/compile-time.md.
 
-    python benchmarks/compile_time.py [--write] [--only TEXT]
+    python benchmarks/compile_time.py [--write] [--only TEXT] [--table models|large]
 
 Each model is compiled in a process of its own, after TVM was loaded and a model of one layer was
-compiled. The figures are CPU seconds beyond that. For one model the page
-also has how many functions are called: a count repeats, and a time depends on the computer.
+compiled. The figures are CPU seconds beyond that, and for large models the process's memory. For
+one model the page also has how many functions are called: a count repeats, and a time depends on
+the computer.
 `tests/compiler/test_compile_time.py` counts them again. The shared models are in the folder that
 UTVM_SHARED names; where it is absent, their lines are left out.
 """
@@ -17,12 +18,13 @@ import importlib
 import json
 import os
 import pstats
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +37,17 @@ from tflite_writer import ModelWriter  # noqa: E402
 
 PAGE = ROOT / "docs" / "internals" / "compile-time.md"
 SHARED = Path(os.environ.get("UTVM_SHARED", ROOT.parent / "shared")) / "models"
-BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
+BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 SHARED_MODELS = ("kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8")
 CHAINS = (16, 64, 256)
+#: Large models for LARGE_BOARD, levels, and budgets of RAM in bytes.
+LARGE_BOARD = "a Cortex-M7 with 64 MiB of flash and 32 MiB of RAM"
+LARGE = (
+    *(("resnet_50", "time", 0), ("resnet_50", "time", 1_200_000), ("resnet_50", "ram", 0)),
+    *(("mobilenet_v2_1_224", "time", 0), ("mobilenet_v2_1_224", "ram", 0)),
+    *(("chain_64", "time", 0), ("chain_256", "time", 0), ("chain_1024", "time", 0)),
+    *(("chain_64", "ram", 0), ("chain_256", "ram", 0)),
+)
 #: The model that the test counts again: it is in the repository, and takes about a second.
 COUNTED, COUNTED_FOR = "cifar10_cnn", "at level time for mps2_an500,"
 #: Board and level of each column.
@@ -55,33 +65,66 @@ class Cost:
 
     cpu_s: float
     thousand_calls: int  # of functions; 0: not counted
+    memory_mb: float  # of the whole process, with Python and TVM
 
 
 def main() -> None:
-    """Print the table, or write it into the page."""
+    """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the page")
     parser.add_argument("--only", default="", help="models whose name has this text")
-    parser.add_argument("--one", nargs=4, metavar=("MODEL", "BOARD", "LEVEL", "COUNTS"))
+    parser.add_argument("--table", choices=("models", "large"), help="one of the two tables")
+    parser.add_argument("--one", nargs=5, metavar=("MODEL", "BOARD", "LEVEL", "RAM", "COUNTS"))
     args = parser.parse_args()
     if args.one:
-        model, board, level, counts = args.one
-        print(json.dumps(asdict(here(Path(model), board, level, counts=counts == "1"))))
+        model, board, level, ram, counts = args.one
+        cost = here(Path(model), board, level, int(ram), counts=counts == "1")
+        print(json.dumps(asdict(cost)))
         return
+    for name, table in (("models", models_table), ("large", large_table)):
+        if args.table in (None, name):
+            lines = table(args.only)
+            if args.write:
+                begin, end = BEGIN.format(name), END.format(name)
+                before, _, rest = PAGE.read_text().partition(begin)
+                _, _, after = rest.partition(end)
+                PAGE.write_text("\n".join([before + begin, *lines, end + after]))
+
+
+def models_table(only: str) -> list[str]:
+    """The lines of the table of models."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [row(path) for path in models(Path(folder)) if args.only in path.stem]
+        rows = [row(path) for path in models(Path(folder)) if only in path.stem]
     titles = " | ".join(f"{board} {level}" for board, level in COLUMNS)
     lines = [f"| model | {titles} |", "|---" + "|--:" * len(COLUMNS) + "|", *rows]
     counted = in_process(counted_model(), "mps2_an500", "time", counts=True)
-    lines += ["", f"{COUNTED}, {COUNTED_FOR} calls {counted.thousand_calls:,} thousand functions."]
-    if args.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text("\n".join([before + BEGIN, *lines, END + after]))
+    return [
+        *lines,
+        "",
+        f"{COUNTED}, {COUNTED_FOR} calls {counted.thousand_calls:,} thousand functions.",
+    ]
+
+
+def large_table(only: str) -> list[str]:
+    """The lines of the table of large models."""
+    made = {"resnet_50": resnet_50, "mobilenet_v2_1_224": lambda: mobilenet_v2(1.0, 224)}
+    lines = ["| model | level | CPU s | MB |", "|---|---|--:|--:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, level, ram in LARGE:
+            if only not in name:
+                continue
+            path = Path(folder) / f"{name}.tflite"
+            kind, _, count = name.rpartition("_")
+            path.write_bytes(chain(int(count)) if kind == "chain" else made[name]())
+            cost = in_process(path, "large", level, ram)
+            budget = f", {ram:,} bytes of RAM" if ram else ""
+            lines.append(f"| {name} | {level}{budget} | {cost.cpu_s:.1f} | {cost.memory_mb:.0f} |")
+            print(lines[-1], flush=True)
+    return lines
 
 
 def row(model: Path) -> str:
-    """A line of the table, which is printed, too; chains are measured at level time only."""
+    """A line of the table of models, which is printed, too; chains have level time only."""
     found = [
         in_process(model, board, level) if level == "time" or "chain" not in model.stem else None
         for board, level in COLUMNS
@@ -92,25 +135,30 @@ def row(model: Path) -> str:
     return line
 
 
-def in_process(model: Path, board: str, level: str, *, counts: bool = False) -> Cost:
+def in_process(model: Path, board: str, level: str, ram: int = 0, *, counts: bool = False) -> Cost:
     """What a compilation takes, in a process of its own."""
-    argv = [sys.executable, __file__, "--one", str(model), board, level, str(int(counts))]
+    argv = [sys.executable, __file__, "--one", str(model), board, level, str(ram), str(int(counts))]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit(f"{model.stem} for {board} failed: {done.stderr}")
     return Cost(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def here(model: Path, board: str, level: str, *, counts: bool) -> Cost:
+def here(model: Path, board: str, level: str, ram: int, *, counts: bool) -> Cost:
     """What a compilation takes in this process."""
     from utvm_deploy.base.without_torch import without_torch
     from utvm_deploy.boards.board import load_board
+    from utvm_deploy.compiler.budgets import Budget
     from utvm_deploy.compiler.options import CompileOptions, Objective
     from utvm_deploy.compiler.stages.pipeline import compile_model
 
     with without_torch():
         importlib.import_module("tvm")
-    target = load_board(board)
+    target = load_board("mps2_an500" if board == "large" else board)
+    if board == "large":
+        sizes = {"flash": {"size": 64 << 20}, "ram": {"address": 0x6000_0000, "size": 32 << 20}}
+        memory = tuple(replace(one, **sizes.get(one.name, {})) for one in target.memory)
+        target = replace(target, name=board, memory=memory)
     with tempfile.TemporaryDirectory() as folder:
         first = ModelWriter()
         first.output(first.softmax(first.input((1, 4))))
@@ -119,15 +167,18 @@ def here(model: Path, board: str, level: str, *, counts: bool) -> Cost:
             target,
             CompileOptions(objective=Objective(level)),
         )
+    budget = Budget(ram=ram) if ram else Budget()
+    options = CompileOptions(objective=Objective(level), budget=budget)
     profile = cProfile.Profile()
     begun = time.process_time()
     if counts:
         profile.enable()
-    compile_model(model, target, CompileOptions(objective=Objective(level)))
+    compile_model(model, target, options)
     profile.disable()
     taken = time.process_time() - begun
     calls = pstats.Stats(profile).total_calls if counts else 0  # type: ignore[attr-defined]
-    return Cost(taken, round(calls / 1000))
+    most_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Cost(taken, round(calls / 1000), most_kb / 1024)
 
 
 def counted_model() -> Path:

@@ -34,6 +34,8 @@ from utvm_deploy.tuning.tuner import Tuning, tune
 
 #: Shares of the tuning's time at which the curve is printed.
 STEPS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+#: A tuning is near its end when all layers take at most the best ticks over this share.
+NEAR = 0.95
 
 
 @dataclass
@@ -42,8 +44,11 @@ class Curve:
 
     points: list[tuple[float, int, int]] = field(default_factory=list)
     default: int | None = None
+    first_s: float | None = None  # until the first candidate was measured
 
     def __call__(self, tuning: Tuning) -> None:
+        if self.first_s is None and tuning.trials > tuning.trials_before:
+            self.first_s = tuning.seconds
         best, default = tuning.total(tuned=True), tuning.total(tuned=False)
         if best is not None and default is not None:
             self.points.append((tuning.seconds, tuning.trials, best))
@@ -54,6 +59,13 @@ class Curve:
         """Trials and ticks after this many seconds."""
         past = [point for point in self.points if point[0] <= seconds]
         return past[-1][1:] if past else None
+
+    def near(self) -> tuple[float, int] | None:
+        """Seconds and trials until ``NEAR`` of the best was reached."""
+        for seconds, trials, ticks in self.points:
+            if NEAR * ticks <= self.points[-1][2]:
+                return seconds, trials
+        return None
 
     def text(self, seconds: float) -> str:
         """How far it was at each of ``STEPS`` of all seconds."""
@@ -112,7 +124,7 @@ def main() -> int:
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     rows = []
-    curves = []
+    curves, near = [], []
     with tempfile.TemporaryDirectory() as folder:
         for path in options.models:
             records = (options.keep or Path(folder)) / f"{path.stem}.jsonl"
@@ -134,6 +146,9 @@ def main() -> int:
                 f"| {untuned / tuned:.3f} | {against} |",
                 flush=True,
             )
+            reached = curve.near()
+            told = "never" if reached is None else f"{reached[0]:.1f} s, {reached[1]} trials"
+            near.append(f"{path.stem}: {curve.first_s or 0.0:.1f} s; {told}")
             curves.append(f"{path.stem}: {curve.text(found.seconds)}")
             rows.append(
                 {
@@ -148,6 +163,8 @@ def main() -> int:
                     "curve": curve.points,
                 }
             )
+    print(f"\nSeconds until the first candidate; seconds and trials until {NEAR:.0%} of the best:")
+    print("\n".join(near))
     print("\nAll layers against their families' own choices, while tuning runs:")
     print("\n".join(curves))
     if options.json is not None:

@@ -18,6 +18,7 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.without_torch import without_torch
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.stages.floats import refuse_float
 from utvm_deploy.device import CYCLES, Device, connect
@@ -294,7 +295,8 @@ def _on_cluster(
 
 def _recorded(path: Path, work: Callable[[Any], Found]) -> TuneResult:
     """What ``work`` finds with the records open; Ctrl-C says what they have."""
-    from utvm_deploy.tuning.summary import unfollowed
+    with without_torch():
+        from utvm_deploy.tuning.summary import unfollowed
 
     with RecordsFile(path) as file:
         kept = len(file.records)
