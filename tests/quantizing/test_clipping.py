@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from float_writer import FloatWriter
 from other_formats.onnx_writer import OnnxWriter
 
+from utvm_deploy.base.progress import no_progress
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.quality.quantizing.choosing import Score, clearly_better
 from utvm_deploy.quality.quantizing.clipping import Clipper
-from utvm_deploy.quality.quantizing.facts import CLIPPINGS, MIN_MAX, MSE, PERCENTILE, Range
-from utvm_deploy.quality.quantizing.model_steps import quantize_model
+from utvm_deploy.quality.quantizing.facts import (
+    CLIPPINGS,
+    INT8,
+    MIN_MAX,
+    MSE,
+    PERCENTILE,
+    Range,
+    Recipe,
+)
+from utvm_deploy.quality.quantizing.model_steps import _Trial, quantize_model
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
@@ -60,6 +72,34 @@ def test_the_observed_range_stays_unless_another_is_clearly_better() -> None:
 def test_what_helps_only_some_of_the_samples_is_not_chosen() -> None:
     halves = ((30.0, 30.0), (31.0, 33.0), (40.0, 29.0))
     assert _better(30.0, 32.0, 36.0, halves=halves) == [PERCENTILE]
+
+
+@pytest.mark.parametrize(
+    ("held_out", "everything", "expected"),
+    [
+        pytest.param((29.9, 32.8, 32.0), (30.0, 29.1, 31.1), MSE, id="one is worse on all"),
+        pytest.param((30.4, 31.7, 31.8), (30.4, 31.9, 31.0), MSE, id="held-out samples decide"),
+        pytest.param((35.8, 37.1, 37.0), (33.9, 35.3, 35.2), PERCENTILE, id="both agree"),
+        pytest.param((30.0, 31.0, 31.1), (30.0, 29.0, 29.9), MIN_MAX, id="all are worse on all"),
+    ],
+)
+def test_all_samples_leave_ways_out_and_the_held_out_ones_choose(
+    held_out: tuple[float, ...],
+    everything: tuple[float, ...],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every = SimpleNamespace(sizes=everything)
+    apart = SimpleNamespace(sizes=held_out, held_out=64, of_all_samples=lambda: every)
+
+    def scores(trial: Any, calibration: Any, recipes: Sequence[Recipe]) -> list[Score]:
+        sizes = dict(zip(CLIPPINGS, calibration.sizes, strict=True))
+        return [Score(sizes[one.clipping]) for one in recipes]
+
+    monkeypatch.setattr(_Trial, "_scores", scores)
+    trial = _Trial(apart, Recipe(INT8), False, no_progress)  # type: ignore[arg-type]
+    trial.clip()
+    assert trial.recipe.clipping == expected
 
 
 @pytest.mark.tools

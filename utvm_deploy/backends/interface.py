@@ -32,7 +32,7 @@ CUSTOM_PREFIX = "CUSTOM "
 MOST_BYTES = 1 << 30
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
-_KIND = re.compile(r"(CUSTOM [!-~]{1,100})|[A-Z][A-Z0-9_]{0,60}", re.ASCII)
+_KIND = re.compile(r"(CUSTOM [!-~]{1,100})|[A-Z][A-Za-z0-9_]{0,60}", re.ASCII)
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
 
 _Member = TypeVar("_Member")

@@ -129,13 +129,14 @@ class _Computing:
 def _with_custom(path: Path, custom: CustomOperators | None) -> Graph | None:
     """The graph of a model with custom operators; None for others, and for what we refuse."""
     graph = None
+    with suppress(ModelError):
+        data = tflite_bytes(path)
+        if is_relax(data):
+            return None  # TVM computes the whole file
+        if custom is None and any(name.encode() in data for name in FORMULAS):
+            graph = load_model(path, is_quiet=True)
     if custom is not None:
         graph = load_model(path, custom)
-    else:
-        with suppress(ModelError):
-            data = tflite_bytes(path)
-            if not is_relax(data) and any(name.encode() in data for name in FORMULAS):
-                graph = load_model(path, is_quiet=True)
     return graph if graph is not None and any(map(_is_custom, graph.operators)) else None
 
 

@@ -98,7 +98,7 @@ def _parts(call: KernelCall, core: str, layer: int) -> dict[Hashable, int]:
     return parts
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _assembly_bytes(text: str) -> int:
     return _INSTRUCTION_BYTES * len(_INSTRUCTION.findall(text))
 
@@ -235,6 +235,8 @@ class FlashChoice:
             is_better = False
             for move in moves:
                 changed = {n: form for n, form in move.items() if chosen[n] != form}
+                if not changed:
+                    continue
                 gained, more = self._gain(chosen, changed, counts, rate)
                 if gained > _LEAST_GAIN * least:
                     chosen.update(changed)

@@ -388,8 +388,10 @@ class Assembler:
     def c_function(self, name: str, portable: str, condition: str, attribute: str = "") -> str:
         """The static C function ``name``; ``portable`` is its body where there is no assembly.
 
-        That C function has ``attribute``.
+        That C function has ``attribute``. What is only weighed has the strings of its code alone.
         """
+        if not is_ordered():
+            return "\n".join([name, portable, *(f'"{line}\\n"' for line in self.lines)])
         return naked_function(name, self.parameters, self.lines, portable, condition, attribute)
 
 

@@ -147,13 +147,14 @@ class _Trial:
         tried = dict(zip(recipes, scores, strict=True))
         self.clippings = {name: one.db for name, one in tried.items()}
         ways = [usual.clipping, *clearly_better(tried, usual.clipping)]
-        judged = tried
         if len(ways) > 1 and self.calibration.held_out:
             # A few large values decide, and the samples that are held out may have none.
             everything = self.calibration.of_all_samples()
-            scores = tuple(self._scores(everything, [recipes[name] for name in ways]))
-            judged = dict(zip(ways, scores, strict=True))
-        chosen = max(ways, key=lambda name: judged[name].size)
+            judged = self._scores(everything, [recipes[name] for name in ways])
+            ways = [
+                name for name, one in zip(ways, judged, strict=True) if one.size >= judged[0].size
+            ]
+        chosen = max(ways, key=lambda name: tried[name].size)
         self.recipe, self._score = recipes[chosen], tried[chosen]
 
     def compare_with_source(self, source: facts.Calibration) -> None:

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from utvm_deploy.base.paths import estimates_file
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.results.estimating.shape_plan import ShapedLayer
 from utvm_deploy.targets.contract.costs import CostTable
 
@@ -34,6 +37,10 @@ FEATURES = (
     "gathered values",
     "input channels of all pixels",
     "products of odd channels",
+    "products of fours of outputs that are not whole",
+    "rows of windows",
+    "rows of windows at borders",
+    "values of padded pools",
 )
 #: The class of layers whose own class has no formula: all of a family of kernels.
 ANY = "*"
@@ -142,7 +149,14 @@ def features_of(graph: Graph, layer: ShapedLayer) -> tuple[float, ...]:
     weights = tensors[1].shape if len(tensors) > 1 and tensors[1].data is not None else ()
     outputs, channels = math.prod(out), out[-1] if out else 1
     depth = read[0][-1] if read and read[0] else 1
+    window = getattr(call.kernel, "window", None)
     products = call.macs if call.products is None else call.products
+    rows, outer_rows, padded = 0, 0, 0
+    if isinstance(window, Window) and products:
+        rows, outer_rows = _rows_of_windows(window)
+    elif isinstance(window, Window):  # a pool's products are the values that it looks at
+        products = outputs * math.prod(window.kernel)
+        padded = products if window.is_padded else 0
     pixels = outputs // max(channels, 1)
     is_convolution = operator.kind == "CONV_2D"
     return (
@@ -158,7 +172,20 @@ def features_of(graph: Graph, layer: ShapedLayer) -> tuple[float, ...]:
         pixels * (products // max(outputs, 1)) if is_convolution else 0,
         pixels * depth,
         products if depth % 4 else 0,
+        products * (-channels % 4) / max(channels, 1),
+        rows,
+        outer_rows,
+        padded,
     )
+
+
+def _rows_of_windows(w: Window) -> tuple[int, int]:
+    """Of all windows, and of those that are partly outside of the image."""
+    y, x = np.arange(w.output_height), np.arange(w.output_width)
+    rows = (w.row(y, 0) >= w.top) & (w.row(y, w.kernel[0] - 1) < w.top + w.height)
+    columns = (w.column(x, 0) >= w.left) & (w.column(x, w.kernel[1] - 1) < w.left + w.width)
+    each, whole = w.batch * w.kernel[0], rows.size * columns.size
+    return each * whole, each * (whole - int(rows.sum()) * int(columns.sum()))
 
 
 def rough_cycles(graph: Graph, layer: ShapedLayer, table: CostTable) -> float:
