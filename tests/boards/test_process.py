@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,14 +118,20 @@ def test_ctrl_c_while_a_child_starts_ends_it(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
-def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_setpriv", [True, False])
+@pytest.mark.parametrize("begin", ["start(", "run(timeout_s=60, argv="])
+def test_a_killed_parent_leaves_no_child(begin: str, has_setpriv: bool, tmp_path: Path) -> None:
     code = (
         "import time; from utvm_deploy.base import process;"
-        f"child = process.start(['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 60']);"
+        f"child = process.{begin}['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 60']);"
         "time.sleep(60)"
     )
-    root = str(Path(__file__).parents[2])
-    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    if not has_setpriv:
+        for name in ("sh", "sleep"):
+            (tmp_path / name).symlink_to(str(shutil.which(name)))
+        environment["PATH"] = str(tmp_path)
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     try:
         child = wait_for_pid(tmp_path / "pid")
         assert is_running(child)
