@@ -54,7 +54,7 @@ def on_host() -> Iterator[Device]:
 def _run(device: Device, path: Path, words: str, image: np.ndarray) -> np.ndarray:
     """What the model makes of an image."""
     compiled = utvm_deploy.compile(path, device.board, image_input=words)
-    (made,), _ = device.load(compiled).run([image])
+    (made,), _ = device.load(compiled, into="ram").run([image])
     return np.asarray(made).reshape(-1)
 
 

@@ -33,7 +33,7 @@ def test_an_output_may_be_an_input_a_constant_or_twice_there(
     m, path = written(tmp_path)
     sample = sample_inputs(m)
     (expected,) = run_reference(path, [sample]).outputs
-    outputs = device.load(utvm_deploy.compile(path, device.board))(*sample)
+    outputs = device.load(utvm_deploy.compile(path, device.board), into="ram")(*sample)
     assert [np.asarray(one).tobytes() for one in outputs] == [one.tobytes() for one in expected]
 
 

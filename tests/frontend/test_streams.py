@@ -384,7 +384,7 @@ def test_an_lstm_goes_on_from_hop_to_hop(tmp_path: Path, time_major: bool) -> No
     assert facts_of(made).shift == 0
     assert np.array_equal(np.concatenate(streamed(made, recording, hop), axis=1), wanted)
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host", stream=hop))
+        model = device.load(utvm_deploy.compile(path, "host", stream=hop), into="ram")
         for _ in range(2):  # a new recording forgets the first one
             model.reset_state()
             answers = [model.run([one])[0][0] for one in np.split(recording, columns // hop, 1)]
@@ -519,7 +519,7 @@ def test_a_hop_in_samples_goes_through_a_front_end(tmp_path: Path) -> None:
     assert (facts.hop, facts.window, facts.axis) == (hop, window, 1)
     samples = np.random.default_rng(3).integers(-9000, 9000, (1, columns)).astype(np.int16)
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host", stream=hop))
+        model = device.load(utvm_deploy.compile(path, "host", stream=hop), into="ram")
         answers = [model.run([part])[0][0] for part in np.split(samples, columns // hop, 1)]
     recording = tmp_path / "recording.tflite"
     recording.write_bytes(framed_net(columns))

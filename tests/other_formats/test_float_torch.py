@@ -63,7 +63,7 @@ def test_verify_names_the_oracle_and_compares_with_torch(
 def test_a_float_file_equals_eager(path: Path) -> None:
     x = torch.randn(1, 3, 8, 8)
     with utvm_deploy.connect("host") as device, torch.no_grad():
-        found = device.load(utvm_deploy.compile(path, "host"))(x)
+        found = device.load(utvm_deploy.compile(path, "host"), into="ram")(x)
         torch.testing.assert_close(found, network()(x), atol=1e-6, rtol=1e-5)
 
 
@@ -85,7 +85,7 @@ def test_a_dynamic_batch_is_bound_to_one(
     for model in (dynamic, torch.export.load(dynamic)):
         caplog.clear()
         with utvm_deploy.connect("host") as device, torch.no_grad():
-            found = device.load(utvm_deploy.compile(model, "host"))(x)
+            found = device.load(utvm_deploy.compile(model, "host"), into="ram")(x)
         torch.testing.assert_close(found, network()(x), atol=1e-6, rtol=1e-5)
         assert "the batch of input 'input' is bound to 1" in caplog.text
     assert main(["verify", str(dynamic), "--board", "host", "--samples", "2"]) == 0

@@ -68,7 +68,9 @@ def test_float16_is_computed_as_float32(
 ) -> None:
     x = RNG.standard_normal((1, 3, 8, 8)).astype(np.float32)
     with utvm_deploy.connect("host") as device:
-        whole, half = (device.load(utvm_deploy.compile(path, "host"))(x) for path in halves)
+        whole, half = (
+            device.load(utvm_deploy.compile(path, "host"), into="ram")(x) for path in halves
+        )
     assert np.array_equal(whole, half) and half.dtype == np.float32
     assert NOTE in caplog.text
     first, second = (load_model(path) for path in halves)

@@ -84,7 +84,7 @@ def test_network_equals_the_reference_on_the_device(tmp_path: Path) -> None:
     samples = random_samples(graph, 3)
     reference = run_reference(path, samples.inputs)
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host"))
+        model = device.load(utvm_deploy.compile(path, "host"), into="ram")
         assert verify(model, path, samples, reference=reference).ok
     found = difference(path, graph, samples.inputs, reference.outputs)
     assert found is not None and found.elements == 48
@@ -144,7 +144,7 @@ def test_operators_as_wide_as_those_of_tflite(tmp_path: Path) -> None:
     samples = random_samples(graph, 2)
     reference = run_reference(path, samples.inputs)
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host"))
+        model = device.load(utvm_deploy.compile(path, "host"), into="ram")
         assert verify(model, path, samples, reference=reference).ok
     found = difference(path, graph, samples.inputs, reference.outputs)
     assert found is not None and found.elements > 100

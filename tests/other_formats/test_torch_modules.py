@@ -60,7 +60,7 @@ def check_module(name: str, scheme: str, device: Device, folder: Path) -> float:
     quantized.save(path)
     samples = [data[i : i + 1] for i in range(4)]
     reference = run_reference(path, [[x.numpy()] for x in samples])
-    model = device.load(utvm_deploy.compile(quantized, device.board, name=name))
+    model = device.load(utvm_deploy.compile(quantized, device.board, name=name), into="ram")
     with torch.no_grad():
         found = [model(x) for x in samples]
         real = [module(x) for x in samples]
@@ -132,7 +132,7 @@ def check_float(name: str, device: Device) -> None:
     x = torch.randn(shape)
     compiled = utvm_deploy.compile(module, device.board, inputs=(x,), name=name)
     with torch.no_grad():
-        found, real = device.load(compiled)(x), module(x)
+        found, real = device.load(compiled, into="ram")(x), module(x)
     torch.testing.assert_close(found, real, atol=1e-5, rtol=1e-4)
 
 
@@ -179,7 +179,7 @@ def test_every_float_module(name: str, host: Device) -> None:
 def test_arrays_stay_arrays_and_gradients_are_refused(host: Device) -> None:
     layer = torch.nn.Linear(4, 2).eval()
     program = torch.export.export(layer, (torch.zeros(1, 4),))
-    model = host.load(utvm_deploy.compile(program, "host"))
+    model = host.load(utvm_deploy.compile(program, "host"), into="ram")
     x = torch.randn(1, 4)
     y = model(x.numpy())
     assert isinstance(y, np.ndarray)

@@ -71,7 +71,7 @@ def test_a_network_on_the_host(tmp_path: Path) -> None:
     (theirs,) = session.run(None, {"x": x})
     np.testing.assert_allclose(reference.outputs[0][0], theirs, rtol=1e-5, atol=1e-6)
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, board="host"))
+        model = device.load(utvm_deploy.compile(path, board="host"), into="ram")
         np.testing.assert_allclose(model(x), theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -279,6 +279,6 @@ def test_scatters_compute_what_onnxruntime_does(name: str, tmp_path: Path) -> No
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {"x": x})
     with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(path, "host"))
+        model = device.load(utvm_deploy.compile(path, "host"), into="ram")
         (ours,), _ = model.run([x])
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -22,7 +22,7 @@ def test_infinite_constants_and_nan_reach_the_device() -> None:
     module: tvm.IRModule = builder.finalize()
     given = np.arange(5, dtype=np.float32).reshape(1, 5)
     with utvm_deploy.connect("host") as device:
-        found = device.load(utvm_deploy.compile(module, "host"))(given)
+        found = device.load(utvm_deploy.compile(module, "host"), into="ram")(given)
     np.testing.assert_array_equal(np.asarray(found), given + mask)
 
 

@@ -38,7 +38,9 @@ def test_each_family_on_the_host_and_on_boards(case: Case, tmp_path: Path) -> No
     (wanted,) = expected(module, inputs)
     for board in BOARDS:
         with utvm_deploy.connect(board) as device:
-            made = device.load(utvm_deploy.compile(module, board, name="family"))(*inputs)
+            made = device.load(utvm_deploy.compile(module, board, name="family"), into="ram")(
+                *inputs
+            )
         assert not problem(case.bound, made, wanted), board
 
 

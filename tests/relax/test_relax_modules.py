@@ -76,7 +76,7 @@ def test_a_module_on_the_host() -> None:
     x = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
     with utvm_deploy.connect("host") as device:
         compiled = utvm_deploy.compile(symbolic(), "host", inputs={"x": x})
-        made = device.load(compiled)(x)
+        made = device.load(compiled, into="ram")(x)
     assert made.tobytes() == (np.maximum(x, np.float32(0)) + np.float32(1)).tobytes()
 
 

@@ -67,7 +67,7 @@ def check_on_boards(cases: Sequence[Case], folder: Path) -> None:
     check(cases, host, expected(module, inputs))
     for board in BOARDS:
         with utvm_deploy.connect(board) as device:
-            model = device.load(utvm_deploy.compile(module, board, name="operators"))
+            model = device.load(utvm_deploy.compile(module, board, name="operators"), into="ram")
             made = model(*inputs)
         outputs = made if isinstance(made, tuple | list) else [made]
         differ = [

@@ -31,7 +31,7 @@ def compiled_and_run() -> tuple[CompiledModel, list[bytes], list[int]]:
     compiled = utvm_deploy.compile(module_of(CASES), "mps2_an500", name="cases")
     inputs = inputs_of(CASES, 7)
     with utvm_deploy.connect("mps2_an500") as device:
-        model = device.load(compiled)
+        model = device.load(compiled, into="ram")
         outputs = model(*inputs)
         return compiled, [one.tobytes() for one in outputs], model.run_timed(inputs)
 
