@@ -209,7 +209,7 @@ def write_pools(path: Path) -> ModelWriter:
 
 
 def write_bytes(path: Path) -> ModelWriter:
-    """What is done by tables and sums of bytes."""
+    """What is done by tables, sums, extrema and copies of bytes."""
     rng = np.random.default_rng(26)
     m = ModelWriter()
     for shape in (*PAIRS, (5, 7, 6), (3, 40), (9, 3, 33), (17, 19, 5)):
@@ -218,6 +218,17 @@ def write_bytes(path: Path) -> ModelWriter:
         # Of each row, and of the pixels where there are some.
         for axes in ((-1,), *([(1, 2)] if len(shape) == 3 else [])):
             m.output(m.mean(x, axes, scale=0.04, zero_point=int(rng.integers(-128, 128))))
+            places = m.constant(np.array(axes, np.int32))
+            kept = [1, shape[-1]] if axes == (1, 2) else [1, *shape[:-1]]
+            for kind in ("REDUCE_MAX", "REDUCE_MIN", "SUM"):
+                options = ("ReducerOptions", {"KeepDims": False})
+                m.output(m.node(kind, [x, places], kept, options, scale=0.05))
+        joined = (1, *shape[:-1], shape[-1] + 3)
+        other = m.input((1, *shape[:-1], 3), 0.05, m.tensors[x].zero_points[0])
+        options = ("ConcatenationOptions", {"Axis": len(shape), "FusedActivationFunction": 0})
+        m.output(m.node("CONCATENATION", [other, x], joined, options))
+    image = m.input((2, 17, 19, 21), 0.05, 3)
+    m.output(m.average_pool(image, (17, 19), padding="VALID", activation="RELU"))
     m.save(path)
     return m
 

@@ -162,6 +162,8 @@ def test_softmax(tmp_path: Path) -> None:
     cases = [((1, 10), 0.0004, 1.0), ((3, 7), 0.0001, 0.5), ((2, 3, 100), 0.001, 1.0)]
     cases += [((4, 1), 0.0004, 1.0), ((1, 1000), 0.0000305, 1.0), ((5, 2), 1 / 4096, 2.0)]
     cases += [((1, 13), 320_000.0, 1.0)]  # a factor just below 2**31
+    # Shifts of 14, the largest whose differences may be doubled, and of 15; and of less than -30.
+    cases += [((3, 9), 2.4, 1.0), ((3, 9), 2.6, 1.0), ((2, 6), 1e-14, 1.0)]
     for shape, scale, beta in cases:
         _softmax(m, shape, scale, beta)
     assert check(m, tmp_path) == len(cases)

@@ -51,7 +51,7 @@ class MatrixProducts(Products):
         return sums, *(one for one in self._turned if one is not None)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        names = ["utvm_word", "utvm_mean", "utvm_scale"]
+        names = ["utvm_word", "utvm_byte_sums", "utvm_scale"]
         if any(self._turned):
             names.append("utvm_transpose")
         return (*map(shared_text, names), *dot_texts(core), shared_text("utvm_matmul"))

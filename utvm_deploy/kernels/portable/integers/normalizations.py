@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.graph.attributes import Softmax
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import element_count, quantization_of
@@ -22,17 +22,18 @@ from utvm_deploy.kernels.contract.requantization import (
     quantize_multiplier,
     requantize,
 )
-from utvm_deploy.kernels.portable.integers.int16_unary import INTERVALS, line_table
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.portable.integers.int16_unary import line_table
 from utvm_deploy.kernels.portable.schedules.skeletons import (
     compute_per_output,
     initialize_apart,
-    int32s,
-    tables_of,
 )
 
 # The steps of an int16, and the range of the exponents in the table.
 _STEPS = 65535
 _EXPONENTS = 10.0
+#: Differences that are shifted farther are nothing; doubled, those of smaller shifts fit 32 bits.
+_LEAST_SHIFT, _LARGEST_DOUBLED = -30, 14
 # The output's scale of L2_NORMALIZATION is 1/128.
 _OUTPUT_BITS = 7
 
@@ -47,58 +48,6 @@ class _Rows:
     def per_row(self, name: str, of_row: Callable[[Any], Any]) -> Any:
         """The stage that computes one value for each row."""
         return te.compute((self.rows,), of_row, name=name)
-
-
-@dataclass(frozen=True)
-class SoftmaxRows16(_Rows):
-    """SOFTMAX of int16: straight lines between the entries of two tables, as in the reference.
-
-    The tables are exp(x) and 1 / (1 + x) in 1/2**15.
-    """
-
-    @property
-    def name(self) -> str:
-        return f"softmax_{self.rows}x{self.depth}_int16"
-
-    def prim_func(self) -> Any:
-        shape = (self.rows, self.depth)
-        source = te.placeholder(shape, "int16", "input")
-        tables = tables_of(INTERVALS + 1, "exponentials", "inverses", dtype="int16")
-        scalars = list(int32s(("multiplier", "shift")).values())
-        (exponentials, inverses), (multiplier, shift) = tables, scalars
-        i, j = (te.reduce_axis((0, self.depth), name) for name in "ij")
-        largest = self.per_row("largest", lambda r: te.max(source[r, i].astype("int32"), axis=i))
-
-        def exponent(r: Any, k: Any) -> Any:
-            difference = source[r, k].astype("int32") - largest[r]
-            return _looked_up(exponentials, requantize(difference, multiplier, shift) + 32767)
-
-        exponential = te.compute(shape, exponent, name="exponential")
-        total = self.per_row("total", lambda r: te.sum(exponential[r, j], axis=j))
-        zeros = self.per_row(
-            "zeros", lambda r: tirx.call_pure_extern("int32", "utvm_leading_zeros", total[r])
-        )
-
-        def inverse(r: Any) -> Any:
-            raised = total[r] << (zeros[r] - 1)
-            rounded = ((raised >> 13) + 1) >> 1
-            return _looked_up(inverses, rounded - ((1 << 15) + (1 << 16)))
-
-        reciprocal = self.per_row("reciprocal", inverse)
-
-        def share(r: Any, k: Any) -> Any:
-            bits = 31 - zeros[r]
-            half = tirx.const(1, "int32") << (bits - 1)
-            return clamped((exponential[r, k] * reciprocal[r] + half) >> bits, 0, 32767, "int16")
-
-        output = te.compute(shape, share, name="softmax")
-        return te.create_prim_func([source, *tables, *scalars, output])
-
-    def schedule(self, sch: Any, core: str) -> str:
-        row, _ = sch.get_loops(sch.get_sblock("softmax"))
-        compute_per_output(sch, row, "reciprocal", "zeros", "total", "exponential", "largest")
-        initialize_apart(sch, "total", "largest")
-        return "integers only, between entries of tables"
 
 
 @dataclass(frozen=True)
@@ -148,6 +97,8 @@ def lower_softmax_int16(op: Operation) -> KernelCall:
     # The reference multiplies the scale by beta in float32.
     scale = float(np.float32(quantization_of(source).scale) * np.float32(beta))
     multiplier, shift = quantize_multiplier(scale / (_EXPONENTS / _STEPS))
+    if shift < _LEAST_SHIFT:  # no difference counts
+        multiplier, shift = 0, 0
     # An output of 2.0 spans the whole range of int16.
     span = 2.0 / _STEPS * _STEPS
     parameters: Parameters = {
@@ -156,7 +107,20 @@ def lower_softmax_int16(op: Operation) -> KernelCall:
         "multiplier": multiplier,
         "shift": shift,
     }
-    kernel = SoftmaxRows16(element_count(source) // depth, depth)
+    rows = element_count(source) // depth
+    function, is_long = "utvm_softmax_int16", shift > _LARGEST_DOUBLED
+    routine = replaced(shared_text(function), ("IS_LONG", str(int(is_long)), 1))
+    if is_long:  # a model may have both
+        function = f"{function}_long"
+        routine = replaced(routine, ("_int16(", "_int16_long(", routine.count("_int16(")))
+    kernel = CRoutine(
+        function,
+        parameters_of(op, parameters),
+        (rows, depth),
+        name=function.replace("utvm_softmax", f"softmax_{rows}x{depth}"),
+        why="generic C, integers only, between entries of tables",
+        c_texts=(routine,),
+    )
     return op.call(kernel, parameters, in_place=[0])
 
 
@@ -168,16 +132,6 @@ def lower_l2_normalization(op: Operation) -> KernelCall:
     zero_point = quantization_of(source).zero_point
     # A row is summed up before its first element is written.
     return op.call(kernel, {"zero_point": zero_point}, in_place=[0])
-
-
-def _looked_up(table: Any, value: Any) -> Any:
-    """TIR: between the entries of a table over int16; ``value`` is saturated."""
-    limited = tirx.call_pure_extern("int32", "utvm_clamp", value, -32768, 32767)
-    place = tirx.Var("place", "int32")
-    entry = 256 + (place >> 7)
-    base = table[entry].astype("int32")
-    slope = table[entry + 1].astype("int32") - base
-    return tirx.Let(place, limited, base + ((slope * (place & 0x7F) + 64) >> 7))
 
 
 LOWERINGS = {"L2_NORMALIZATION": lower_l2_normalization}

@@ -11,7 +11,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.operation import Operation
 
-_TEXTS = tuple(map(shared_text, ("utvm_word", "utvm_mean", "utvm_pool_sums")))
+_TEXTS = tuple(map(shared_text, ("utvm_word", "utvm_byte_sums", "utvm_pool_sums")))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from utvm_deploy.graph.attributes import ArgExtremum, Reduce, Sum
 from utvm_deploy.graph.attributes import Mean as MeanAttributes
 from utvm_deploy.graph.element_type import element_type
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import buffers
 from utvm_deploy.kernels.contract.extents import around_axis, flags_label, label, merge, type_label
@@ -43,6 +43,8 @@ from utvm_deploy.kernels.portable.schedules.skeletons import (
 )
 from utvm_deploy.kernels.portable.schedules.tiling import choose_tile, schedule_accumulation
 
+#: What ``utvm_requantize_right`` takes: sums up to this, and shifts from this to -1.
+_LARGEST_RIGHT, _LEAST_SHIFT = 1 << 30, -30
 _SCALARS = ("offset", "multiplier", "shift", "zero_point")
 
 
@@ -217,9 +219,9 @@ def lower_mean(op: Operation) -> KernelCall:
     start, end = op.ends
     mean = Mean(*merged, op.source.dtype)
     kernel: Mean | CRoutine = mean
-    if op.source.dtype == "int8" and mean.around is not None:
-        kernel = _mean_of_bytes(mean.name, mean.around)
     multiplier, shift = mean_multiplier(start.scale / end.scale, count)
+    if op.source.dtype == "int8" and mean.around is not None:
+        kernel = _mean_of_bytes(mean, shift, count)
     values = (wrap_int32(-start.zero_point * count), multiplier, shift, end.zero_point)
     return op.call(kernel, dict(zip(_SCALARS, values, strict=True)))
 
@@ -242,15 +244,23 @@ def _merged(
     return merged_axes(shape, axes), math.prod(shape[axis] for axis in axes)
 
 
-def _mean_of_bytes(name: str, around: tuple[int, int, int]) -> CRoutine:
-    """MEAN of int8 over one merged dimension; ``around`` as ``around_axis`` returns it."""
+def _mean_of_bytes(mean: Mean, shift: int, count: int) -> CRoutine:
+    """MEAN of int8 over one merged dimension, of ``count`` elements."""
+    around, routine, name = mean.around, shared_text("utvm_mean"), mean.name
+    assert around is not None
+    # Sums of differences of bytes.
+    is_right = _LEAST_SHIFT <= shift < 0 and count << 8 <= _LARGEST_RIGHT
+    if is_right:
+        name, product = f"{name}_right", ("utvm_requantize(", "utvm_requantize_right(", 1)
+        names = ("utvm_mean_of", "utvm_right_mean_of", 3), ("utvm_mean(", "utvm_right_mean(", 1)
+        routine = replaced(routine, product, *names)
     return CRoutine(
-        "utvm_mean",
+        "utvm_right_mean" if is_right else "utvm_mean",
         (*buffers(input="int8"), *_SCALARS, *buffers(output="int8")),
         around,
         name=name,
         why="generic C, sums of four bytes at a time",
-        c_texts=(shared_text("utvm_word"), shared_text("utvm_mean")),
+        c_texts=(*map(shared_text, ("utvm_word", "utvm_byte_sums")), routine),
     )
 
 

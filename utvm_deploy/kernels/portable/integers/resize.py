@@ -10,6 +10,7 @@ import numpy as np
 from utvm_deploy.graph.attributes import SHARES, ResizeBilinear
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation
@@ -82,7 +83,13 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
     texts = ["utvm_word", "utvm_blend"]
     # All shares are multiples of 1/16, as when sizes are doubled.
     is_coarse = not any((table[:, 2] % (_ONE // 16)).any() for table in tables.values())
-    if is_coarse and channels >= _WORD:
+    scratch: tuple[Operand, ...] = ()
+    if is_coarse and channels % _WORD == 0 and columns > width:
+        name, why = f"{name}_lines", "generic C, two rows to a line, then two of its pixels"
+        function, routine = "utvm_bilinear_lines", shared_text("utvm_bilinear_lines")
+        texts.remove("utvm_blend")
+        scratch = (Operand("line", (width * channels // 2,), "uint32"),)
+    elif is_coarse and channels >= _WORD:
         name, why = f"{name}_coarse", f"{why}, two elements at a time"
         function = "utvm_bilinear_coarse"
         texts.append("utvm_blend_lanes")
@@ -92,6 +99,7 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
         function,
         parameters_of(op, tables),
         (height, width, channels, rows, columns, batch),
+        scratch,
         name=name,
         why=why,
         c_texts=(*map(shared_text, texts), routine),
