@@ -7,13 +7,13 @@ come before their use.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
@@ -46,7 +46,7 @@ def build_lookup(layer: Layer, wish: Wish) -> KernelCall | str:
     return replace(call, kernel=made)
 
 
-@lru_cache(maxsize=8)
+@code_cache
 def _texts(core: str) -> tuple[str, ...]:
     """The C of ``utvm_lookup_all``; the assembly does a multiple of eight bytes."""
     a = Assembler(core, _PARAMETERS)
