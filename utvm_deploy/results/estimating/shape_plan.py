@@ -42,8 +42,8 @@ from utvm_deploy.targets.table import ESTIMATED, target_of
 
 #: Layers whose calls are kept.
 MOST_KEPT = 20_000
-#: About the average size of weights.
-_TYPICAL_WEIGHT = 64
+#: About what the weights of a channel have on average, if sums of them are to fit in the worst one.
+_TYPICAL_WEIGHT = 80
 
 
 @dataclass(frozen=True)
