@@ -53,6 +53,15 @@ def test_small_integers_are_written_in_lines_of_32(dtype: str, count: int) -> No
     assert "{\n" + ",\n".join(lines) + "\n    }" in tables.definition("net")
 
 
+def test_values_of_another_byte_order_are_the_same() -> None:
+    tables = ConstantTables()
+    values = np.array([1, -2, 300], np.int16)
+    assert tables.add("t", values) == tables.add("u", values.astype(values.dtype.newbyteorder()))
+    other = ConstantTables()
+    other.add("t", values.astype(values.dtype.newbyteorder()))
+    assert "1,-2,300" in other.definition("net")
+
+
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(CompileError, match="constant w is empty"):
         ConstantTables().add("w", np.zeros(0, np.int8))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from float_writer import FloatWriter
 
 import utvm_deploy
 from utvm_deploy.base.paths import data_dir
@@ -83,3 +84,19 @@ def test_onnx_files_become_tflite_files(tmp_path: Path) -> None:
     made.save(tmp_path / "net.tflite")
     assert weights_types(tmp_path / "net.tflite") == ["int4"]
     assert element_type("int4").size_bytes(40) == 20
+
+
+def test_channels_that_are_almost_zero_keep_their_biases(tmp_path: Path) -> None:
+    w, rng = FloatWriter(), np.random.default_rng(1)
+    weights = rng.normal(size=(6, 16)).astype(np.float32)
+    weights[:4] *= np.array([[1e-9], [1e-30], [0], [1e-5]], np.float32)
+    biases = np.array([3, -2, 1.5, 2.5, 0.1, 0.2], np.float32)
+    w.output(w.fully_connected(w.input((1, 16)), weights, biases))
+    path = tmp_path / "net.tflite"
+    path.write_bytes(w.to_bytes())
+    utvm_deploy.quantize(path, rng.normal(size=(80, 1, 16)), scheme="int4").save(path)
+    tensors = load_model(path).tensors
+    (bias,) = (one for one in tensors if one.dtype == "int32")
+    assert bias.data is not None and bias.quantization is not None
+    made = bias.data * np.array(bias.quantization.scales)
+    np.testing.assert_allclose(made[:4], biases[:4], rtol=1e-3)

@@ -31,7 +31,8 @@ class ConstantTables:
 
     def add(self, wanted_name: str, data: Array) -> str:
         """The member for ``data``: a new one called ``wanted_name``, or the one that is equal."""
-        flat = np.ascontiguousarray(data).reshape(-1)
+        # Equal tables have equal bytes, and text is made from the bits.
+        flat = np.ascontiguousarray(data, data.dtype.newbyteorder("=")).reshape(-1)
         if flat.size == 0:
             raise CompileError(f"the constant {wanted_name} is empty; the model file is damaged")
         c_type(flat.dtype.name)

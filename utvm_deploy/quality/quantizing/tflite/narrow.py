@@ -71,11 +71,14 @@ def _narrow(model: Any, pair: Pair) -> None:
 
 
 def _scales(channels: Array, old: Array) -> Array:
-    """The best scale of each row; of a row of zeros, the old one."""
-    largest = np.abs(channels).max(axis=1)
-    best, least = np.where(largest > 0, largest / MOST_STEP, old), np.full(len(channels), np.inf)
+    """The best scale of each row; of a row of zeros, the old one.
+
+    None is finer than the old one: that has room for the bias where all weights are almost zero.
+    """
+    largest = np.abs(channels).max(axis=1) / MOST_STEP
+    best, least = np.maximum(largest, old), np.full(len(channels), np.inf)
     for part in _PARTS:
-        tried = np.where(largest > 0, part * largest / MOST_STEP, old)
+        tried = np.maximum(part * largest, old)
         steps = np.clip(np.rint(channels / tried[:, np.newaxis]), -MOST_STEP, MOST_STEP)
         error = ((channels - steps * tried[:, np.newaxis]) ** 2).sum(axis=1)
         best, least = np.where(error < least, tried, best), np.minimum(error, least)
