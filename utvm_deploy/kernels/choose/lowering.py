@@ -26,6 +26,7 @@ from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wi
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
+from utvm_deploy.kernels.native.gathered_gemm import packed_call
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
@@ -136,8 +137,9 @@ def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
     if isinstance(_in_family(family, layer, Wish(plain)), str):
         return ()
     strategy = FAMILIES[family].strategy(layer.operator.kind, _dtype(layer))
-    listed = strategy.candidates if strategy else None
-    return (plain,) if listed is None else tuple(listed(layer))
+    if strategy is None or strategy.candidates is None:
+        return (plain,)
+    return tuple(strategy.candidates(_as_int8(layer, strategy)))
 
 
 def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
@@ -201,12 +203,23 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     why = "" if is_for_any_type or dtype == "float32" else _why_only_generic(layer, result)
     if why or strategy is None:
         return why
-    if family != GENERIC and (packed := _packed_weights(layer)) and not strategy.unpacks:
-        return f"its weights are {packed}"
     if strategy.candidates is None and isinstance(refused := NoChoices.read(wish.candidate), str):
         return refused
-    found = strategy.build(layer, wish)
+    found = strategy.build(_as_int8(layer, strategy), wish)
+    if _packed_weights(layer) and not strategy.unpacks and isinstance(found, KernelCall):
+        found = packed_call(found)
     return found if isinstance(found, str) else replace(found, family=family)
+
+
+def _as_int8(layer: Layer, strategy: Strategy) -> Layer:
+    """The layer, with weights of int8 if they are packed and the strategy knows no such weights."""
+    if strategy.unpacks or not _packed_weights(layer):
+        return layer
+    position = layer.position(1)
+    tensors = list(layer.graph.tensors)
+    tensors[position] = replace(tensors[position], dtype="int8")
+    graph = replace(layer.graph, tensors=tuple(tensors))
+    return replace(layer, graph=graph, portable=_portable(graph, layer.operator, layer.core))
 
 
 def _packed_weights(layer: Layer) -> str:

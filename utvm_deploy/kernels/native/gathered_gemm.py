@@ -17,9 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_text
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.reading import Reading
@@ -28,6 +29,7 @@ from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.micro_kernel import (
     MicroKernel,
     equal_blocks,
+    packed_halves,
     table_arguments,
     windows_call,
 )
@@ -35,6 +37,8 @@ from utvm_deploy.kernels.native.micro_kernel import (
 #: Bytes of the windows that are gathered at a time, unless those of one tile need more.
 _WINDOWS_BYTES = 2048
 _MOST_PIXELS = 24
+#: Channels whose weights of int4 are unpacked at a time, and the bytes that they should take.
+_MOST_BLOCK, _LINE_BYTES = 8, 2048
 #: What the function of a ``Product`` takes, where its tables are weights, scaling and limits.
 PRODUCT_PARAMETERS = """
 const int8_t *pixels, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
@@ -81,9 +85,15 @@ class GatheredConv2D:
     groups: int = 1
     #: Rows of windows are copied by code for their length, up to these bytes.
     most_run: int = 0
+    #: Channels whose weights of int4 are unpacked at a time; 0: weights are int8.
+    block: int = 0
 
     @property
     def name(self) -> str:
+        return f"{self._name}{'_int4' if self.block else ''}"
+
+    @property
+    def _name(self) -> str:
         if self.is_dense:
             batch = f"_n{self.window.batch}" if self.window.batch != 1 else ""
             channels = f"{self.input_channels}x{self.output_channels}"
@@ -127,6 +137,7 @@ class GatheredConv2D:
         how = f"{self.pixels} pixels gathered at a time"
         where = how if self.is_gathered else "pixels read in place"
         where += f" for each of {self.groups} groups" if self.groups > 1 else ""
+        where += f", weights of {self.block} channels unpacked at a time" if self.block else ""
         return f"{self.product.why}, {where}"
 
     @property
@@ -135,7 +146,8 @@ class GatheredConv2D:
             return None  # the micro-kernel reads all pixels for each of its groups of channels
         sizes = self.groups * self.input_channels, self.groups * self.output_channels
         # Each group of some pixels reads, after outputs of another were written.
-        return lag_by_pixels(self.window, *sizes, self.pixels, mixed=self.groups > 1)
+        mixed = self.groups > 1 or self.block > 0
+        return lag_by_pixels(self.window, *sizes, self.pixels, mixed=mixed)
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
@@ -147,13 +159,18 @@ class GatheredConv2D:
     @property
     def scratch(self) -> tuple[Operand, ...]:
         windows = (self.windows(self._block),) if self.is_gathered else ()
+        if self.block:
+            return *windows, self._part, self._line
         return (*windows, self._part) if self.groups > 1 else windows
 
     def texts(self, core: str) -> tuple[str, ...]:
         texts = self.product.texts(core)
         if self.is_gathered:
             texts = *texts, *bytes_texts(core), *windows_texts(self._own_run)
-        return (*texts, shared_text("utvm_put_pixels")) if self.groups > 1 else texts
+        if self.block:
+            texts = *texts, shared_text("utvm_unpack_halves")
+        is_put = self.groups > 1 or self.block
+        return (*texts, shared_text("utvm_put_pixels")) if is_put else texts
 
     def drive(self, c: Driver) -> None:
         if not self._in_blocks:
@@ -178,6 +195,9 @@ class GatheredConv2D:
                 pitch = image.stride(2)
                 source = image.at(n, 0, 0, of_group + first * pitch)
             target = output.at(n, first, group * self.output_channels)
+            if self.block:
+                self._multiply_packed(c, source, (n, first), pixels, pitch)
+                return
             if self.groups == 1:
                 self._multiply(c, source, target, pixels)
                 return
@@ -201,10 +221,29 @@ class GatheredConv2D:
         numbers = (pixels, self.output_channels, self.depth, pitch or self.depth)
         c.call(self.product.function, source, *tables, limits.at(), target, *numbers)
 
+    def _multiply_packed(
+        self, c: Driver, source: Address, place: tuple[Index, Index], pixels: int, pitch: int
+    ) -> None:
+        """Multiply pixels with the weights of some channels after the other; ``place``: outputs."""
+        weights, scaling, limits = self.tables
+        of_block, scaling_of_block, _ = self.product.tables(self.block, self.depth)
+        line, part, output = f"(int8_t *){self._line.name}", self._part.at(), self._output
+        with c.loop("some", self.output_channels // self.block) as number:
+            packed = weights.at(number * (of_block.elements // 2))
+            c.call("utvm_unpack_halves", packed, line, of_block.elements)
+            tables = line, scaling.at(number * scaling_of_block.elements), limits.at()
+            sizes = pixels, self.block, self.depth, pitch
+            c.call(self.product.function, source, *tables, part, *sizes)
+            target = output.at(*place, number * self.block)
+            c.call("utvm_put_pixels", target, part, 1, pixels, self.block, output.stride(1), 0)
+
     @property
     def tables(self) -> tuple[Operand, Operand, Operand]:
         """Weights and scaling of all groups, and limits."""
         *of_group, limits = self.product.tables(self.output_channels, self.depth)
+        if self.block:
+            weights, scaling = of_group
+            return replace(weights, shape=(weights.elements // 2,)), scaling, limits
         weights, scaling = (replace(o, shape=(self.groups * o.elements,)) for o in of_group)
         return weights, scaling, limits
 
@@ -219,7 +258,7 @@ class GatheredConv2D:
     @property
     def _in_blocks(self) -> bool:
         """Whether outputs are computed in blocks of pixels, by way of scratch."""
-        return self.is_gathered or self.groups > 1
+        return self.is_gathered or self.groups > 1 or self.block > 0
 
     @property
     def _pixels(self) -> int:
@@ -251,8 +290,14 @@ class GatheredConv2D:
 
     @property
     def _part(self) -> Operand:
-        """The outputs of a block for one group."""
-        return Operand("part", (self._block, self.output_channels), "int8")
+        """The outputs of a block for one group, or for the channels that are unpacked."""
+        return Operand("part", (self._block, self.block or self.output_channels), "int8")
+
+    @property
+    def _line(self) -> Operand:
+        """The unpacked weights of some channels, in words."""
+        weights, *_ = self.product.tables(self.block, self.depth)
+        return Operand("line", (weights.elements // 4,), "int32")
 
 
 def gathered_conv2d_call(
@@ -277,6 +322,49 @@ def gathered_conv2d_call(
     if kernel.is_gathered:
         return windows_call(call, kernel, kernel.geometry, tables, border)
     return replace(call, kernel=kernel, arguments=(call.arguments[0], *tables, call.arguments[-1]))
+
+
+def packed_call(call: KernelCall) -> KernelCall | str:
+    """A call whose weights are int4 as one with packed weights, or why there is none.
+
+    A product says by ``has_parts`` that its tables of some channels are parts of those of all.
+    """
+    kernel = call.kernel
+    if type(kernel) is not GatheredConv2D or kernel.groups > 1:
+        return "its weights are int4"
+    if not getattr(kernel.product, "has_parts", False):
+        return "its weights are int4, which this product does not unpack"
+    outputs, depth, product = kernel.output_channels, kernel.depth, kernel.product
+    whole = [one.elements for one in product.tables(outputs, depth)[:2]]
+
+    def is_part(channels: int) -> bool:
+        part, next_part = (
+            [one.elements for one in product.tables(count, depth)[:2]]
+            for count in (channels, channels + 1)
+        )
+        # A part that zeros fill up is not one: there, the next channels come before the zeros.
+        is_filled = part == next_part
+        is_whole = [one * (outputs // channels) for one in part] == whole
+        return is_whole and not is_filled and part[0] % 8 == 0
+
+    blocks = [n for n in range(1, _MOST_BLOCK + 1) if outputs % n == 0 and is_part(n)]
+    weights = next(
+        one for one in call.arguments if isinstance(one, ConstantArgument) and one.name == "weights"
+    )
+    low, high = element_type("int4").limits
+    if not blocks or weights.data.min() < low or weights.data.max() > high:
+        return f"its weights are int4, of {outputs} channels that have no equal parts"
+    small = [n for n in blocks if product.tables(n, depth)[0].elements <= _LINE_BYTES]
+    block = max(small, default=min(blocks))
+    pixels = kernel.pixels or _MOST_PIXELS // product.pixels * product.pixels
+    packed = replace(weights, data=packed_halves(weights.data))
+    return replace(
+        call,
+        kernel=replace(kernel, block=block, pixels=pixels),
+        arguments=tuple(packed if one is weights else one for one in call.arguments),
+        rounded_once=None,
+        candidate=None,
+    )
 
 
 def windows_texts(run: int = 0) -> tuple[str, str]:

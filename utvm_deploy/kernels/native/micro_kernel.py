@@ -16,6 +16,9 @@ from utvm_deploy.kernels.contract.call import (
     ScalarArgument,
 )
 
+#: Added to weights of int4 in packed tables.
+HALVES_OFFSET = 8
+
 
 class MicroKernel(Protocol):
     """A C function of scheduled assembly, and what the report says of it."""
@@ -82,3 +85,17 @@ def by_groups(rows: Array | Sequence[Array], size: int) -> Array:
     count, channels = table.shape
     filled = np.pad(table, ((0, 0), (0, -channels % size)))
     return np.ascontiguousarray(filled.reshape(count, -1, size).swapaxes(0, 1))
+
+
+def packed_halves(table: Array) -> Array:
+    """A table of int8 whose values are those of int4, in half of the bytes.
+
+    A packed word has two words of the table. The lower halves of its bytes are the bytes of the
+    first, the upper halves those of the second. Each has ``HALVES_OFFSET`` added. Zeros fill up the
+    last word.
+    """
+    flat = table.reshape(-1)
+    words = np.pad(flat, (0, -flat.size % 8)).reshape(-1, 2, 4)
+    stored = (words.astype(np.int16) + HALVES_OFFSET).astype(np.uint8)
+    packed: Array = (stored[:, 0] | stored[:, 1] << 4).reshape(-1).view(np.int8)
+    return packed

@@ -127,7 +127,7 @@ def portable_candidates(layer: Layer) -> Iterator[Candidate]:
             yield LoopChoices(tile, unroll).candidate(GENERIC)
 
 
-PORTABLE_STRATEGY = Strategy((), build_portable, portable_candidates)
+PORTABLE_STRATEGY = Strategy((), build_portable, portable_candidates, unpacks=True)
 
 
 def _tiles(kernel: OwnKernel) -> list[RegisterTile]:

@@ -36,8 +36,8 @@ from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import (
     SixOutputsForm,
     six_outputs_text,
 )
-from utvm_deploy.kernels.native.dsp.assembly.halves import OFFSET
 from utvm_deploy.kernels.native.layer_tables import DenseTables
+from utvm_deploy.kernels.native.micro_kernel import HALVES_OFFSET
 
 #: Inputs of a turn of the inner loop; the vector is filled up with zeros to a multiple of them.
 STEPS = (16, 8)
@@ -146,7 +146,7 @@ def _halves(rows: Array, groups: int) -> Array:
     # group, pair, side, quad, input of it -> side, group, quad, pair, input
     split = rows.reshape(groups, -1, 2, quads, 4) if groups else rows.reshape(0, 1, 2, quads, 4)
     low, high = split.transpose(2, 0, 3, 1, 4)
-    packed: Array = (high << 4 | low + OFFSET).astype(np.int8).reshape(-1)
+    packed: Array = (high << 4 | low + HALVES_OFFSET).astype(np.int8).reshape(-1)
     return packed
 
 

@@ -74,7 +74,7 @@ class PatchesProduct:
     def lines(self) -> tuple[Operand, ...]:
         """Scratch for the unpacked weights of two channels, if they are packed."""
         size = tile.CHANNELS * self.depth + tile.SLACK_BYTES
-        return (Operand(UNPACKED, (size,), "int8"),) if self.values.halves else ()
+        return (Operand(UNPACKED, (size // 4,), "int32"),) if self.values.halves else ()
 
     def pack(self, weights: Array, rows: Array) -> tuple[Array, Array]:
         return self.values.pack(weights, rows[: self.values.rows], self.depth)
@@ -132,7 +132,7 @@ class DspPatches(GatheredConv2D):
         c.call("utvm_gather", source, patches, first, pixels, "border", geometry)
         target = output.at(n, first)
         places = patches, *(one.at() for one in self.tables), target
-        lines = (one.at() for one in self.product.lines)
+        lines = (f"(int8_t *){one.name}" for one in self.product.lines)
         c.call(self.product.function, *places, pixels, self.output_channels, self.depth, *lines)
 
     @property

@@ -21,13 +21,12 @@ from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_t
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.native.dsp.assembly import tile
-from utvm_deploy.kernels.native.dsp.assembly.halves import packed_halves
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.depthwise_pixels import GROUP, DspPixels
 from utvm_deploy.kernels.native.dsp.patches import DspPatches
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
-from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.micro_kernel import by_groups, packed_halves
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import COMPACT_MOST
 

@@ -88,6 +88,7 @@ class MveProduct:
 
     pixels: ClassVar[int] = PIXELS
     depth_step: ClassVar[int] = 1
+    has_parts: ClassVar[bool] = True
     why: ClassVar[str] = f"Helium assembly, {PIXELS} pixels x 2 channels in registers"
 
     @property

@@ -43,6 +43,7 @@ class ThumbProduct:
 
     tile: gemm.ThumbTile
     depth_step: ClassVar[int] = 4
+    has_parts: ClassVar[bool] = True
 
     @property
     def label(self) -> str:

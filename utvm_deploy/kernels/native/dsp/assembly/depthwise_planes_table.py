@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.native.dsp.assembly.halves import OFFSET
+from utvm_deploy.kernels.native.micro_kernel import HALVES_OFFSET
 from utvm_deploy.kernels.native.scaling import Scaling
 
 #: How a row ends whose outputs do not fill the last block. PARTIAL: the last block stores fewer.
@@ -169,7 +169,7 @@ def pack_compact(weights: Array, scaling: Scaling, variant: Variant) -> Array:
     packed[:, 9] = np.right_shift(scaling.offset, scaling.shift)
     taps = weights.reshape(-1, channels).T
     if variant.halves:
-        stored = np.pad(taps + OFFSET, ((0, 0), (0, taps.shape[1] % 2))).astype(np.uint8)
+        stored = np.pad(taps + HALVES_OFFSET, ((0, 0), (0, taps.shape[1] % 2))).astype(np.uint8)
         taps = (stored[:, ::2] | stored[:, 1::2] << 4).view(np.int8)
     packed[:, _PACKED_SCALING_BYTES:] = taps
     return packed.reshape(-1)
@@ -185,7 +185,7 @@ def unpack_text(variant: Variant) -> str:
         if variant.halves:
             byte = f"(uint8_t)packed[{_PACKED_SCALING_BYTES + number // 2}]"
             value = f"({byte} >> 4)" if number % 2 else f"({byte} & 15)"
-            doubled = f"2 * {value} - {2 * OFFSET}"
+            doubled = f"2 * {value} - {2 * HALVES_OFFSET}"
         halves = f"(uint32_t)(uint16_t)({doubled})", f"(uint32_t)({doubled}) << 16"
         for word, half in variant.places(tap):
             words.setdefault(row * variant.words + word, []).append(halves[half])

@@ -1,33 +1,17 @@
-"""Weights of int4 as halves of bytes: what packs a table, and the assembly that unpacks a line.
+"""Weights of int4 as halves of bytes: the assembly that unpacks a line of ``packed_halves``.
 
-A packed word has two words of a table of int8. The lower halves of its bytes are the bytes of the
-first, the upper halves those of the second. Each has 8 added, so that SSUB8 of eights gives the
-four signed bytes.
+Each half has 8 added, so that SSUB8 of eights gives four signed bytes.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.mnemonics import at
 
-#: Added to each value.
-OFFSET = 8
 _WORD = 4
 #: Bytes of a packed line are a multiple of these: of two words.
 UNIT_BYTES = 2 * _WORD
 _EIGHTS, _LOWER = 0x08080808, 0x0F0F0F0F
-
-
-def packed_halves(table: Array) -> Array:
-    """A table of int8, filled up to whole packed words, as int8 of half the size."""
-    flat = table.reshape(-1)
-    words = np.pad(flat, (0, -flat.size % (2 * _WORD))).reshape(-1, 2, _WORD)
-    stored = (words.astype(np.int16) + OFFSET).astype(np.uint8)
-    packed: Array = (stored[:, 0] | stored[:, 1] << 4).reshape(-1).view(np.int8)
-    return packed
 
 
 def unpack(a: Assembler, source: str, end: str, target: str) -> None:

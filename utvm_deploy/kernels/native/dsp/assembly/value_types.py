@@ -17,8 +17,8 @@ from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame, words
 from utvm_deploy.kernels.isa.mnemonics import Memory, Slot, at
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
-from utvm_deploy.kernels.native.dsp.assembly.halves import packed_halves
 from utvm_deploy.kernels.native.dsp.assembly.tile import CHANNELS, PIXELS, SUMS, TileSlots
+from utvm_deploy.kernels.native.micro_kernel import packed_halves
 
 #: The parameter of a product with packed weights: a line for those of two channels, as int8.
 UNPACKED = "unpacked"
