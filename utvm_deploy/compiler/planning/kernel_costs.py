@@ -202,7 +202,8 @@ class KernelCosts:
 
     def _unpacked(self, step: Step) -> tuple[Option, ...]:
         """The forms of a layer of packed weights that have weights of int8, if any is faster."""
-        weights = step.operator.inputs[1] if step.call.macs else None
+        inputs = step.operator.inputs
+        weights = inputs[1] if step.call.macs and len(inputs) > 1 else None
         if weights is None or not is_packed(self._graph.tensors[weights].dtype):
             return ()
         if step.operator.kind == "FULLY_CONNECTED" and step.call.family != GENERIC:
