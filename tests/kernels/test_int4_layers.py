@@ -161,6 +161,16 @@ def test_the_portable_candidates_are_found(tmp_path: Path) -> None:
             assert lower(graph, operator, core, Candidate("generic")).family == "generic"
 
 
+def test_the_candidates_of_products_that_unpack_are_all_possible(tmp_path: Path) -> None:
+    graph = load_model(made().save(tmp_path / "model.tflite"))
+    found = [
+        lower(graph, operator, "cortex-m3", one).family
+        for operator in graph.operators
+        for one in space(graph, operator, "cortex-m3")
+    ]
+    assert found.count("thumb") > 50
+
+
 def network() -> ModelWriter:
     """A small network of all three operators."""
     m = ModelWriter()

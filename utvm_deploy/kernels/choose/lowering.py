@@ -139,7 +139,11 @@ def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
     strategy = FAMILIES[family].strategy(layer.operator.kind, _dtype(layer))
     if strategy is None or strategy.candidates is None:
         return (plain,)
-    return tuple(strategy.candidates(_as_int8(layer, strategy)))
+    listed = tuple(strategy.candidates(_as_int8(layer, strategy)))
+    if strategy.unpacks or not _packed_weights(layer):
+        return listed
+    # Not all products have tables that can be packed.
+    return tuple(one for one in listed if not isinstance(_in_family(family, layer, Wish(one)), str))
 
 
 def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
