@@ -10,7 +10,9 @@ import pytest
 from kernel_harness import check, check_model
 from tflite_writer import ModelWriter
 
+import utvm_deploy
 from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -79,6 +81,26 @@ def test_sum_adds_what_the_bytes_mean(tmp_path: Path) -> None:
     ((found,),) = run_reference(path, [rows]).outputs
     real = (rows.astype(int) - 3).sum(axis=0) / 2 + 2
     np.testing.assert_array_equal(found, np.floor(real + 0.5))
+
+
+@pytest.mark.spread(2, among=("mps2_an500", "mps3_an547"))
+def test_sums_of_the_largest_bytes(device: Device, tmp_path: Path) -> None:
+    """Routines add bytes in halves of words, of which each has room for 256 of them."""
+    m = ModelWriter()
+    shapes = [(1100, 1), (1100, 2), (1100, 3), (700, 5), (600, 17)]
+    for rows, columns in shapes:
+        for shape, axis in (((1, rows, columns), 1), ((1, columns, rows), 2)):
+            x = m.input(shape, 0.05, 1)
+            m.output(m.mean(x, (axis,), scale=0.051, zero_point=2))
+            m.output(_sum(m, x, (axis,), False, 0.051 * rows, 2))
+    path = m.save(tmp_path / "model.tflite")
+    samples = [
+        [np.full(m.tensors[x].shape, value, np.int8) for x in m.inputs] for value in (-128, 127)
+    ]
+    loaded = device.load(utvm_deploy.compile(path, device.board), into="ram")
+    for sample, wanted in zip(samples, run_reference(path, samples).outputs, strict=True):
+        for one, other in zip(loaded(*sample), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_squared_difference(tmp_path: Path) -> None:
