@@ -222,7 +222,7 @@ def test_no_placeholder_is_left() -> None:
                 serial = "S" if action.select else None
                 wanted = Wanted("I", "B", serial, (1, 2, 3), "C")
                 words = [*probe_argv(name, action, wanted), probe_script(action, wanted)]
-                left = re.compile("[{](?!I[}])")  # OpenOCD's own braces around the image stay
+                left = re.compile("[{](?![IB][}])")  # OpenOCD's own braces around paths stay
                 assert not [word for word in words if left.search(word)]
                 assert serial is None or any("S" in word for word in words)
 

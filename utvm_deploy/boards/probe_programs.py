@@ -3,7 +3,9 @@
 A board file names those that know the board. For each it gives what only it can know, such as the
 OpenOCD script or the J-Link device name (``facts``). Placeholders in braces are filled in later:
 
-    {image} {build}        the image to write; the CMake build folder it came from
+    {image} {build}        the image to write; the build folder it came from
+    {parts}                addresses and files that an ESP-IDF build has, several arguments
+    {port}                 the board's serial port
     {serial}               the serial number of the wanted probe, in ``select`` only
     {select}               where ``select`` goes if a serial number is wanted; without it: in front
     {flash_address}        where the board's flash begins
@@ -43,6 +45,19 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Builder:
+    """A build system whose folders a program flashes."""
+
+    name: str
+    file: str  # by which its build folder is known
+    advice: str
+
+
+ZEPHYR_BUILD = Builder("Zephyr", "zephyr/runners.yaml", "make the project with --template zephyr")
+ESP_IDF_BUILD = Builder("ESP-IDF", "flasher_args.json", "name the folder that idf.py built")
+
+
+@dataclass(frozen=True)
 class ProbeCommands:
     """The commands of one program for one board; None for actions that it lacks."""
 
@@ -52,6 +67,8 @@ class ProbeCommands:
     reset: Action | None
     # A GDB server that stays until it is ended.
     server: Action | None = None
+    # Whose build folder it takes instead of an image.
+    builder: Builder | None = None
 
     @property
     def program(self) -> str:
@@ -188,6 +205,38 @@ def _st_flash() -> ProbeProgram:
     )
 
 
+def _esptool() -> ProbeProgram:
+    """Espressif's, version 4 or 5: the names with underscores are those that both take."""
+    fixed = ("--chip", "{chip}", "--port", "{port}", "--baud", "460800")
+    return ProbeProgram(
+        ProbeCommands(
+            name="esptool",
+            image_format="elf",
+            # It resets the chip before and after.
+            flash=Action("esptool", (*fixed, "write_flash", "{parts}")),
+            reset=None,
+            builder=ESP_IDF_BUILD,
+        ),
+        facts=("chip",),
+    )
+
+
+def _openocd_esp() -> ProbeProgram:
+    """Espressif's OpenOCD, which reads the list of files itself."""
+    program = f"program_esp_bins {{{{build}}}} {ESP_IDF_BUILD.file} verify reset exit"
+    common = _openocd().commands
+    arguments = (*common.flash.arguments[:-1], program)
+    return ProbeProgram(
+        replace(
+            common,
+            name="openocd_esp",
+            flash=replace(common.flash, arguments=arguments),
+            builder=ESP_IDF_BUILD,
+        ),
+        facts=("config",),
+    )
+
+
 # How Zephyr's runners receive a serial number (scripts/west_commands/runners, 3.7).
 _WEST_SELECT = {
     "openocd": ("--serial", "{serial}"),
@@ -212,6 +261,7 @@ def _west(runner: str | None) -> ProbeProgram:
                 _WEST_SELECT[runner] if runner else (),
             ),
             reset=None,
+            builder=ZEPHYR_BUILD,
         )
     )
 
@@ -234,6 +284,8 @@ PROBE_PROGRAMS: Mapping[str, ProbeProgram] = {
         _stm32cubeprogrammer(),
         _jlink(),
         _st_flash(),
+        _esptool(),
+        _openocd_esp(),
         *(_west(runner) for runner in (None, *_WEST_SELECT)),
     )
 }

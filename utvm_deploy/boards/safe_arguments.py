@@ -72,6 +72,7 @@ _OPENOCD_COMMAND = "|".join(
         r"sleep \d+",
         # The braces keep Tcl from reading the path as a command.
         r"program \{\{image\}\}(?: (?:verify|reset|exit|preverify|0x[0-9a-fA-F]+))*",
+        r"program_esp_bins \{\{build\}\} flasher_args\.json(?: (?:verify|reset|exit))*",
         r"flash write_image(?: erase)? \{\{image\}\}(?: 0x[0-9a-fA-F]+)?",
         r"verify_image \{\{image\}\}(?: 0x[0-9a-fA-F]+)?",
         r"gdb_port (?:disabled|\{gdb_port\})",
@@ -141,6 +142,10 @@ PROBE_ARGUMENTS: Mapping[str, Arguments] = {
         words=_words("--reset --connect-under-reset --hot-plug write reset erase"),
         values={"--serial": _SERIAL},
         operand=rf"{_IMAGE}|{_ADDRESS}|--(?:freq|format|flash)=\w+",
+    ),
+    "esptool": Arguments(
+        words=_words("write_flash write-flash {parts}"),
+        values={"--chip": _NAME, "--port": r"\{port\}", "--baud": _NUMBER},
     ),
     "st-util": Arguments(
         words=_words("-m --multi -n --no-reset --connect-under-reset"),

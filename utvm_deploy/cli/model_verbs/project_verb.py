@@ -6,6 +6,7 @@ import argparse
 import shlex
 
 from utvm_deploy.base import process
+from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import refuse_compile_options
 from utvm_deploy.cli.output import Output
@@ -14,6 +15,7 @@ from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.device.probe import check_programmer, flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project
+from utvm_deploy.project.esp_idf import esp_idf_build, read_esp_idf
 
 
 def run_create(args: argparse.Namespace, out: Output) -> int:
@@ -59,12 +61,17 @@ def run_flash(args: argparse.Namespace, out: Output) -> int:
     """Flash the image."""
     with out.progress() as progress:
         progress(f"flashing {args.directory}", 0, 1)
-        image = build_project(
-            args.directory,
-            trust=args.trust_board,
-            check=lambda board: check_programmer(board, args.probe, args.serial),
-        )
-        flash_image(image, probe=args.probe, serial=args.serial)
+
+        def check(board: Board) -> None:
+            check_programmer(board, args.probe, args.serial)
+
+        built = esp_idf_build(args.directory)
+        if built is None:
+            image = build_project(args.directory, trust=args.trust_board, check=check)
+        else:
+            image = read_esp_idf(built).image
+            check(image.board)
+        flash_image(image, probe=args.probe, serial=args.serial, port=args.port)
     if not process.is_dry_run():
         out.line(f"{image.elf} is on the board")
     out.result("utvm.flash/1", {"elf": image.elf, "board": image.board.name})

@@ -103,12 +103,13 @@ PROBE = Option(
 SERIAL = Option(
     "--serial SERIAL", "the probe's serial number; default: $UTVM_SERIAL, then bench.toml"
 )
+PORT = Option(
+    "--port PORT",
+    "where a real board's link is (/dev/ttyACM0, socket://host:port); default: $UTVM_PORT, "
+    "then bench.toml, then USB",
+)
 PLACE: Rows = (
-    Option(
-        "--port PORT",
-        "where a real board's link is (/dev/ttyACM0, socket://host:port); default: $UTVM_PORT, "
-        "then bench.toml, then USB",
-    ),
+    PORT,
     PROBE,
     SERIAL,
     Option("--link LINK", "monitor, debug or monitor+debug; default: as the board's file has it"),
@@ -528,8 +529,9 @@ CREATED: Rows = (
     Option("--template TEMPLATE", "one of the board's templates; default: its first"),
 )
 FLASHED: Rows = (
-    TREE,
+    TREE.but("the tree, or a project that ESP-IDF built"),
     TRUST,
+    PORT.but(PORT.help, variable="UTVM_PORT"),
     PROBE.but(PROBE.help, variable="UTVM_PROBE"),
     SERIAL.but(SERIAL.help, variable="UTVM_SERIAL"),
 )

@@ -14,6 +14,8 @@ from utvm_deploy.boards.probe_programs import LOOPBACK_ARGUMENTS, Action, fill_i
 BOOT_SEED_SYMBOL = "utvm_boot_seed"
 # The argument in whose place goes what chooses a probe.
 SELECT = "{select}"
+# The argument in whose place go the addresses and files of an ESP-IDF build.
+PARTS = "{parts}"
 # Where probe programs are started: in the user's folder, which may be somebody else's work, OpenOCD
 # would find scripts, pyOCD Python code and west its own commands.
 NEUTRAL_FOLDER = Path("/")
@@ -62,6 +64,9 @@ class Wanted:
     ports: tuple[int, ...] = ()
     # Where the action's script will lie, if it has one.
     script: str = ""
+    # The board's serial port, and what takes the place of PARTS.
+    port: str = ""
+    parts: tuple[str, ...] = ()
 
 
 def probe_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
@@ -86,8 +91,9 @@ def probe_argv(name: str, action: Action, wanted: Wanted) -> list[str]:
     arguments: list[str] = []
     if SELECT not in action.arguments:
         arguments += select
+    several = {SELECT: select, PARTS: wanted.parts}
     for argument in action.arguments:
-        arguments += select if argument == SELECT else (argument,)
+        arguments += several.get(argument, (argument,))
     values = _values(wanted)
     return [action.program, *(fill_in(argument, values) for argument in arguments)]
 
@@ -110,6 +116,7 @@ def _values(wanted: Wanted) -> dict[str, str]:
         "image": wanted.image,
         "build": wanted.build,
         "serial": wanted.serial or "",
+        "port": wanted.port,
         "script": wanted.script,
         **{name: str(port) for name, port in zip(names, wanted.ports, strict=False)},
     }

@@ -60,6 +60,24 @@ FAILURES = (
         "check its power and its jumpers, or hold its reset button while it starts",
     ),
     Failure(
+        r"Could not open \S+, the port is busy",
+        True,
+        "its serial port is busy or absent",
+        "plug the board in, end the program that has the port open, or correct --port",
+    ),
+    Failure(
+        r"Failed to connect to ESP",
+        False,
+        "the port is there, but the chip does not answer",
+        "hold the board's BOOT button while it is reset",
+    ),
+    Failure(
+        r"Can't find board/esp\S+\.cfg|invalid command name \"program_esp",
+        False,
+        "this OpenOCD is not Espressif's",
+        "pip install esptool, or put the openocd of ESP-IDF's export.sh first on PATH",
+    ),
+    Failure(
         r"Can't find \S+\.cfg|couldn't open \S+\.cfg",
         False,
         "OpenOCD has no such script",

@@ -17,10 +17,17 @@ from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
 from utvm_deploy.boards.probe_programs import Action, ProbeCommands
 from utvm_deploy.device.link.deadlines import flash_s
-from utvm_deploy.device.probe.argv import NEUTRAL_FOLDER, Wanted, probe_argv, probe_script
-from utvm_deploy.device.probe.detect import locate
+from utvm_deploy.device.probe.argv import (
+    NEUTRAL_FOLDER,
+    PARTS,
+    Wanted,
+    probe_argv,
+    probe_script,
+)
+from utvm_deploy.device.probe.detect import check_port_there, locate
 from utvm_deploy.device.probe.failures import failure
 from utvm_deploy.project import Image
+from utvm_deploy.project.esp_idf import read_esp_idf
 
 logger = logging.getLogger("utvm_deploy.device.probe")
 
@@ -31,25 +38,36 @@ OBJCOPY_TIMEOUT_S = 30.0
 
 # What objcopy calls the formats; an ELF file is taken as it is.
 _OBJCOPY_FORMATS = {"bin": "binary", "hex": "ihex"}
-# By this file a folder is a Zephyr build, which west can flash.
-_WEST_FILE = Path("zephyr") / "runners.yaml"
 
 
-def flash_image(image: Image, *, probe: str | None = None, serial: str | None = None) -> None:
+def flash_image(
+    image: Image,
+    *,
+    probe: str | None = None,
+    serial: str | None = None,
+    port: str | None = None,
+) -> None:
     """Write the image to the board's flash and start it.
 
     ``probe`` is one of the board file's flashing programs: by default that of bench.toml, then the
     first. ``serial`` distinguishes several debug probes: by default that of bench.toml, then of
-    USB.
+    USB. ``port`` is for programs that flash through the board's serial port.
     """
-    place = locate(image.board, serial=serial, needs_port=False)
+    place = locate(image.board, port=port, serial=serial, needs_port=False)
     commands = probe_commands(image.board, probe or place.entry.probe)
+    takes_port = "{port}" in commands.flash.arguments
+    if takes_port and not process.is_dry_run():
+        place = locate(image.board, port=port, serial=serial)
+        check_port_there(image.board, place.port or "")
     _check_in_one_piece(image, commands)
+    build = _build_folder(image, commands)
     wanted = Wanted(
         # The program runs in another folder.
         image=str(_in_format(image, commands.image_format).absolute()),
-        build=_west_build(image, commands),
-        serial=place.serial,
+        build=build,
+        serial=None if takes_port else place.serial,
+        port=place.port or "PORT",
+        parts=read_esp_idf(Path(build)).parts if PARTS in commands.flash.arguments else (),
     )
     # An ELF file holds at least the bytes that go to flash.
     size = image.elf.stat().st_size if image.elf.exists() else 0
@@ -163,20 +181,19 @@ def _in_format(image: Image, image_format: str) -> Path:
     return target
 
 
-def _west_build(image: Image, commands: ProbeCommands) -> str:
-    """The Zephyr build that the image came from, where the program needs to know it."""
-    if "{build}" not in commands.flash.arguments:
+def _build_folder(image: Image, commands: ProbeCommands) -> str:
+    """The build that the image came from, where the program needs to know it."""
+    builder = commands.builder
+    if builder is None:
         return ""
     for folder in image.elf.absolute().parents:
-        if (folder / _WEST_FILE).is_file() or process.is_dry_run():
+        if (folder / builder.file).is_file() or process.is_dry_run():
             return str(folder)
-    others = [
-        one.name for one in image.board.probe.commands if "{build}" not in one.flash.arguments
-    ]
+    others = [one.name for one in image.board.probe.commands if one.builder != builder]
     another = f"take another probe ({', '.join(others)}), or " if others else ""
     raise ProbeError(
-        f"{commands.name} flashes what Zephyr built, and {image.elf} is not part of such a build; "
-        f"{another}make the project with --template zephyr"
+        f"{commands.name} flashes what {builder.name} built, and {image.elf} is not part of such a "
+        f"build; {another}{builder.advice}"
     )
 
 
