@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.base import process
@@ -38,9 +37,7 @@ def desk_checks(
     """In the order in which they are worth mending; without ``builds`` no image is built."""
     if board.why_no_image:
         found = shutil.which("idf.py")
-        built = Check("idf.py", "build and flash its firmware", found, "install ESP-IDF", False)
-        flashing = [replace(_flashing(board, probe), needed=False)] if board.probe.commands else []
-        return [built, *flashing]
+        return [Check("idf.py", "build and flash its firmware", found, "install ESP-IDF", False)]
     kind = choose_link(board, link)
     server = _bench_entry(board).server
     if server is not None:
