@@ -81,7 +81,7 @@ def test_a_fake_esptool_gets_them(
     argv = ["project", "flash", str(built), "--port", port]
     try:
         assert main(argv) == 1
-        assert "pip install esptool" in capsys.readouterr().err
+        assert "pip install 'esptool>=5'" in capsys.readouterr().err
         tool = folder / "esptool"
         tool.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\" > '{seen}'\n")
         tool.chmod(0o755)
@@ -122,12 +122,12 @@ def test_a_list_that_is_wrong_is_one_sentence(
 
 
 def test_what_the_programs_say() -> None:
-    """The words of esptool 5.6, and those of OpenOCD 0.12 without Espressif's commands."""
+    """The words of esptool 5.6 without its port; the others are those of the sources."""
     for said, meaning in (
         ("Could not open /dev/ttyUSB0, the port is busy or doesn't exist.", "busy or absent"),
         ("Failed to connect to ESP32-C3: No serial data received.", "BOOT button"),
         ("Can't find board/esp32c3-builtin.cfg", "is not Espressif's"),
-        ('invalid command name "program_esp_bins"', "pip install esptool"),
+        ('invalid command name "program_esp_bins"', "pip install 'esptool>=5'"),
     ):
         assert meaning in str(failure("flashing b", "tool", said, 1))
 
@@ -136,7 +136,7 @@ def test_what_the_programs_say() -> None:
 def test_the_real_esptool_reads_the_arguments(built: Path) -> None:
     """It opens the port only after it has understood all of them."""
     if shutil.which("esptool") is None:
-        pytest.skip("esptool is not installed; install it with: pip install esptool")
+        pytest.skip("esptool is not installed; install it with: pip install 'esptool>=5'")
     argv = esptool_argv(built, str(built / "no-port"))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0

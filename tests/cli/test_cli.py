@@ -52,9 +52,8 @@ def failure(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     assert captured.out == ""
     *steps, said = captured.err.splitlines()
     # Progress comes before it, one short line a step.
-    assert all(
-        step.startswith(("compiling", "building", "reading", "running")) for step in steps
-    ), steps
+    begins = ("compiling", "building", "reading", "running", "looking", "listing")
+    assert all(step.startswith(begins) for step in steps), steps
     assert said.startswith("error: ")
     return said
 

@@ -52,7 +52,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "dtc": ("compile device trees", "sudo apt install device-tree-compiler"),
     "openocd": ("flash boards", "sudo apt install openocd"),
     "pyocd": ("flash boards", "pip install pyocd"),
-    "esptool": ("flash Espressif's chips", "pip install esptool"),
+    "esptool": ("flash Espressif's chips", "pip install 'esptool>=5'"),
     "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),
     "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),
     "JLinkExe": ("flash boards", "download the J-Link software from segger.com"),

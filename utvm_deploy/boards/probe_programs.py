@@ -206,7 +206,7 @@ def _st_flash() -> ProbeProgram:
 
 
 def _esptool() -> ProbeProgram:
-    """Espressif's, version 4 or 5: the names with underscores are those that both take."""
+    """Espressif's, version 5; version 4, which PyPI has as ``esptool.py``, takes the same."""
     fixed = ("--chip", "{chip}", "--port", "{port}", "--baud", "460800")
     return ProbeProgram(
         ProbeCommands(

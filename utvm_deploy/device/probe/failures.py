@@ -75,7 +75,7 @@ FAILURES = (
         r"Can't find board/esp\S+\.cfg|invalid command name \"program_esp",
         False,
         "this OpenOCD is not Espressif's",
-        "pip install esptool, or put the openocd of ESP-IDF's export.sh first on PATH",
+        "pip install 'esptool>=5', or put the openocd of ESP-IDF's export.sh first on PATH",
     ),
     Failure(
         r"Can't find \S+\.cfg|couldn't open \S+\.cfg",
