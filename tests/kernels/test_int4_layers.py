@@ -201,6 +201,19 @@ def test_the_flash_rate_says_whether_weights_become_int8(tmp_path: Path) -> None
     assert sizes[1] < 0.6 * values.nbytes < sizes[0]
 
 
+def test_an_estimate_has_weights_of_int8_where_a_compile_has(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 8, 8, 16), scale=0.05)
+    values = RNG.integers(-128, 128, (24, 3, 3, 16)).astype(np.int8)
+    m.output(m.conv2d(x, values, np.zeros(24, np.int32), weight_scale=0.02, scale=3.0))
+    m.pack_weights()
+    path = m.save(tmp_path / "model.tflite")
+    compiled = utvm_deploy.compile(path, "mps2_an500")
+    assert "int4" not in compiled.layers[0].kernel
+    (layer,) = utvm_deploy.estimate(path, "mps2_an500").table
+    assert layer["weights_bytes"] == pytest.approx(compiled.weights_bytes, rel=0.05)
+
+
 @pytest.mark.each_core
 def test_a_network_on_boards(device: Device, tmp_path: Path) -> None:
     path = network().save(tmp_path / "model.tflite")

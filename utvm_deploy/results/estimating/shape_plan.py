@@ -8,7 +8,7 @@ model. Records are not asked, and channels that are constant are not dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from utvm_deploy.kernels.contract.call import (
     KernelCall,
     is_native,
 )
+from utvm_deploy.kernels.contract.packed_weights import is_packed
 from utvm_deploy.records import Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.targets.table import ESTIMATED, target_of
@@ -112,7 +113,8 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
 
     def forms(step: Step) -> Iterator[Option]:
         own, *others = known[id(step.operator)]
-        return chain([own], (one for one in others if one.scratch_bytes <= most))
+        enough = max(most, _unpacked_scratch(graph, step.operator, own, others))
+        return chain([own], (one for one in others if one.scratch_bytes <= enough))
 
     fastest = lowered_steps(graph, core, first)
     most = max(sum(_scratch_of(one)) for one in fastest if isinstance(one, Step))
@@ -136,6 +138,16 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
         placed.append(item)
     pool = elsewhere if memory.pool is not None else 0
     return ShapePlan(graph, tuple(layers), plan_arena(graph, placed).arena_bytes, pool)
+
+
+def _unpacked_scratch(
+    graph: Graph, operator: Operator, own: Option, others: Sequence[Option]
+) -> int:
+    """Scratch that the compiler allows a layer of packed weights, to store them as int8."""
+    weights = operator.inputs[1] if own.step.call.macs and not own.is_measured else None
+    if weights is None or not others or not is_packed(graph.tensors[weights].dtype):
+        return 0
+    return min(others, key=lambda one: one.cycles).scratch_bytes
 
 
 def _smaller(graph: Graph, core: str, step: Step, most_bytes: int) -> KernelCall:
