@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,18 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.compiler.arena.plan import Step
+from utvm_deploy.compiler.planning.kernel_costs import CoreCosts, KernelCosts
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, LibraryKernel
 from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.results.verifying.on_board import verify
+from utvm_deploy.targets.table import ESTIMATED
 
 CORES = ("generic", "cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55", "rv32imc_zve32x")
 RNG = np.random.default_rng(4)
@@ -212,6 +217,42 @@ def test_an_estimate_has_weights_of_int8_where_a_compile_has(tmp_path: Path) -> 
     assert "int4" not in compiled.layers[0].kernel
     (layer,) = utvm_deploy.estimate(path, "mps2_an500").table
     assert layer["weights_bytes"] == pytest.approx(compiled.weights_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "int8_at"),
+    [("mps2_an385", (0.0, 4.0)), ("mps3_an547", (0.0,)), ("mps2_an500", ())],
+)
+def test_the_flash_rate_says_whether_a_dense_layer_becomes_int8(
+    name: str, int8_at: tuple[float, ...], tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    values = RNG.integers(-128, 128, (128, 256)).astype(np.int8)
+    bias = np.zeros(128, np.int32)
+    m.output(m.fully_connected(m.input((1, 256), scale=0.05), values, bias, scale=3.0))
+    m.pack_weights()
+    path = m.save(tmp_path / "model.tflite")
+    for rate in (0.0, 4.0, 1000.0):
+        compiled = utvm_deploy.compile(path, name, flash_rate=rate)
+        is_int8 = rate in int8_at
+        assert ("int4" not in compiled.layers[0].kernel) == is_int8
+        assert (compiled.weights_bytes > values.nbytes) == is_int8
+
+
+def test_a_library_step_does_not_pay_for_unpacking(tmp_path: Path) -> None:
+    m = ModelWriter()
+    m.output(m.fully_connected(m.input((1, 64)), RNG.integers(-128, 128, (32, 64)), np.zeros(32)))
+    m.pack_weights()
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    call = lower(graph, graph.operators[0])
+    library = LibraryKernel("dense", "f", "f.h", (), "return f();", 0, "return 0;")
+    step = Step(graph.operators[0], replace(call, kernel=library), ())
+    table, near = CoreCosts(ESTIMATED), Setting("generic", "", "", "", "", "")
+    costs = KernelCosts(
+        graph, Records(), near, lambda s, _: s.call, lambda _: (), lambda c: c, table
+    )
+    (only,) = costs.forms(step, 0)
+    assert only.cycles == costs.of_kernel(step)[0]
 
 
 @pytest.mark.each_core

@@ -88,7 +88,10 @@ class Match:
 
     @property
     def our_tables(self) -> dict[str, Array]:
-        """The tables of ``ours`` by their names, such as "weights", "bias", "multiplier"."""
+        """The tables of ``ours`` by their names, such as "weights", "bias", "multiplier".
+
+        Weights of int4 are uint8 here, of one dimension: two in each byte, as in the file.
+        """
         arguments = self.ours.arguments
         return {one.name: one.data for one in arguments if isinstance(one, ConstantArgument)}
 

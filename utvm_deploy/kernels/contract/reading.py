@@ -20,6 +20,8 @@ class Reading:
     rewidens: bool = False
     #: Whether it is Winograd's method: fewer multiplications, of tiles that strips are too low for.
     is_winograd: bool = False
+    #: How many weights it unpacks into scratch in a run, again for each block of pixels.
+    unpacked: int = 0
 
 
 _USUAL = Reading()

@@ -106,7 +106,11 @@ class GatheredConv2D:
     def reading(self) -> Reading:
         w = self.window
         rows = 0 if self.is_dense else w.batch * w.output_height * w.output_width * w.kernel[0]
-        return Reading(gathered_rows=rows, windows_per_column=1.0)
+        unpacked = 0
+        if self.block:
+            blocks = w.batch * -(-self._pixels // w.batch // self._block)
+            unpacked = blocks * 2 * self.tables[0].elements
+        return Reading(gathered_rows=rows, windows_per_column=1.0, unpacked=unpacked)
 
     @property
     def depth(self) -> int:
