@@ -101,6 +101,19 @@ def check_everywhere(device: Device, model: Path, size: int) -> None:
     check(pushed, model, samples, reference)
 
 
+def test_pools_of_an_ended_session_leave_the_next_one_alone(model: Path) -> None:
+    with utvm_deploy.connect("host") as device:
+        board = device.board
+        compiled = utvm_deploy.compile(model, board, optimize="balanced", pools={"dtcm": LARGE})
+        old = device.load(compiled, into="ram")
+        device.reset()
+        new = device.load(compiled, into="ram")
+        old.unload()
+        (arrays, *_) = samples_of().inputs
+        new.run(arrays)
+        new.unload()
+
+
 @pytest.mark.tools
 def test_ad_takes_fewer_cycles(shared_models: Path) -> None:
     board = load_board("mps2_an500")

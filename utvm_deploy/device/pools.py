@@ -17,6 +17,8 @@ class DevicePools:
 
     def __init__(self, model: DeviceModel, *, is_in_ram: bool) -> None:
         self._model = model
+        # The one that owns the blocks: the device may have begun another by the time they go.
+        self._session = model.device.session
         pools = model.compiled.pools
         board = model.device.board
         #: In the workspace: a process has no regions, and no image has memory for a model in RAM.
@@ -37,7 +39,7 @@ class DevicePools:
         """Queue the call that copies the weights; nothing if there are none."""
         function = self._model.compiled.load_function
         if function is not None:
-            limit = self._model.device.session.speeds.task_s(2 * self._bytes)
+            limit = self._session.speeds.task_s(2 * self._bytes)
             self._model.call_function(
                 function, *self.addresses, timeout_s=limit, blocks=self.blocks
             )
@@ -46,12 +48,12 @@ class DevicePools:
         """Give the memory back."""
         for block in self.blocks:
             if not block.is_freed:
-                self._model.device.session.free(block)
+                self._session.free(block)
 
     def _allocated(self) -> Iterator[Block]:
         compiled = self._model.compiled
         for pool in compiled.pools:
             what = f"the pool {pool.name} of {compiled.name}"
-            block = self._model.device.session.allocate(pool.size_bytes, what)
+            block = self._session.allocate(pool.size_bytes, what)
             block.is_shown = True
             yield block

@@ -104,8 +104,9 @@ class Memory:
 
     def free(self, block: Block) -> None:
         """Give a block back; its neighbours grow together."""
-        if self._blocks.pop(block.address, None) is not block:
+        if self._blocks.get(block.address) is not block:
             raise DeviceError(f"{block.what} was freed already")
+        del self._blocks[block.address]
         block.is_freed = True
         self._free.append((block.start, block.end))
         self._free.sort()
