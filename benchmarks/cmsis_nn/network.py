@@ -1,4 +1,4 @@
-"""A network that grows layer by layer, with random weights."""
+"""A network that grows layer by layer, with random weights and scales that fit its values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from calibration import Calibration
 from layer import Layer, ModelWriter
 from small_models import svdf
 
@@ -15,10 +16,11 @@ _SIGMOID_SCALE, _SIGMOID_ZERO_POINT = 1 / 256, -128
 class Network:
     """A model that grows at one tensor; each method appends to it and returns the new end."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], seed: int = 0) -> None:
         self.writer = ModelWriter()
-        self.rng = np.random.default_rng(len(shape) + sum(shape))
+        self.rng = np.random.default_rng(seed or len(shape) + sum(shape))
         self.end = self.writer.input(shape, 0.05, -3)
+        self._calibration = Calibration(self.writer)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -29,6 +31,10 @@ class Network:
         """One of ``unseen``'s layers."""
         layer = Layer(kind, self.shape, **options)
         self.end = layer.add_to(self.writer, self.rng, self.end)
+        if kind.endswith("pool"):
+            self._calibration.run()
+        else:
+            self._calibration.balance()
         return self.end
 
     def conv(self, outputs: int, size: int = 1, stride: int = 1, activation: str = "RELU6") -> int:
@@ -48,11 +54,25 @@ class Network:
     def pool(self, size: int) -> int:
         return self.layer("max pool", kernel=(size, size), stride=(size, size), padding="VALID")
 
-    def node(self, kind: str, *others: int, shape: tuple[int, ...] = (), **options: Any) -> int:
-        """An operator of the end and other tensors; of the end's shape if none is said."""
+    def node(
+        self,
+        kind: str,
+        *others: int,
+        shape: tuple[int, ...] = (),
+        fits: bool = False,
+        **options: Any,
+    ) -> int:
+        """An operator of the end and other tensors; of the end's shape if none is said.
+
+        Its output has the end's quantization or a given one, or one that ``fits`` its values.
+        """
         table = options.pop("options", (f"{kind.title().replace('_', '')}Options", {}))
-        inputs = [self.end, *others]
+        inputs, scale = [self.end, *others], self._scale
         self.end = self.writer.node(kind, inputs, shape or self.shape, table, **options)
+        if fits:
+            self._calibration.fit(scale)
+        else:
+            self._calibration.run()
         return self.end
 
     def rows(self, outputs: int, activation: str = "NONE") -> int:
@@ -64,6 +84,7 @@ class Network:
 
     def reshape(self, *shape: int) -> int:
         self.end = self.writer.reshape(self.end, shape)
+        self._calibration.run()
         return self.end
 
     def transpose(self, *order: int) -> int:
@@ -76,16 +97,15 @@ class Network:
         *_, rows, columns = self.writer.tensors[right].shape
         shape = (*self.shape[:-1], rows if turned else columns)
         options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned})
-        scale = self._scale * self.writer.tensors[right].scales[0] * 75 * math.sqrt(self.shape[-1])
-        return self.node("BATCH_MATMUL", right, shape=shape, options=options, scale=scale)
+        return self.node("BATCH_MATMUL", right, shape=shape, options=options, fits=True)
 
     def softmax(self) -> int:
         self.end = self.writer.softmax(self.end)
+        self._calibration.run()
         return self.end
 
     def leaky_relu(self) -> int:
-        options = ("LeakyReluOptions", {"Alpha": 0.1})
-        return self.node("LEAKY_RELU", options=options, zero_point=-90)
+        return self.node("LEAKY_RELU", options=("LeakyReluOptions", {"Alpha": 0.1}), fits=True)
 
     def nearest(self, times: int) -> int:
         """RESIZE_NEAREST_NEIGHBOR that enlarges both sides."""
@@ -96,19 +116,23 @@ class Network:
         return self.node("RESIZE_NEAREST_NEIGHBOR", numbers, shape=shape)
 
     def svdf(self, units: int, memory: int, rank: int = 1) -> int:
+        scale = self._scale
         self.end = svdf(self.writer, self.end, units, memory, rank)
+        self._calibration.fit(scale, is_positive=True)
         return self.end
 
     def add(self, other: int) -> int:
-        self.end = self.writer.add(other, self.end, scale=self._scale * 1.5, zero_point=2)
+        scale = self._scale
+        self.end = self.writer.add(other, self.end)
+        self._calibration.fit(scale)
         return self.end
 
     def hard_swish(self) -> int:
-        return self.node("HARD_SWISH", scale=self._scale, zero_point=-90)
+        return self.node("HARD_SWISH", fits=True)
 
     def squeeze_excite(self, inside: int) -> int:
         """Scale every channel by what a small network makes of its mean."""
-        x, scale = self.end, self._scale
+        x = self.end
         self.mean(keep_dims=True)
         self.conv(inside, activation="RELU")
         self.conv(self.writer.tensors[x].shape[3], activation="NONE")
@@ -116,7 +140,7 @@ class Network:
             "LOGISTIC", scale=_SIGMOID_SCALE, zero_point=_SIGMOID_ZERO_POINT, options=None
         )
         self.end = x
-        return self.node("MUL", gate, scale=scale, zero_point=-3)
+        return self.node("MUL", gate, fits=True)
 
     def up(self, outputs: int) -> int:
         """TRANSPOSE_CONV 2x2 that doubles both sides."""
@@ -124,16 +148,17 @@ class Network:
 
     def concatenate(self, other: int) -> int:
         """Channels of another tensor behind; both are brought to one scale."""
-        other = self.writer.quantize(other, scale=self._scale, zero_point=self._zero_point)
+        zero_point = self.writer.tensors[self.end].zero_points[0]
+        other = self.writer.quantize(other, scale=self._scale, zero_point=zero_point)
+        self._calibration.run()
         channels = self.shape[3] + self.writer.tensors[other].shape[3]
         options = ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0})
         return self.node("CONCATENATION", other, shape=(*self.shape[:3], channels), options=options)
 
     def mean(self, *, keep_dims: bool = False) -> int:
-        x = self.end
-        self.end = self.writer.mean(
-            x, [1, 2], keep_dims=keep_dims, scale=self._scale, zero_point=self._zero_point
-        )
+        scale = self._scale
+        self.end = self.writer.mean(self.end, [1, 2], keep_dims=keep_dims)
+        self._calibration.fit(scale)
         return self.end
 
     def classify(self, outputs: int) -> bytes:
@@ -151,7 +176,3 @@ class Network:
     @property
     def _scale(self) -> float:
         return float(self.writer.tensors[self.end].scales[0])
-
-    @property
-    def _zero_point(self) -> int:
-        return int(self.writer.tensors[self.end].zero_points[0])

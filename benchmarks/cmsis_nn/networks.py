@@ -34,6 +34,31 @@ def mobilenet_v2() -> bytes:
     return n.classify(10)
 
 
+def mobilenet_v2_of_96() -> bytes:
+    """All of MobileNetV2 0.35 on 96x96, with ten classes: 17 inverted residuals."""
+    n = Network((1, 96, 96, 3))
+    n.conv(16, 3, 2)
+    n.depthwise(3)
+    n.conv(8, activation="NONE")
+    widths = ((8, 2, 2), (16, 3, 2), (24, 4, 2), (32, 3, 1), (56, 3, 2), (112, 1, 1))
+    for channels, count, stride in widths:
+        for number in range(count):
+            _inverted(n, channels, 6, 3, stride if number == 0 else 1)
+    n.conv(1280)
+    return n.classify(10)
+
+
+def fd_mobilenet() -> bytes:
+    """FD-MobileNet 0.25 on 128x128, with five classes: 125,477 weights and biases."""
+    n = Network((1, 128, 128, 3))
+    n.conv(8, 3, 2)
+    strides = ((16, 2), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 4, (256, 1))
+    for channels, stride in strides:
+        n.depthwise(3, stride)
+        n.conv(channels)
+    return n.classify(5)
+
+
 def _inverted(n: Network, channels: int, expand: int, size: int, stride: int) -> None:
     start, made = n.end, n.shape[3]
     n.conv(made * expand)
@@ -225,6 +250,12 @@ NETWORKS: Mapping[str, Callable[[], bytes]] = {
     "transformer": transformer,
     "yolo": yolo,
     "svdf_words": svdf_words,
+}
+
+#: Networks as their papers have them; their times on real boards are published.
+PUBLISHED: Mapping[str, Callable[[], bytes]] = {
+    "mobilenet_v2_0.35_96": mobilenet_v2_of_96,
+    "fd_mobilenet_0.25_128": fd_mobilenet,
 }
 
 

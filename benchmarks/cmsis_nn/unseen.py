@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from bench_command import bench
 from kinds import KINDS, layers
-from layer import Layer, ModelWriter, Pair
+from layer import Layer, ModelWriter
+from network import Network
 
 #: What one model may take: inputs and outputs in RAM, weights in flash.
 RAM_BYTES, FLASH_BYTES = 96 * 1024, 400 * 1024
@@ -52,48 +53,37 @@ def write_layers(some: Sequence[Layer], path: Path) -> None:
 
 def write_network(seed: int, path: Path) -> None:
     """A small network: a first layer, blocks of one sort or another, a classifier."""
-    r, rng, m = random.Random(f"network {seed}"), np.random.default_rng(seed), ModelWriter()
+    r = random.Random(f"network {seed}")
     edge = r.choice((24, 28, 32, 40, 48, 56, 64))
-    x = m.input((1, edge, edge, r.choice((1, 3))), 0.05, -3)
-
-    def append(kind: str, x: int, **options: Any) -> int:
-        layer = Layer(kind, m.tensors[x].shape, **options)
-        return layer.add_to(m, rng, x)
-
-    def square(size: int) -> Pair:
-        return (size, size)
-
-    channels = r.choice((4, 6, 8, 12, 16))
-    kernel, step = square(r.choice((3, 3, 5))), square(r.choice((1, 2)) if edge < 40 else 2)
-    x = append("conv", x, outputs=channels, kernel=kernel, stride=step, activation="RELU")
+    n = Network((1, edge, edge, r.choice((1, 3))), seed)
+    channels, size = r.choice((4, 6, 8, 12, 16)), r.choice((3, 3, 5))
+    n.conv(channels, size, r.choice((1, 2)) if edge < 40 else 2, "RELU")
     for _ in range(r.randint(2, 5)):
         block = r.choice(("separable", "separable", "plain", "residual", "bottleneck"))
-        height = m.tensors[x].shape[1]
-        stride = square(2 if height > 4 and r.random() < 0.6 else 1)
-        if stride[0] == 2 or height < 9:
+        stride = 2 if n.shape[1] > 4 and r.random() < 0.6 else 1
+        if stride == 2 or n.shape[1] < 9:
             channels = min(round(channels * r.choice((1, 1.5, 2))), 96)
         if block == "separable":
-            size = square(r.choice((3, 3, 5)))
-            x = append("depthwise", x, kernel=size, stride=stride, activation="RELU6")
-            x = append("conv", x, outputs=channels, activation="RELU6")
+            n.depthwise(r.choice((3, 3, 5)), stride)
+            n.conv(channels)
         elif block == "plain":
-            x = append("conv", x, outputs=channels, kernel=(3, 3), stride=stride, activation="RELU")
-            if m.tensors[x].shape[1] > 5 and r.random() < 0.4:
-                x = append("max pool", x, kernel=(2, 2), stride=(2, 2), padding="VALID")
+            n.conv(channels, 3, stride, "RELU")
+            if n.shape[1] > 5 and r.random() < 0.4:
+                n.pool(2)
         elif block == "residual":
-            made = m.tensors[x].shape[3]
-            y = append("conv", x, outputs=made, kernel=(3, 3), activation="RELU")
-            x = m.add(x, append("conv", y, outputs=made, kernel=(3, 3)), scale=0.3)
+            start, made = n.end, n.shape[3]
+            n.conv(made, 3, activation="RELU")
+            n.conv(made, 3, activation="NONE")
+            n.add(start)
         else:
-            inside = m.tensors[x].shape[3] * r.choice((2, 3, 4))
-            y = append("conv", x, outputs=inside, activation="RELU6")
-            y = append("depthwise", y, kernel=(3, 3), stride=stride, activation="RELU6")
-            x = append("conv", y, outputs=channels)
-    height = m.tensors[x].shape[1]
-    x = append("average pool", x, kernel=square(height), stride=square(height), padding="VALID")
-    x = append("dense", m.reshape(x, (1, -1)), outputs=r.randint(2, 40))
-    m.output(m.softmax(x))
-    m.save(path)
+            n.conv(n.shape[3] * r.choice((2, 3, 4)))
+            n.depthwise(3, stride)
+            n.conv(channels, activation="NONE")
+    height = n.shape[1]
+    n.layer("average pool", kernel=(height, height), stride=(height, height), padding="VALID")
+    n.reshape(1, -1)
+    n.layer("dense", outputs=r.randint(2, 40))
+    path.write_bytes(n.finish(n.softmax()))
 
 
 def main() -> None:
