@@ -89,6 +89,9 @@ def test_the_cheapest_choice_within_the_loss_is_taken(
     assert [count for count, _ in losses] == sorted((c for c, _ in losses), reverse=True)
     assert losses[1][0] == 1 and losses[2][0] == 0
     assert made.losses["int8"] > 4.0 and made.losses["int16x8"] == 0.0
+    # Weights of int4 where that is small enough a loss: those of all layers, but of wide ones.
+    assert len(made.narrow) == 5 and recipe.narrow == made.narrow
+    assert {made.scheme_of(row.output) for row in rows} == {"int4", "int8"}
 
 
 def test_budgets_take_fewer_wide_layers(
@@ -104,6 +107,8 @@ def test_budgets_take_fewer_wide_layers(
         prices=_prices(),
     )
     assert not made.wide and not made.is_within
+    # A larger loss than that of int8 is not taken for less flash.
+    assert made.loss <= made.losses["int8"]
     with pytest.raises(UtvmError, match="even the int8 model is over a budget: flash 100 of 50"):
         mix(
             digits,
@@ -127,7 +132,7 @@ def test_a_mixed_file_must_be_clearly_faster_than_int16x8(
         rows,
         max_loss=4.0,
         budgets=Budgets(),
-        measure=lambda _: ModelPrice(ticks, "cycles", 900, 900, {}),
+        measure=lambda _: ModelPrice(ticks, "cycles", 1000, 1000, {}),
         prices=prices,
     )
     assert (recipe.scheme == "int8") == is_mixed
@@ -153,7 +158,7 @@ def test_a_smaller_loss_than_is_allowed_does_not_justify_a_price(
         rows,
         max_loss=0.5,
         budgets=Budgets(),
-        measure=lambda _: ModelPrice(1001, "cycles", 1, 1, {}),
+        measure=lambda _: ModelPrice(1001, "cycles", 1, 1000, {}),
         prices=prices,
     )
     assert recipe.scheme == "int16x8" and made.price == prices["int16x8"]
@@ -205,7 +210,10 @@ def test_python_has_the_same(tmp_path: Path) -> None:
     assert isinstance(made, MixedModel) and made.mixed.loss_unit == "dB"
     made.save(tmp_path / "mixed.tflite")
     types = {tensor.dtype for tensor in load_model(tmp_path / "mixed.tflite").tensors}
-    assert {"int8", "int16"} <= types and "float32" not in types
+    assert {"int4", "int8", "int16"} <= types and "float32" not in types
+    assert (
+        main(["verify", str(tmp_path / "mixed.tflite"), "--board", "host", "--samples", "2"]) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,6 +292,25 @@ def test_a_mixed_model_is_no_dearer_than_int8_and_int16x8(
         # A budget says what flash there is: a fast mix may use it.
         assert made.price.flash_bytes <= flash and made.price.ticks < 0.7 * int16x8.ticks
         assert made.wide and recipe.scheme == "int8" and made.note is None
+
+
+@pytest.mark.emulator
+def test_a_budget_of_flash_that_int8_exceeds_gets_layers_of_int4(
+    board_mix: Sensitivities,
+) -> None:
+    int8, int4 = board_mix.prices["int8"], board_mix.prices["int4"]
+    budget = (int8.flash_bytes + int4.flash_bytes) // 2
+    words: dict[str, Any] = {
+        "max_loss": 20.0,
+        "measure": partial(measure, board=load_board("mps2_an500")),
+        "prices": board_mix.prices,
+    }
+    rows = board_mix.rows
+    made, _ = mix(board_mix.calibration, None, rows, budgets=Budgets(flash=budget), **words)
+    assert made.price is not None and made.price.flash_bytes <= budget < int8.flash_bytes
+    assert made.narrow and made.is_within
+    with pytest.raises(UtvmError, match="even the int4 model is over a budget: flash"):
+        mix(board_mix.calibration, None, rows, budgets=Budgets(flash=9000), **words)
 
 
 def test_the_function_has_the_arguments_of_the_verb(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def quantize(
       it may also be a tensor, a list of inputs or of mappings of the names of inputs to them, a
       ``TensorDataset`` or a ``DataLoader``.
     - ``scheme`` is "int8", "int4" (int8 activations and int4 weights), "int16x8" (int16 activations
-      and int8 weights), or "mixed": int8 or int16x8 for each layer.
+      and int8 weights), or "mixed": int4, int8 or int16x8 for each layer.
     - ``float_ends`` leaves the model's inputs and outputs float. Those of a PyTorch module are
       float always.
     - ``input_range`` is the smallest and the largest value that float inputs can have; by default
@@ -80,8 +80,8 @@ def quantize(
     Each of the result's ``warnings`` is logged once.
 
     Raises ModelError for a model that cannot be quantized, and DataError for data that do not fit
-    it. Raises UsageError for arguments that do not go together, and UtvmError if even the int8
-    model takes more than a budget.
+    it. Raises UsageError for arguments that do not go together, and UtvmError if no mix that was
+    measured is within the budgets.
     """
     chosen_by: dict[str, Any] = {
         "max_loss": max_loss,

@@ -472,7 +472,7 @@ QUANTIZED: Rows = (
     Option(
         "--scheme",
         "int8; int4: int8 with weights of int4; int16x8: int16 activations and int8 weights; or "
-        "mixed: int8 or int16x8 for each layer",
+        "mixed: one of these for each layer",
         "int8",
         choices="quality.quantizing.facts:WANTED_SCHEMES",
     ),

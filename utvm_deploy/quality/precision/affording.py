@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.quality.precision.facts import Budgets, ModelPrice
 from utvm_deploy.quality.quantizing.child_steps import RecipeResult
 from utvm_deploy.quality.quantizing.facts import INT8, INT16X8, Recipe
@@ -14,7 +13,7 @@ from utvm_deploy.quality.quantizing.facts import INT8, INT16X8, Recipe
 MOST_MEASURED = 6
 #: The part of int8's and int16x8's ticks that a mixed file must stay below where it loses no less.
 #: A layer's ticks depend a little on where the linker puts its code.
-_CLEARLY_FASTER = 0.99
+CLEARLY_FASTER = 0.99
 
 #: A .tflite file -> what it takes on the board.
 Measure = Callable[[bytes], ModelPrice]
@@ -33,6 +32,11 @@ class Candidate:
     def size(self) -> int:
         """Bytes of the file."""
         return len(self.result.data)
+
+    @property
+    def narrow(self) -> tuple[str, ...]:
+        """Outputs of the operators with weights of int4."""
+        return self.recipe.narrow
 
 
 @dataclass(frozen=True)
@@ -55,24 +59,20 @@ def affordable(
     budgets: Budgets,
     measure: Measure,
     prices: Mapping[str, ModelPrice],
-) -> Afforded:
-    """The cheapest file among those that lose least.
+) -> Afforded | None:
+    """The cheapest file among those that lose least; None if int8 itself is over a budget.
 
     ``files`` are ordered from int8 to int16x8, and ``chosen`` is the first that loses little
     enough. int8, int16x8 and a mixed file compete. The mixed file must be faster than int16x8. It
-    may take as much RAM and flash as the larger of int8 and int16x8, or what a budget says. Raises
-    UtvmError if int8 itself is over a budget.
+    may take as much RAM and flash as the larger of int8 and int16x8, or what a budget says.
     """
     least, widest = prices[INT8], prices[INT16X8]
     if budgets.excess(least):
-        raise UtvmError(
-            f"even the int8 model is over a budget: {', '.join(budgets.excess(least))}; "
-            "give more, or take a smaller model"
-        )
+        return None
     priced = [(files[0], least)]
     if not budgets.excess(widest) and files[-1].loss <= max(files[0].loss, max_loss):
         priced.append((files[-1], widest))
-    limits = _limits(budgets, least, widest)
+    limits = limits_of(budgets, least, widest)
     measured: dict[int, ModelPrice] = {}
 
     def price_of(candidate: Candidate) -> ModelPrice:
@@ -94,14 +94,14 @@ def affordable(
     def rank(one: tuple[Candidate, ModelPrice]) -> tuple[float, float, int, int]:
         file, price = one
         is_pure = file is files[0] or file is files[-1]
-        ticks = price.ticks if is_pure else price.ticks / _CLEARLY_FASTER
+        ticks = price.ticks if is_pure else price.ticks / CLEARLY_FASTER
         # A loss that is smaller than it must be does not justify a higher price.
         return max(file.loss, max_loss), ticks, price.flash_bytes, price.ram_bytes
 
     return Afforded(*min(priced, key=rank), dearer)
 
 
-def _limits(budgets: Budgets, least: ModelPrice, widest: ModelPrice) -> Budgets:
+def limits_of(budgets: Budgets, least: ModelPrice, widest: ModelPrice) -> Budgets:
     """What a mixed file may take: the budgets, and what int8 or int16x8 takes."""
     ram = max(least.ram_bytes, widest.ram_bytes) if budgets.ram is None else budgets.ram
     flash = max(least.flash_bytes, widest.flash_bytes) if budgets.flash is None else budgets.flash
@@ -135,6 +135,12 @@ def _first_within(
         ):
             return files[number]
     return None
+
+
+def places(count: int, most: int) -> list[int]:
+    """Some of 1 to ``count``, at about equal distances, with ``count``; at most ``most``."""
+    step = max(1, -(-count // most))
+    return list(range(count, 0, -step))[::-1]
 
 
 def _spread(first: int, end: int) -> Iterator[int]:

@@ -1,9 +1,11 @@
-"""The facts of a choice between int8 and int16x8 for each layer."""
+"""The facts of a choice among int4, int8 and int16x8 for each layer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from utvm_deploy.quality.quantizing.facts import INT4, INT8, INT16X8, SCHEMES
 
 #: Losses with labels: percentage points of accuracy below the float model.
 POINTS = "percentage points"
@@ -80,19 +82,26 @@ class Mixed:
     wide: tuple[str, ...]  # outputs of the operators with int16 activations
     loss: float
     loss_unit: str  # POINTS or DECIBELS
-    losses: Mapping[str, float]  # of "int8" and "int16x8", in the same unit
+    losses: Mapping[str, float]  # of each scheme for all layers, in the same unit
     price: ModelPrice | None
-    prices: Mapping[str, ModelPrice]  # of "int8" and "int16x8"
+    prices: Mapping[str, ModelPrice]  # of each scheme for all layers; empty without a board
     is_within: bool  # whether the loss is at most what was allowed
     # Of the file that the loss alone chose, if it takes more RAM or flash than int8 and int16x8.
     dearer: ModelPrice | None = None
+    narrow: tuple[str, ...] = ()  # outputs of the operators with weights of int4
+
+    def scheme_of(self, output: str) -> str:
+        """The scheme of the operator that makes ``output``."""
+        if output in self.wide:
+            return INT16X8
+        return INT4 if output in self.narrow else INT8
 
     @property
     def note(self) -> str | None:
         """One sentence on ``dearer``: what it takes, and which budgets allow it."""
         if self.dearer is None:
             return None
-        pure = tuple(self.prices.values())
+        pure = tuple(self.prices[scheme] for scheme in SCHEMES)
         rows = (
             ("RAM", self.dearer.ram_bytes, max(one.ram_bytes for one in pure)),
             ("flash", self.dearer.flash_bytes, max(one.flash_bytes for one in pure)),

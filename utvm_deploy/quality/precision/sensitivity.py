@@ -12,8 +12,17 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.evaluating.facts import Settings
 from utvm_deploy.quality.precision.facts import LayerPrice, LayerSensitivity
 from utvm_deploy.quality.quantizing.child_steps import RecipeResult, quantize_with_recipes
-from utvm_deploy.quality.quantizing.facts import FLOAT, INT8, INT16X8, SCHEMES, Calibration, Recipe
+from utvm_deploy.quality.quantizing.facts import (
+    FLOAT,
+    INT4,
+    INT8,
+    INT16X8,
+    UNIFORM_SCHEMES,
+    Calibration,
+    Recipe,
+)
 from utvm_deploy.quality.quantizing.sqnr import sqnr_db
+from utvm_deploy.quality.quantizing.tflite.layers import CONV, DENSE, DEPTHWISE
 
 #: Layers that a warning names.
 _MOST_WORST = 3
@@ -26,6 +35,8 @@ MOVERS = frozenset(
         *("SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
     )
 )
+#: Operators whose weights can be int4.
+WITH_WEIGHTS = frozenset((CONV, DEPTHWISE, DENSE))
 
 
 def layers_of(calibration: Calibration) -> tuple[tuple[int, str, str], ...]:
@@ -42,25 +53,29 @@ def layer_sensitivities(
     labels: Array | None,
     prices: Mapping[str, Mapping[str, LayerPrice]],
     *,
-    schemes: Sequence[str] = SCHEMES,
+    schemes: Sequence[str] = UNIFORM_SCHEMES,
     progress: Progress = no_progress,
 ) -> tuple[LayerSensitivity, ...]:
     """A row for each operator that computes, in the order of the model.
 
     ``labels`` are the classes of the calibration's samples. ``prices`` maps schemes to the prices
-    of layers, by output. Each operator is tried in each of ``schemes``.
+    of layers, by output. Each operator is tried in each of ``schemes``, but int4 with int8 only
+    where there are weights.
     """
     layers = layers_of(calibration)
-    recipes = [alone(calibration, output, scheme) for scheme in schemes for *_, output in layers]
-    results = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
-    by_scheme = {
-        scheme: results[place * len(layers) : (place + 1) * len(layers)]
-        for place, scheme in enumerate(schemes)
-    }
+    tried = [
+        (output, scheme)
+        for scheme in schemes
+        for _, kind, output in layers
+        if scheme != INT4 or INT8 not in schemes or kind in WITH_WEIGHTS
+    ]
+    recipes = [alone(calibration, *one) for one in tried]
+    made_all = quantize_with_recipes(calibration, recipes, is_exact=False, progress=progress)
+    results = dict(zip(tried, made_all, strict=True))
     right = None if labels is None else accuracy(calibration.outputs, labels)
     rows = []
-    for place, (index, kind, output) in enumerate(layers):
-        made = {scheme: results[place] for scheme, results in by_scheme.items()}
+    for index, kind, output in layers:
+        made = {s: results[output, s] for s in schemes if (output, s) in results}
         points = None
         if labels is not None and right is not None:
             points = {scheme: right - accuracy(one.outputs, labels) for scheme, one in made.items()}
@@ -100,6 +115,11 @@ def outputs_db(calibration: Calibration, result: RecipeResult) -> float | None:
         if (one := sqnr_db(real, made)) is not None
     ]
     return min(found) if found else None
+
+
+def noise(sqnr: float | None) -> float:
+    """The power of the error, as a part of the signal's, for an SQNR in dB; None has none."""
+    return 0.0 if sqnr is None else 10 ** (-sqnr / 10)
 
 
 def accuracy(outputs: Sequence[Array], labels: Array) -> float:

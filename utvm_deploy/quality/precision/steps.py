@@ -59,11 +59,11 @@ class MixedModel(QuantizedWithLayers):
 
     @property
     def headline(self) -> str:
-        """How many layers are int16x8, and what the choice loses."""
+        """How many layers are int16x8 and int4, and what the choice loses."""
         mixed = self.mixed
         return (
             f"{super().headline}; {len(mixed.wide)} of {len(self.layers)} layers int16x8, "
-            f"loss {mixed.loss:.3g} {mixed.loss_unit}"
+            f"{len(mixed.narrow)} int4, loss {mixed.loss:.3g} {mixed.loss_unit}"
         )
 
     @property
@@ -74,7 +74,7 @@ class MixedModel(QuantizedWithLayers):
                 "index": row.index,
                 "operator": row.kind,
                 "output": row.output,
-                "scheme": facts.INT16X8 if row.output in self.mixed.wide else facts.INT8,
+                "scheme": self.mixed.scheme_of(row.output),
                 **{f"sqnr_db_{scheme}": value for scheme, value in row.sqnr_db.items()},
             }
             for row in self.rows
@@ -121,8 +121,8 @@ def sensitivities(
     kept = None if labels is None else labels[: len(calibration.outputs[0])]
     prices: dict[str, ModelPrice] = {}
     if board is not None:
-        for scheme in facts.SCHEMES:
-            recipe = facts.Recipe(scheme, float_ends=float_ends)
+        for scheme in facts.UNIFORM_SCHEMES:
+            recipe = facts.Recipe.of(scheme, float_ends=float_ends)
             made = model_steps.quantize_with_recipe(calibration, recipe, name=path.stem)
             prices[scheme] = measure(made.data, board, timing=timing, progress=progress)
     tables = {scheme: price.layers for scheme, price in prices.items()}
@@ -231,11 +231,11 @@ def quantize_mixed(
     input_range: tuple[float, float] | None = None,
     progress: Progress = no_progress,
 ) -> MixedModel:
-    """Quantize a float model file, each layer to int8 or int16x8.
+    """Quantize a float model file, each layer to int4, int8 or int16x8.
 
     ``max_loss`` is in percentage points of accuracy below the float model if the data have labels,
-    else in dB of SQNR below the int16x8 model. ``budgets`` need a board. Raises UtvmError if even
-    the int8 model is over a budget.
+    else in dB of SQNR below the int16x8 model. ``budgets`` need a board. Raises UtvmError if no
+    choice that was measured is within them.
     """
     budgets = budgets or Budgets()
     if budgets.are_set and board is None:

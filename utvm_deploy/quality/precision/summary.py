@@ -21,6 +21,7 @@ def mixed_json(mixed: Mixed, max_loss: float) -> dict[str, Any]:
 
     return {
         "wide": list(mixed.wide),
+        "narrow": list(mixed.narrow),
         "loss": mixed.loss,
         "loss_unit": mixed.loss_unit,
         "max_loss": max_loss,
