@@ -216,12 +216,16 @@ def lstm(
 ) -> int:
     """UNIDIRECTIONAL_SEQUENCE_LSTM of random weights, as the converter quantizes them.
 
-    ``outputs`` other than 0 are those of a projection.
+    ``outputs`` other than 0 are those of a projection. An input of int16 makes one of 16x8.
     """
     rng = np.random.default_rng(seed)
+    is_wide = m.tensors[x].dtype == "int16"
     outer, inner, inputs = m.tensors[x].shape
     batch = inner if time_major else outer
     hidden_scale, hidden_zero, cell_scale = 1 / 128, int(rng.integers(-9, 9)), 2.0**-11
+    if is_wide:
+        hidden_scale, hidden_zero = 2.0**-15, 0
+    activations = m.tensors[x].dtype
 
     made = outputs or cells
 
@@ -246,7 +250,7 @@ def lstm(
     operands = [x, *(weights(inputs) for _ in range(4)), *(weights(made) for _ in range(4))]
     operands += vectors(peeps, 3, 0.0001)
     for _ in range(4):
-        bias = rng.integers(-3000, 3000, cells).astype(np.int32)
+        bias = rng.integers(-3000, 3000, cells).astype(np.int64 if is_wide else np.int32)
         operands.append(m.constant(bias, 0.0001))
     projected = [-1, -1]
     if outputs:
@@ -254,14 +258,14 @@ def lstm(
         projected = [weights(cells, outputs), m.constant(bias, 0.0001)]
     operands += projected
     operands += [
-        state("int8", made, hidden_scale, hidden_zero),
+        state(activations, made, hidden_scale, hidden_zero),
         state("int16", cells, cell_scale, 0),
     ]
     operands += vectors(norms, 4, 0.00005)
     if couples:
         for position in (1, 5, 12):
             operands[position] = -1
-    out = m.tensor((outer, inner, made), "int8", hidden_scale, hidden_zero)
+    out = m.tensor((outer, inner, made), activations, hidden_scale, hidden_zero)
     fields = {
         "FusedActivationFunction": 4,
         "TimeMajor": time_major,

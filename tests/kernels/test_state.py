@@ -75,6 +75,19 @@ def variants(m: ModelWriter, *, every: bool = True) -> None:
     m.output(lstm(m, m.input((1, 1, 10), 0.05, -3), 1, outputs=4, time_major=True, seed=43))
 
 
+def wide_sequences(m: ModelWriter) -> None:
+    """LSTMs of int16 by int8 weights, whose sums fit 32 bits or do not."""
+
+    def x(shape: tuple[int, ...]) -> int:
+        number = m.tensor(shape, "int16", 3 / 32768, 0)
+        m.inputs.append(number)
+        return number
+
+    m.output(lstm(m, x((2, 3, 5)), 6, seed=50))
+    m.output(lstm(m, x((3, 2, 8)), 7, time_major=True, clip=0.7, seed=51))
+    m.output(lstm(m, x((1, 1, 700)), 3, seed=52))
+
+
 def ring_buffers(m: ModelWriter) -> None:
     """As streaming keyword spotting writes them: the last frames before every convolution."""
     rng = np.random.default_rng(9)
@@ -95,7 +108,10 @@ def ring_buffers(m: ModelWriter) -> None:
 @pytest.mark.spread(1)
 @pytest.mark.parametrize(
     "build",
-    [keyword_model, single_steps, states_of_bytes, sequences, variants, ring_buffers],
+    [
+        *(keyword_model, single_steps, states_of_bytes, sequences, variants),
+        *(wide_sequences, ring_buffers),
+    ],
 )
 def test_runs_continue_each_other(build, device: Device, tmp_path: Path) -> None:
     m = ModelWriter()

@@ -148,13 +148,13 @@ def test_rounds_share_the_interpreters(tmp_path: Path, monkeypatch: pytest.Monke
     m.output(x)
     path = m.save(tmp_path / "model.tflite")
     started: list[Program] = []
-    start = Program._started
+    start = Program._built
 
     def counted(program: Program) -> Any:
         started.append(program)
         return start(program)
 
-    monkeypatch.setattr(Program, "_started", counted)
+    monkeypatch.setattr(Program, "_built", counted)
     found = interpret(path, [[np.full((2, 3, 4), 7, np.int8)]] * 2)
     assert len(started) == 2 + 3
     assert first in found.tensors[1] and found.outputs == [x]

@@ -8,7 +8,7 @@ kernels compute this of what the reference made before, round after round, until
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import last_words
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle.micro_lstm import Gate, MicroLstm
 from utvm_deploy.oracle.micro_svdf import MicroSvdf
 from utvm_deploy.oracle.program import Program, Tensors, built, is_first
 from utvm_deploy.oracle.shadow import Shadow
@@ -176,8 +177,10 @@ class _Alone:
 
     def __init__(self, data: bytes, program: Program, node: Node, truth: Truth) -> None:
         self._node = node
-        self._svdf = _svdf(program, node) if truth.resolver == OF_MICRO else None
-        if self._svdf is not None:
+        self._micro = (
+            _MICRO[truth.kind](data, program, node) if truth.resolver == OF_MICRO else None
+        )
+        if self._micro is not None:
             return
         rest = {one.position for one in program.nodes} - {node.position}
         further = [n for n in node.inputs if n in program.computed and n not in program.inputs]
@@ -188,28 +191,55 @@ class _Alone:
 
     def restart(self) -> None:
         """Begin with an empty state."""
-        if self._svdf is not None:
-            self._svdf.restart()
+        if self._micro is not None:
+            self._micro.restart()
 
     def run(self, tensors: Tensors) -> list[Array]:
         """Its outputs, given what the reference computed."""
-        if self._svdf is not None:
-            return [self._svdf.step(tensors[self._node.inputs[0]])]
+        if self._micro is not None:
+            return [self._micro.step(tensors[self._node.inputs[0]])]
         made = self._single.one([tensors[number] for number in self._single.inputs])
         return [made[number] for number in self._node.outputs]
 
 
-def _svdf(program: Program, node: Node) -> MicroSvdf:
+def _svdf(data: bytes, program: Program, node: Node) -> MicroSvdf:
     x, features, times, bias, state = node.inputs
     known = program.quantized
     return MicroSvdf(
         x=known(x),
-        features=known(features),
-        times=known(times),
+        features=program.constant(features),
+        times=program.constant(times),
         bias=program.value(bias) if bias >= 0 else None,
         state=known(state),
         output=known(node.outputs[0]),
     )
+
+
+def _lstm(data: bytes, program: Program, node: Node) -> MicroLstm:
+    from utvm_deploy.frontend.files import tflite_schema as schema  # only in the child process
+
+    known, inputs = program.quantized, node.inputs
+    options = schema.read_model(data).subgraphs[0].operators[node.position].builtinOptions
+    constant = program.constant
+    gates = [
+        Gate(constant(inputs[1 + g]), constant(inputs[5 + g]), program.value(inputs[12 + g]))
+        for g in range(4)
+    ]
+    return MicroLstm(
+        known(inputs[0]),
+        gates,
+        known(inputs[18]),
+        known(inputs[19]),
+        time_major=options.timeMajor,
+        cell_clip=options.cellClip,
+    )
+
+
+#: The operators whose right bytes TFLite Micro's formula makes.
+_MICRO: Mapping[str, Callable[[bytes, Program, Node], MicroSvdf | MicroLstm]] = {
+    "SVDF": _svdf,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+}
 
 
 def _are_equal(left: Sequence[Array], right: Sequence[Array]) -> bool:

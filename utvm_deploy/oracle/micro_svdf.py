@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.requantization import quantize_multiplier, requantized
+from utvm_deploy.kernels.contract.requantization import quantize_multiplier
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MicroSvdf:
         """The output for the next input."""
         values = x.astype(np.int64) - self._x.zero_point
         sums = values @ self._features.data.astype(np.int64).T
-        newest = np.clip(_scaled(sums, self._feature), -128, 127) + self._state.zero_point
+        newest = np.clip(scaled(sums, self._feature), -128, 127) + self._state.zero_point
         newest = newest.astype(np.int8).astype(np.int64)
         self._stored = np.concatenate([self._stored[:, :, 1:], newest[:, :, None]], axis=2)
         batch, units = self._output.data.shape
@@ -61,11 +61,17 @@ class MicroSvdf:
         totals = products.reshape(batch, units, -1).sum(axis=2)
         if self._bias is not None:
             totals = totals + self._bias
-        made = _scaled(totals, self._result) + self._output.zero_point
+        made = scaled(totals, self._result) + self._output.zero_point
         output: Array = np.clip(made, -128, 127).astype(np.int8)
         return output
 
 
-def _scaled(values: NDArray[np.int64], factor: tuple[int, int]) -> NDArray[np.int64]:
-    flat = [requantized(int(value), *factor) for value in values.reshape(-1)]
-    return np.array(flat, np.int64).reshape(values.shape)
+def scaled(values: NDArray[np.int64], factor: tuple[int, int]) -> NDArray[np.int64]:
+    """Each value as ``rounding.requantized`` makes it of a multiplier and a shift."""
+    multiplier, shift = factor
+    raised = (values << max(shift, 0)).astype(np.int32).astype(np.int64)
+    high = (raised * multiplier + (1 << 30)) >> 31
+    right = max(-shift, 0)
+    magnitude = (np.abs(high) + (1 << right >> 1)) >> right
+    made: NDArray[np.int64] = np.where(high < 0, -magnitude, magnitude)
+    return made

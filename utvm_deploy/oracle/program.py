@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.micro_svdf import Quantized
-from utvm_deploy.oracle.truths import REFERENCE_KERNELS, Node
+from utvm_deploy.oracle.truths import REFERENCE_KERNELS, Node, truth_of
 
 #: Operators whose state ``Interpreter.reset_all_variables`` leaves as it is.
 _KEEPING = frozenset({"VAR_HANDLE", "CALL_ONCE"})
@@ -41,11 +42,15 @@ class Program:
         only: Sequence[int] | None = None,
     ) -> None:
         self._data, self._resolver, self._keeps_all = data, resolver, keeps_all
-        self._interpreter, self._has_run = self._started(), False
+        self._interpreter, self._has_run = self._built(), False
         self.inputs = [int(one["index"]) for one in self._interpreter.get_input_details()]
         self.outputs = [int(one["index"]) for one in self._interpreter.get_output_details()]
         # Private, but the version is pinned; nothing else lists the operators.
         self.nodes = [self._node(one) for one in self._interpreter._get_ops_details()]
+        truths = map(truth_of, self.nodes)
+        # The others compute such an operator, and LiteRT runs the model without it.
+        if not any(truth is not None and truth.is_refused for truth in truths):
+            self._interpreter.allocate_tensors()
         made = [number for node in self.nodes for number in node.outputs if number >= 0]
         if only is None:
             only = [*self.inputs, *made, *self.outputs] if keeps_all else self.outputs
@@ -83,11 +88,15 @@ class Program:
         details = self._details(number)
         return np.zeros(details["shape"], details["dtype"])
 
+    def constant(self, number: int) -> Quantized:
+        """A constant's quantization and its value."""
+        return replace(self.quantized(number), data=self.value(number))
+
     def quantized(self, number: int) -> Quantized:
-        """A tensor's quantization and, of a constant, its value."""
+        """A tensor's quantization, with zeros for its value."""
         found = self._details(number)["quantization_parameters"]
         scale, zero_point = float(found["scales"][0]), int(found["zero_points"][0])
-        return Quantized(scale, zero_point, self.value(number))
+        return Quantized(scale, zero_point, self.empty(number))
 
     def value(self, number: int) -> Array:
         """What a tensor holds, such as a constant."""
@@ -96,13 +105,12 @@ class Program:
 
     def _restart(self) -> None:
         if any(node.kind in _KEEPING for node in self.nodes):
-            self._interpreter = self._started()
+            self._interpreter = self._built()
+            self._interpreter.allocate_tensors()
         self._interpreter.reset_all_variables()
 
-    def _started(self) -> Any:
-        interpreter = built(self._data, self._resolver, keeps_all=self._keeps_all)
-        interpreter.allocate_tensors()
-        return interpreter
+    def _built(self) -> Any:
+        return built(self._data, self._resolver, keeps_all=self._keeps_all)
 
     def _node(self, details: Mapping[str, Any]) -> Node:
         inputs, outputs = (tuple(int(n) for n in details[key]) for key in ("inputs", "outputs"))

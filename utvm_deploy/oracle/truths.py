@@ -48,6 +48,8 @@ class Truth:
     reason: str
     # Of these operators, those that it is about.
     applies: Callable[[Node], bool] = lambda node: True
+    #: Whether LiteRT does not start a file that has the operator.
+    is_refused: bool = False
 
 
 TRUTHS = (
@@ -80,6 +82,13 @@ TRUTHS = (
         OF_MICRO,
         "of a state of int8: LiteRT's kernels take its bytes for int16, and write beyond its end",
         lambda node: node.dtypes[4] == "int8",
+    ),
+    Truth(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        ("int16",),
+        OF_MICRO,
+        "LiteRT has no kernel of int16 by int8 weights, and refuses the file",
+        is_refused=True,
     ),
 )
 

@@ -105,15 +105,16 @@ def _lstm(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
 
     operands += vectors(peeps, 3)
     for _ in range(_GATES):
-        operands.append(m.constant(rng.integers(-3000, 3000, cells).astype(np.int32), 0.0001))
+        bias = rng.integers(-3000, 3000, cells).astype(np.int64 if x.dtype == "int16" else np.int32)
+        operands.append(m.constant(bias, 0.0001))
     cell_scale = 2.0 ** -number(step, "cell_bits")
     operands += [weights(cells, outputs) if outputs else -1, -1]
-    operands.append(_state(m, (batch, made), "int8", *hidden))
+    operands.append(_state(m, (batch, made), x.dtype, *hidden))
     operands += [_state(m, (batch, cells), "int16", cell_scale, 0), *vectors(norms, 4)]
     if couples:
         for position in (1, 5, 9, 12, 20):
             operands[position] = -1
-    out = m.tensor((outer, inner, made), "int8", *hidden)
+    out = m.tensor((outer, inner, made), x.dtype, *hidden)
     fields = {
         "FusedActivationFunction": _TANH,
         "TimeMajor": time_major,
@@ -149,6 +150,10 @@ def _propose_lstm(scope: Scope, x: Ref) -> Step:
         "zero_point": draw.zero_point(),
         "inside_scale": float(np.float32(2 ** draw.rng.uniform(-8, -6))),
     }
+    if scope.spec(x).dtype == "int16":
+        plain = dict.fromkeys(("couples", "peeps", "norms"), False)
+        scale = float(np.float32(2 ** draw.rng.uniform(-16, -14)))
+        attributes |= {**plain, "outputs": 0, "scale": scale, "zero_point": 0}
     return Step("UNIDIRECTIONAL_SEQUENCE_LSTM", (x,), attributes, draw.seed())
 
 

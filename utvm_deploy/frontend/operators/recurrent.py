@@ -27,7 +27,7 @@ from utvm_deploy.frontend.operators.operands import (
     scale_of,
     zero_point_of,
 )
-from utvm_deploy.graph.attributes import QuantizedLstm, Svdf, Variable
+from utvm_deploy.graph.attributes import Lstm, QuantizedLstm, Svdf, Variable
 from utvm_deploy.graph.model import Operator, Tensor
 
 _INTERMEDIATES = 5
@@ -38,6 +38,8 @@ _GATES = 4
 #: Gates are fixed-point numbers with three integer bits, unless they are normalized.
 _GATE_SCALE = 2.0**-12
 _MOST_CELLS = 65535
+#: The input, weights and biases of four gates, and the states.
+_PLAIN_INPUTS = 15
 
 
 def import_svdf(op: SourceOperator) -> Operator:
@@ -74,7 +76,9 @@ def check_svdf(op: SourceOperator, rank: int, operands: Sequence[Tensor]) -> Non
 
 
 def import_lstm(op: SourceOperator) -> Operator:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM with its four gates and all optional parts."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM with its four gates and, of int8, all optional parts."""
+    if op.input(0).dtype == "int16":
+        return _import_wide_lstm(op)
     out = quantized(op, op.output(), 3)
     quantized(op, op.input(0), 3)
     hidden, cell = lstm_states(op)
@@ -90,6 +94,25 @@ def import_lstm(op: SourceOperator) -> Operator:
         raise op.unsupported(f"it has {cell.shape[1]:,} cells; {_MOST_CELLS:,} are supported")
     _check_cell(op, cell)
     return made(op, found.inputs, _quantized_lstm(op, out, found))
+
+
+def _import_wide_lstm(op: SourceOperator) -> Operator:
+    """An LSTM of int16 by int8 weights, as TFLite Micro has it."""
+    hidden, cell = lstm_states(op)
+    operands = ((op.input(0), 3), (op.output(), 3), (hidden, 2), (cell, 2))
+    for tensor, rank in operands:
+        if zero_point_of(quantized(op, tensor, rank, ("int16",))) != 0:
+            raise op.unsupported(f"'{tensor.name}' of int16 has a zero point other than 0")
+    found = lstm_inputs(op, LstmTypes(_weights, _vector, "int64"))
+    if None in found.inputs[:_PLAIN_INPUTS] or any(
+        (found.has_peepholes, found.has_norms, found.has_projection)
+    ):
+        raise op.unsupported(
+            "it computes on int16, and has coupled gates, peepholes, norms or a projection, which "
+            "TFLite Micro's kernel lacks"
+        )
+    _check_cell(op, cell)
+    return made(op, found.inputs, Lstm(found.time_major, found.cell_clip, 0.0))
 
 
 def import_variable(op: SourceOperator) -> Operator:
@@ -173,8 +196,9 @@ OPERATORS: Mapping[str, SupportedOperator] = {
     ),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": SupportedOperator(
         import_lstm,
-        INT8,
-        "cell state int16 of scale 2**n; with or without coupled gates, projection, layer "
-        "normalization, and peepholes if outputs are as many as cells",
+        COMPUTED,
+        "cell state int16 of scale 2**n. Of int16: int8 weights and four gates alone. Of int8: "
+        "with or without coupled gates, projection, layer normalization, and peepholes if "
+        "outputs are as many as cells",
     ),
 }
