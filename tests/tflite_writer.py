@@ -325,11 +325,12 @@ class ModelWriter:
     # The file
 
     def pack_weights(self) -> None:
-        """Make int4 of the int8 weights of int8 layers: of each, its upper four bits."""
+        """Make int4 of the int8 weights of layers: of each, its upper four bits."""
         for operator in self.operators:
             if operator.kind in _WITH_INT4:
                 x, weights = (self.tensors[number] for number in operator.inputs[:2])
-                if x.dtype == weights.dtype == "int8" and weights.data is not None:
+                is_known = x.dtype in ("int8", "int16") and weights.dtype == "int8"
+                if is_known and weights.data is not None:
                     values = np.frombuffer(weights.data, np.int8) >> 4
                     nibbles = np.resize(values & 15, -(-values.size // 2) * 2).astype(np.uint8)
                     nibbles[values.size :] = 0

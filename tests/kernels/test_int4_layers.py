@@ -30,9 +30,12 @@ CORES = ("generic", "cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55", "rv
 RNG = np.random.default_rng(4)
 
 
-def made() -> ModelWriter:
-    """Convolutions, depthwise ones and dense layers whose weights are odd in number, and not."""
-    m = ModelWriter()
+def made(dtype: str = "int8") -> ModelWriter:
+    """Convolutions, depthwise ones and dense layers whose weights are odd in number, and not.
+
+    ``dtype`` is that of activations.
+    """
+    m, is_wide = ModelWriter(), dtype == "int16"
 
     def values(*shape: int) -> np.ndarray:
         return RNG.integers(-128, 128, shape).astype(np.int8)
@@ -41,7 +44,18 @@ def made() -> ModelWriter:
         return [float(one) for one in RNG.uniform(0.01, 0.1, channels).astype(np.float32)]
 
     def bias(channels: int) -> np.ndarray:
-        return RNG.integers(-900, 900, channels).astype(np.int32)
+        return RNG.integers(-900, 900, channels).astype(np.int64 if is_wide else np.int32)
+
+    def source(shape: tuple[int, ...], zero_point: int) -> int:
+        x = m.input(
+            shape, scale=0.0004 if is_wide else 0.05, zero_point=0 if is_wide else zero_point
+        )
+        m.tensors[x].dtype = dtype
+        return x
+
+    def result(scale: float, zero_point: int) -> dict[str, Any]:
+        """Of int16, most are not at their limits."""
+        return {"scale": scale / 60} if is_wide else {"scale": scale, "zero_point": zero_point}
 
     convolutions = [
         ((1, 9, 7, 3), (5, 3, 3, 3), {}),
@@ -55,8 +69,8 @@ def made() -> ModelWriter:
         ((1, 49, 10, 1), (16, 10, 4, 1), {"stride": 2}),
     ]
     for image, shape, options in convolutions:
-        x = m.input(image, scale=0.05, zero_point=3)
-        given = {"scale": 0.3, "zero_point": -4, **options}
+        x = source(image, 3)
+        given = {**result(0.3, -4), **options}
         w = scales(shape[0])
         m.output(m.conv2d(x, values(*shape), bias(shape[0]), weight_scale=w, **given))
     depthwise = [
@@ -68,16 +82,16 @@ def made() -> ModelWriter:
         ((2, 5, 6, 33), (3, 1, 33), {}),
     ]
     for image, shape, options in depthwise:
-        x = m.input(image, scale=0.05, zero_point=-3)
-        given = {"scale": 0.2, "zero_point": 5, **options}
+        x = source(image, -3)
+        given = {**result(0.2, 5), **options}
         w = scales(shape[-1])
         m.output(m.depthwise_conv2d(x, values(1, *shape), bias(shape[-1]), weight_scale=w, **given))
     for rows, inputs, outputs in [(1, 75, 5), (1, 64, 12), (2, 33, 7), (1, 130, 6), (1, 7, 40)]:
         for w in (scales(outputs), 0.02):
-            x = m.input((rows, inputs), scale=0.05, zero_point=7)
+            x, given = source((rows, inputs), 7), result(0.5, 0)
             m.output(
                 m.fully_connected(
-                    x, values(outputs, inputs), bias(outputs), weight_scale=w, scale=0.5
+                    x, values(outputs, inputs), bias(outputs), weight_scale=w, **given
                 )
             )
     m.pack_weights()
@@ -88,6 +102,12 @@ def made() -> ModelWriter:
 @pytest.mark.parametrize("core", CORES)
 def test_bytes_are_those_of_the_reference(core: str, tmp_path: Path) -> None:
     assert check(made(), tmp_path, core=core, samples=2) == len(made().operators)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", CORES)
+def test_bytes_of_int16_are_those_of_the_reference(core: str, tmp_path: Path) -> None:
+    assert check(made("int16"), tmp_path, core=core, samples=2) == len(made().operators)
 
 
 @pytest.mark.tools

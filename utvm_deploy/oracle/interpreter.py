@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from utvm_deploy.base.errors import last_words
 from utvm_deploy.frontend.files.tflite_cut import without_operators
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.micro_lstm import Gate, MicroLstm
 from utvm_deploy.oracle.micro_svdf import MicroSvdf
@@ -22,6 +25,7 @@ from utvm_deploy.oracle.program import Program, Tensors, built, is_first
 from utvm_deploy.oracle.shadow import Shadow
 from utvm_deploy.oracle.truths import (
     AS_DENSE,
+    AS_INT8,
     DEFAULT_KERNELS,
     OF_MICRO,
     REFERENCE_KERNELS,
@@ -58,6 +62,34 @@ def as_dense(data: bytes) -> bytes:
     return schema.model_bytes(model)
 
 
+def with_int8_weights(data: bytes) -> tuple[bytes, list[Truth]]:
+    """The file with weights of int8 for int4 where ``AS_INT8`` is right, and the rows that say so.
+
+    Two readers of a tensor both get the new one: the reference computes the same with it.
+    """
+    from utvm_deploy.frontend.files import tflite_schema as schema  # only in the child process
+
+    model = schema.read_model(data)
+    found = []
+    int4 = element_type("int4")
+    for position, operator in enumerate(model.subgraphs[0].operators):
+        tensors = model.subgraphs[0].tensors
+        inputs = tuple(schema.numbers(operator.inputs))
+        read = [tensors[number] if number >= 0 else None for number in inputs]
+        dtypes = tuple("" if one is None else schema.name_of_type(one.type) for one in read)
+        node = Node(position, schema.kind_of(model, operator), inputs, (), dtypes, ())
+        truth = truth_of(node) if "int4" in dtypes else None
+        if truth is None or truth.resolver != AS_INT8:
+            continue
+        found.append(truth)
+        for one in read:
+            if one is not None and one.type == schema.INT4:
+                packed = np.asarray(model.buffers[one.buffer].data, np.uint8)
+                schema.add_constant(model, one, int4.unpacked(packed, schema.numbers(one.shape)))
+                one.type = schema.INT8
+    return (schema.model_bytes(model) if found else data), found
+
+
 #: How LiteRT's errors name an operator, behind the cause, which begins with a line of its source.
 _PLACE = re.compile(r"Node number (\d+) \((\w+)\)")
 _SOURCE = re.compile(r"^\S+\.(?:cc|h):\d+ ")
@@ -91,7 +123,7 @@ def interpret(
 
     Raises Refused for a file that LiteRT does not start.
     """
-    data = model.read_bytes()
+    data, widened = with_int8_weights(model.read_bytes())
     with _refusals():
         known, lacking = with_known_versions(data, built)
         # Without a kernel of some operators, the reference cannot even list them.
@@ -109,7 +141,8 @@ def interpret(
         from utvm_deploy.oracle.shadowing import shadow_of
 
         shadow = shadow_of(data, program.nodes, tensors)
-    return Interpreted(program.outputs, tensors, list(dict.fromkeys(others.values())), shadow)
+    truths = list(dict.fromkeys((*widened, *others.values())))
+    return Interpreted(program.outputs, tensors, truths, shadow)
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 #: LiteRT's resolvers of operators, as ``OpResolverType`` calls them, and their names for people.
 REFERENCE_KERNELS, DEFAULT_KERNELS = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 #: What is right where no kernel of LiteRT's takes the operator as it is.
-AS_DENSE, OF_MICRO = "FULLY_CONNECTED", "TFLite Micro"
+AS_DENSE, AS_INT8, OF_MICRO = "FULLY_CONNECTED", "int8", "TFLite Micro"
 NAMES = {
     REFERENCE_KERNELS: "its reference kernels",
     DEFAULT_KERNELS: "its default kernels",
     AS_DENSE: "its reference kernels of FULLY_CONNECTED",
+    AS_INT8: "its reference kernels, with the weights of int4 as int8,",
     OF_MICRO: "the formula of TFLite Micro",
 }
 
@@ -44,7 +45,7 @@ class Truth:
 
     kind: str
     dtypes: tuple[str, ...]  # of its first input
-    resolver: str  # a resolver of LiteRT's, ``AS_DENSE`` or ``OF_MICRO``
+    resolver: str  # a resolver of LiteRT's, ``AS_DENSE``, ``AS_INT8`` or ``OF_MICRO``
     reason: str
     # Of these operators, those that it is about.
     applies: Callable[[Node], bool] = lambda node: True
@@ -53,6 +54,26 @@ class Truth:
 
 
 TRUTHS = (
+    *(
+        Truth(kind, dtypes, AS_INT8, reason, lambda node: "int4" in node.dtypes)
+        for kind, dtypes, reason in (
+            (
+                "BATCH_MATMUL",
+                ("int4", "int8", "int16"),
+                "of constants of int4, which the kernels of BATCH_MATMUL do not take",
+            ),
+            (
+                "DEPTHWISE_CONV_2D",
+                ("int16",),
+                "of weights of int4: the reference kernel of int16 reads their bytes as int8",
+            ),
+            (
+                "UNIDIRECTIONAL_SEQUENCE_LSTM",
+                ("int8",),
+                "of weights of int4, which the kernels do not take",
+            ),
+        )
+    ),
     Truth(
         "BATCH_MATMUL",
         ("int8", "int16"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from utvm_deploy.graph.model import Operator, Tensor
 _INT32 = 2  # the schema's number of that type
 #: What sums of products with int8 weights are added to.
 _BIAS_TYPES = {"int8": "int32", "int16": "int64"}
+_WEIGHTS_TYPES = ("int8", "int4")
 # LiteRT refuses pooling whose input and output scales differ by more.
 _POOL_SCALE_TOLERANCE = 1e-6
 _MOST_STEPS = 2**31 - 1
@@ -39,18 +40,13 @@ _MOST_STEPS = 2**31 - 1
 
 def import_convolution(op: SourceOperator) -> Operator:
     """CONV_2D, grouped where the weights have fewer channels than the image."""
-    x, weights, out = op.input(0), weights_of(op, 0, types=_weights_types(op)), op.output()
+    x, weights, out = op.input(0), weights_of(op, 0, types=_WEIGHTS_TYPES), op.output()
     alike(op, x, out, rank=4)
     bias, is_short = _short_or_long_bias(op, x, weights)
     attributes = replace(
         convolution_of(op, x, weights), clamp=clamp_of(op, out), sums_in_32_bits=is_short
     )
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
-
-
-def _weights_types(op: SourceOperator) -> Sequence[str]:
-    """The types of weights that the reference computes with on activations of this type."""
-    return ("int8", "int4") if op.input(0).dtype == "int8" else ("int8",)
 
 
 def _short_or_long_bias(
@@ -76,7 +72,7 @@ def _short_or_long_bias(
 
 def import_depthwise(op: SourceOperator) -> Operator:
     """DEPTHWISE_CONV_2D."""
-    x, weights, out = op.input(0), weights_of(op, 3, types=_weights_types(op)), op.output()
+    x, weights, out = op.input(0), weights_of(op, 3, types=_WEIGHTS_TYPES), op.output()
     alike(op, x, out, rank=4)
     multiplier = depth_multiplier_of(op, x, weights)
     bias = bias_of(op, weights.shape[3], dtype=_BIAS_TYPES[x.dtype])
@@ -158,7 +154,7 @@ def import_resize_bilinear(op: SourceOperator) -> Operator:
 def import_fully_connected(op: SourceOperator) -> Operator:
     """FULLY_CONNECTED of rows as long as the weights."""
     x, out = op.input(0), op.output()
-    weights = weights_of(op, 0, rank=2, types=_weights_types(op))
+    weights = weights_of(op, 0, rank=2, types=_WEIGHTS_TYPES)
     alike(op, x, out)
     if op.integer("WeightsFormat") != 0:
         raise op.unsupported("its weights are shuffled; only the default format is supported")
@@ -200,7 +196,7 @@ def import_pool(op: SourceOperator) -> Operator:
 
 
 _WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"
-_OR_INT4 = _WEIGHTS.replace("int8 weights", "weights of int8, or of int4 for int8,", 1)
+_OR_INT4 = _WEIGHTS.replace("int8 weights", "weights of int8 or int4", 1)
 _WEIGHTED = f"{_OR_INT4}; {FUSED}"
 _OR_SHORT = f"{_OR_INT4} or int32 by QuantizedBiasType; {FUSED}"
 #: What this module imports.

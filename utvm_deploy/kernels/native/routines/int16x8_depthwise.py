@@ -17,20 +17,23 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
-from utvm_deploy.kernels.contract.driver import KernelParameter, buffers
+from utvm_deploy.kernels.contract.driver import KernelParameter, Operand, buffers
+from utvm_deploy.kernels.contract.packed_weights import is_packed, weights_label
 from utvm_deploy.kernels.contract.routine_call import RoutineCall, RoutineKernel
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION, select
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
-from utvm_deploy.kernels.native.micro_kernel import by_groups
+from utvm_deploy.kernels.native.micro_kernel import by_groups, packed_halves
 
 PARAMETERS = """
 const int16_t *first, const int8_t *weights, const int32_t *scaling, int16_t *output,
 const int32_t *walk
 """
 _LANES = 4
+# Weights of int4 are unpacked for a multiple of eight channels, which should take these bytes.
+_EIGHT, _UNPACKED_BYTES = 8, 1024
 _SUMS = ("r4", "r5", "r6", "r7")
 
 
@@ -51,6 +54,7 @@ class Int16x8Depthwise(RoutineKernel):
 
     window: Window
     channels: int
+    weights: str = "int8"  # their element type
 
     family: ClassVar[str] = ""
     lanes: ClassVar[int] = _LANES
@@ -59,7 +63,8 @@ class Int16x8Depthwise(RoutineKernel):
 
     @property
     def name(self) -> str:
-        return f"depthwise_{self.window.label}_{self.channels}_pixels_16x8{self.family}"
+        ends = f"16x8{self.family}{weights_label(self.weights)}"
+        return f"depthwise_{self.window.label}_{self.channels}_pixels_{ends}"
 
     @property
     def geometry(self) -> Array:
@@ -70,11 +75,29 @@ class Int16x8Depthwise(RoutineKernel):
     def routine(self) -> RoutineCall:
         tables = buffers(input="int16", geometry="int32", weights="int8", scaling="int32")
         parameters: tuple[KernelParameter, ...] = (*tables, "low", "high", *buffers(output="int16"))
-        return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
+        if not is_packed(self.weights):
+            return RoutineCall(f"utvm_wide_depthwise_by_{self.pixel}", parameters)
+        taps = math.prod(self.window.kernel)
+        block = min(max(_UNPACKED_BYTES // (_EIGHT * taps), 1), -(-self.channels // _EIGHT))
+        unpacked = Operand("unpacked", (block * _EIGHT * taps,), "int8")
+        return RoutineCall(
+            "utvm_wide_depthwise_int4", parameters, (block * _EIGHT,), scratch=(unpacked,)
+        )
 
     def texts(self, core: str) -> tuple[str, ...]:
         names = ("LANES", str(self.lanes), 3), ("PIXEL", self.pixel, 2)
-        return self.pixel_text(core), replaced(shared_text("utvm_wide_depthwise"), *names)
+        text = replaced(shared_text("utvm_wide_depthwise"), *names)
+        if not is_packed(self.weights):
+            return self.pixel_text(core), text
+        part = replaced(
+            text,
+            (f"utvm_wide_depthwise_by_{self.pixel}(", "utvm_wide_depthwise_part(", 1),
+            ("int32_t high, int16_t *output) {", "int32_t high, int16_t *output, int32_t n) {", 1),
+            ("channels, low, high};", "n, low, high};", 1),
+            ("int32_t n = 0; n < geometry[0]; n++", "int32_t i = 0; i < geometry[0]; i++", 1),
+        )
+        unpack, driver = map(shared_text, ("utvm_unpack_halves", "utvm_wide_depthwise_int4"))
+        return self.pixel_text(core), unpack, part, driver
 
     def pixel_text(self, core: str) -> str:
         """The C texts of a pixel: of groups of four channels, and of the remaining channels."""
@@ -113,7 +136,8 @@ class Int16x8Depthwise(RoutineKernel):
 
     def pack_weights(self, weights: Array) -> Array:
         """The table of weights from [taps, channels]."""
-        return by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
+        table = by_groups(weights.reshape(-1, self.channels), self.lanes).reshape(-1)
+        return packed_halves(table) if is_packed(self.weights) else table
 
 
 @code_cache

@@ -14,6 +14,7 @@ from utvm_deploy.kernels.contract.call import Kernel, KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.packed_weights import weights_label, weights_of_kernel
 from utvm_deploy.kernels.contract.requantization import (
     add_wrapping,
     clamped,
@@ -115,19 +116,20 @@ class Int16x8Conv2D:
     depth: int
     is_depthwise: bool
     sum_type: str = "int64"  # or int32, as the file may ask for with a bias of int32
+    weights: str = "int8"  # their element type
 
     @property
     def name(self) -> str:
         kind = "depthwise" if self.is_depthwise else "conv2d"
         bits = "" if self.sum_type == "int64" else "_32"
         channels = f"{self.channels}x{self.outputs}_d{self.depth}"
-        return f"{kind}_{self.window.label}_{channels}_16x8{bits}"
+        return f"{kind}_{self.window.label}_{channels}_16x8{bits}{weights_label(self.weights)}"
 
     def prim_func(self) -> Any:
         w, outputs = self.window, self.outputs
         image = te.placeholder(w.input_shape(self.channels), "int16", "input")
         shape = (*w.kernel, outputs) if self.is_depthwise else (outputs, *w.kernel, self.depth)
-        weights = te.placeholder(shape, "int8", "weights")
+        weights, weight = weights_of_kernel(shape, self.weights)
         padded = w.pad(image, tirx.const(0, "int16"))
         ky, kx = w.taps()
         ci = te.reduce_axis((0, self.depth), "ci")
@@ -140,8 +142,8 @@ class Int16x8Conv2D:
         def product(n: Any, y: Any, x: Any, o: Any) -> Any:
             channel = o // shared * self.depth + ci
             pixel = padded[n, w.row(y, ky), w.column(x, kx), channel].astype("int32")
-            weight = weights[ky, kx, o] if self.is_depthwise else weights[o, ky, kx, ci]
-            wide = (pixel * weight.astype("int32")).astype(narrow)
+            one = weight(ky, kx, o) if self.is_depthwise else weight(o, ky, kx, ci)
+            wide = (pixel * one).astype(narrow)
             return te.sum(wide, axis=[ky, kx, ci])
 
         sums = te.compute(w.output_shape(outputs), product, name="convolution")
