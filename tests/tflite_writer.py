@@ -14,7 +14,7 @@ Output shapes are computed here, on their own, so that the importer's shape rule
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,11 @@ from tflite_serializer import CODE_FIELDS, OperatorSpec, Options, TensorSpec, se
 _PADDINGS = {"SAME": 0, "VALID": 1}
 _ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "TANH": 4}
 
-#: The operators whose weights may be int4.
-_WITH_INT4 = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+#: The inputs of operators that may be int4.
+_WITH_INT4: Mapping[str, Sequence[int]] = {
+    **dict.fromkeys(("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), (1,)),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (*range(1, 9), 18),
+}
 
 Pair = int | tuple[int, int]
 
@@ -327,10 +330,13 @@ class ModelWriter:
     def pack_weights(self) -> None:
         """Make int4 of the int8 weights of layers: of each, its upper four bits."""
         for operator in self.operators:
-            if operator.kind in _WITH_INT4:
-                x, weights = (self.tensors[number] for number in operator.inputs[:2])
-                is_known = x.dtype in ("int8", "int16") and weights.dtype == "int8"
-                if is_known and weights.data is not None:
+            x = self.tensors[operator.inputs[0]]
+            for position in _WITH_INT4.get(operator.kind, ()):
+                number = operator.inputs[position]
+                weights = self.tensors[number]
+                if number < 0 or x.dtype not in ("int8", "int16") or weights.dtype != "int8":
+                    continue
+                if weights.data is not None and not any(weights.zero_points):
                     values = np.frombuffer(weights.data, np.int8) >> 4
                     nibbles = np.resize(values & 15, -(-values.size // 2) * 2).astype(np.uint8)
                     nibbles[values.size :] = 0

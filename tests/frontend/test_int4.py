@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,11 +92,43 @@ def test_inspect_shows_it(tmp_path: Path) -> None:
     assert operator["weights_bytes"] == 68 + 5 * 4
 
 
-def test_other_activations_are_refused_as_before(tmp_path: Path) -> None:
+def test_activations_may_be_int16(tmp_path: Path) -> None:
     m = model("CONV_2D")
     for number in (0, 3):
         m.tensors[number].dtype, m.tensors[number].zero_points = "int16", (0,)
-    with pytest.raises(UnsupportedOperator, match="'tensor_1' are int4; only int8 is supported"):
+    bias = np.arange(5, dtype=np.int64)
+    m.tensors[2].dtype, m.tensors[2].data = "int64", bias.tobytes()
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    assert weights_type(graph, graph.operators[0]) == "int4"
+
+
+def product(**given: Any) -> ModelWriter:
+    """A BATCH_MATMUL by int4 whose tensor is as ``given``."""
+    m = ModelWriter()
+    sides = [m.input((3, 4)), m.constant(np.zeros((4, 2), np.int8), 0.1)]
+    options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": False})
+    m.output(m.node("BATCH_MATMUL", sides, (3, 2), options, scale=0.1))
+    m.pack_weights()
+    for name, value in given.items():
+        setattr(m.tensors[1], name, value)
+    return m
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"zero_points": (3,)}, "has the zero point 3; only 0 is supported with int16, or of int4"),
+        ({"data": None}, "'tensor_1' of int4 is computed; it must be constant"),
+    ],
+)
+def test_other_products_by_int4_are_refused(
+    given: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    load_model(product().save(tmp_path / "model.tflite"))
+    m = product(**given)
+    if "data" in given:
+        m.inputs.append(1)
+    with pytest.raises(UnsupportedOperator, match=told):
         load_model(m.save(tmp_path / "model.tflite"))
 
 

@@ -139,7 +139,7 @@ def test_a_matrix_with_a_scale_for_each_column(dtype: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("shape", "axis", "why"),
-    [((4, 3), 0, "only int8 of zero point 0"), ((2, 4, 3), 2, "where it is one matrix")],
+    [((4, 3), 0, "only int8 or int4 of zero point 0"), ((2, 4, 3), 2, "where it is one matrix")],
 )
 def test_other_matrices_with_several_scales_are_refused(
     shape: Shape, axis: int, why: str, tmp_path: Path

@@ -183,7 +183,7 @@ def _check_types(graph: Graph, operator: Operator, where: str) -> None:
             _check_weights(tensor, position, where, ("int64",) if first == "int16" else ())
             continue
         by_bytes = isinstance(operator.attributes, BatchMatmul) and position == 1
-        _check_quantized(tensor, where, _COMPUTED if by_bytes else types)
+        _check_quantized(tensor, where, (*_COMPUTED, "int4") if by_bytes else types)
     for number in operator.outputs:
         tensor = graph.tensors[number]
         if operator.kind == _FLOAT_OUTPUT:

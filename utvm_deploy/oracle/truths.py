@@ -17,7 +17,7 @@ NAMES = {
     REFERENCE_KERNELS: "its reference kernels",
     DEFAULT_KERNELS: "its default kernels",
     AS_DENSE: "its reference kernels of FULLY_CONNECTED",
-    AS_INT8: "its reference kernels, with the weights of int4 as int8,",
+    AS_INT8: "its reference kernels on weights widened to int8",
     OF_MICRO: "the formula of TFLite Micro",
 }
 
@@ -59,7 +59,7 @@ TRUTHS = (
         for kind, dtypes, reason in (
             (
                 "BATCH_MATMUL",
-                ("int4", "int8", "int16"),
+                ("int8", "int16"),
                 "of constants of int4, which the kernels of BATCH_MATMUL do not take",
             ),
             (

@@ -28,7 +28,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
-from utvm_deploy.kernels.contract.packed_weights import is_packed
+from utvm_deploy.kernels.contract.packed_weights import packed_type, unpacked_graph
 from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
@@ -208,13 +208,9 @@ class KernelCosts:
 
     def _unpacked(self, step: Step) -> tuple[Option, ...]:
         """The forms of a layer of packed weights that have weights of int8, if any is faster."""
-        inputs = step.operator.inputs
-        weights = inputs[1] if step.call.macs and len(inputs) > 1 else None
-        if weights is None or not is_packed(self._graph.tensors[weights].dtype):
+        if not step.call.macs or not packed_type(self._graph, step.operator):
             return ()
-        tensors = list(self._graph.tensors)
-        tensors[weights] = replace(tensors[weights], dtype="int8")
-        graph = replace(self._graph, tensors=tuple(tensors))
+        graph = unpacked_graph(self._graph, step.operator)
         found = tuple(self._measured(step, graph))
         if not found:
             call = self._rounded(lower(graph, step.operator, self._near.core))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from utvm_deploy.frontend.files.source import SourceOperator
 from utvm_deploy.frontend.files.supported_operator import (
@@ -103,7 +104,7 @@ def _import_wide_lstm(op: SourceOperator) -> Operator:
     for tensor, rank in operands:
         if zero_point_of(quantized(op, tensor, rank, ("int16",))) != 0:
             raise op.unsupported(f"'{tensor.name}' of int16 has a zero point other than 0")
-    found = lstm_inputs(op, LstmTypes(_weights, _vector, "int64"))
+    found = lstm_inputs(op, LstmTypes(partial(_weights, types=("int8",)), _vector, "int64"))
     if None in found.inputs[:_PLAIN_INPUTS] or any(
         (found.has_peepholes, found.has_norms, found.has_projection)
     ):
@@ -161,15 +162,15 @@ def _vector(op: SourceOperator, position: int) -> Tensor:
     return tensor
 
 
-def _weights(op: SourceOperator, position: int) -> Tensor:
-    weights = _constant(op, position, "int8")
+def _weights(op: SourceOperator, position: int, types: Sequence[str] = ("int8", "int4")) -> Tensor:
+    weights = _constant(op, position, *types)
     if zero_point_of(weights) != 0:
         raise op.unsupported(f"weights '{weights.name}' have a zero point other than 0")
     return weights
 
 
-def _constant(op: SourceOperator, position: int, dtype: str) -> Tensor:
-    tensor = quantized(op, op.input(position), 2, (dtype,))
+def _constant(op: SourceOperator, position: int, *types: str) -> Tensor:
+    tensor = quantized(op, op.input(position), 2, types)
     if tensor.data is None:
         raise op.unsupported(f"weights '{tensor.name}' are computed; they must be constant")
     assert scale_of(tensor) > 0
@@ -198,7 +199,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         import_lstm,
         COMPUTED,
         "cell state int16 of scale 2**n. Of int16: int8 weights and four gates alone. Of int8: "
-        "with or without coupled gates, projection, layer normalization, and peepholes if "
-        "outputs are as many as cells",
+        "weights of int8 or int4, with or without coupled gates, projection, layer "
+        "normalization, and peepholes if outputs are as many as cells",
     ),
 }

@@ -102,11 +102,13 @@ def import_batch_matmul(op: SourceOperator) -> Operator | Several:
         return _by_channel(op, left, right)
     if right.dtype == left.dtype:
         alike(op, right)
-    elif zero_point_of(quantized(op, right)) != 0:
+    elif zero_point_of(quantized(op, right, types=_WEIGHTS_TYPES)) != 0:
         raise op.unsupported(
             f"tensor '{right.name}' has the zero point {zero_point_of(right)}; only 0 is supported "
-            "with int16"
+            "with int16, or of int4"
         )
+    if right.dtype == "int4" and right.data is None:
+        raise op.unsupported(f"tensor '{right.name}' of int4 is computed; it must be constant")
     turned = (bool(op.option("AdjX")), bool(op.option("AdjY")))
     return made(op, op.inputs[:2], BatchMatmul(*turned))
 
@@ -119,11 +121,15 @@ def _by_channel(op: SourceOperator, left: Tensor, right: Tensor) -> Several:
     assert right.data is not None and right.quantization is not None
     quantization, turned = right.quantization, bool(op.option("AdjY"))
     columns = len(right.shape) - (2 if turned else 1)
-    if right.dtype != "int8" or any(quantization.zero_points) or quantization.axis != columns:
+    if (
+        right.dtype not in _WEIGHTS_TYPES
+        or any(quantization.zero_points)
+        or quantization.axis != columns
+    ):
         raise op.unsupported(
             f"constant '{right.name}' is {right.dtype} with scales along dimension "
-            f"{quantization.axis}; only int8 of zero point 0 is supported, with one scale or with "
-            f"scales along dimension {columns}, the columns"
+            f"{quantization.axis}; only int8 or int4 of zero point 0 is supported, with one scale "
+            f"or with scales along dimension {columns}, the columns"
         )
     out, made_columns = op.output(), right.shape[columns]
     if op.option("AdjX") or out.shape != (*left.shape[:-1], made_columns):
@@ -206,7 +212,7 @@ OPERATORS: Mapping[str, SupportedOperator] = {
         import_batch_matmul,
         COMPUTED,
         "either side computed or constant; batches broadcast; int16 by int16 or by int8 of zero "
-        "point 0; a constant matrix of int8 may have a scale for each column",
+        "point 0. At the right, constants may be int4, and have a scale for each column",
     ),
     "CONV_2D": SupportedOperator(
         import_convolution, COMPUTED, f"NHWC; grouped or not; {_OR_SHORT}"

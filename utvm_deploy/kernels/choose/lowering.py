@@ -21,7 +21,11 @@ from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
-from utvm_deploy.kernels.contract.packed_weights import PACKED_OPERATORS, is_packed
+from utvm_deploy.kernels.contract.packed_weights import (
+    PACKED_OPERATORS,
+    packed_type,
+    unpacked_graph,
+)
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wish
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
@@ -219,10 +223,7 @@ def _as_int8(layer: Layer, strategy: Strategy) -> Layer:
     """The layer, with weights of int8 if they are packed and the strategy knows no such weights."""
     if strategy.unpacks or not _packed_weights(layer):
         return layer
-    position = layer.position(1)
-    tensors = list(layer.graph.tensors)
-    tensors[position] = replace(tensors[position], dtype="int8")
-    graph = replace(layer.graph, tensors=tuple(tensors))
+    graph = unpacked_graph(layer.graph, layer.operator)
     return replace(layer, graph=graph, portable=_portable(graph, layer.operator, layer.core))
 
 
@@ -230,8 +231,7 @@ def _packed_weights(layer: Layer) -> str:
     """The type of a layer's weights if it is of less than a byte; else empty."""
     if layer.operator.kind not in PACKED_OPERATORS:
         return ""
-    dtype = layer.input(1).dtype
-    return dtype if is_packed(dtype) else ""
+    return packed_type(layer.graph, layer.operator)
 
 
 def _why_only_generic(layer: Layer, result: str) -> str:

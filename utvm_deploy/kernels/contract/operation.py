@@ -21,6 +21,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
 )
 from utvm_deploy.kernels.contract.operands import quantization_of
+from utvm_deploy.kernels.contract.packed_weights import weights_table
 
 _A = TypeVar("_A")
 #: What a kernel takes between its inputs and its outputs, in this order: tables in flash, int32
@@ -61,7 +62,7 @@ class Operation:
         data = self.input(index).data
         if data is None:
             return TensorArgument(self.position(index))
-        return ConstantArgument("operand", data)
+        return ConstantArgument("operand", weights_table(data, self.input(index).dtype))
 
     @property
     def source(self) -> Tensor:

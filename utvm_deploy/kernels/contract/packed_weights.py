@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.graph.element_type import element_type
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.lazy_tvm import te
 
 #: The operators whose kernels unpack weights.
-PACKED_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+PACKED_OPERATORS = (
+    *("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+)
 
 
 def is_packed(dtype: str) -> bool:
     """Whether a byte has several values of this type."""
     return element_type(dtype).in_unit > 1
+
+
+def packed_type(graph: Graph, operator: Operator) -> str:
+    """The type of an operator's inputs that are packed; empty if none is."""
+    types = (graph.tensors[one].dtype for one in operator.inputs if one is not None)
+    return next(filter(is_packed, types), "")
+
+
+def unpacked_graph(graph: Graph, operator: Operator) -> Graph:
+    """The graph with int8 in place of the packed inputs of an operator."""
+    tensors = list(graph.tensors)
+    for one in operator.inputs:
+        if one is not None and is_packed(tensors[one].dtype):
+            tensors[one] = replace(tensors[one], dtype="int8")
+    return replace(graph, tensors=tuple(tensors))
 
 
 def weights_label(dtype: str) -> str:

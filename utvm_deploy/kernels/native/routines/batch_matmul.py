@@ -14,6 +14,7 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.packed_weights import is_packed
 from utvm_deploy.kernels.contract.requantization import (
     quantize_multiplier,
     short_multiplier,
@@ -22,6 +23,7 @@ from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 from utvm_deploy.kernels.portable.integers.matrix_products import (
     SCALARS,
     DeepMatrixProducts,
+    Int4MatrixProducts,
     Int16MatrixProducts,
     Products,
 )
@@ -110,6 +112,8 @@ def lower_batch_matmul(op: Operation) -> KernelCall:
     if left.dtype == "int16":
         kernel = Int16MatrixProducts(*shape, a.left_turned, a.right_turned, right.dtype)
         multiplier = short_multiplier(multiplier)
+    elif is_packed(right.dtype):
+        kernel = Int4MatrixProducts(*shape, a.left_turned, a.right_turned)
     elif depth > _MOST_DEPTH:
         kernel = DeepMatrixProducts(*shape, a.left_turned, a.right_turned)
     else:

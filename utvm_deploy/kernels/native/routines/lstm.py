@@ -16,14 +16,16 @@ import numpy as np
 
 from utvm_deploy.graph.attributes import QuantizedLstm
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.operands import quantization_of
 from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.kernels.contract.packed_weights import is_packed
 from utvm_deploy.kernels.contract.requantization import fold_input_offset, quantize_multiplier
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.native.micro_kernel import packed_halves
 from utvm_deploy.kernels.native.routines.dot import ROWS, dot_texts
 
 # The operator's inputs, as ``attributes.Lstm`` lists them. The first four have one for each gate.
@@ -35,6 +37,10 @@ _GATES = 4
 _GATE_SCALE = 2.0**-12
 #: From a norm's scale to the least variance.
 _VARIANCE_FACTOR = 10000
+#: Cells whose weights of int4 are unpacked at a time.
+_EIGHT = 8
+#: The tables of weights.
+_SIDES = ("input_weights", "hidden_weights")
 _Scale: TypeAlias = Callable[[int], Any]
 
 
@@ -60,10 +66,15 @@ def lower_lstm(op: Operation) -> KernelCall:
     _, cells, outputs = given["hidden_weights"].shape
     sizes: tuple[int, ...]
     texts: tuple[str, ...]
+    further: tuple[Operand, ...] = ()
     if len(gates) == _GATES and not any(extras):
         sizes, numbers = (batch, steps, inputs, cells), _plain_numbers(op, a)
         name, why = f"{label(sizes[:3])}_{cells}", f"C, {ROWS} cells' products at a time"
         texts, scratch = ("utvm_gates16", "utvm_lstm"), Operand("sums", (2 * cells,), "int32")
+        if _are_packed(op):
+            name, why = f"{name}_int4", f"{why}, weights unpacked"
+            given |= {side: _packed_rows(given[side]) for side in _SIDES}
+            further = (Operand("unpacked", (_EIGHT * max(inputs, cells),), "int8"),)
     else:
         sizes = (batch, steps, inputs, outputs, cells)
         numbers = _full_numbers(op, a, gates, extras)
@@ -78,14 +89,15 @@ def lower_lstm(op: Operation) -> KernelCall:
         "hidden_before": TensorArgument(hidden),
         "cell_before": TensorArgument(cell),
     }
+    c_texts = _packed_texts() if further else tuple(map(shared_text, texts))
     kernel = CRoutine(
-        texts[-1],
+        f"{texts[-1]}_int4" if further else texts[-1],
         parameters_of(op, parameters, ("output", "hidden", "cell")),
         (*sizes, *strides),
-        (Operand("gates", (_GATES * cells,), "int16"), scratch),
+        (Operand("gates", (_GATES * cells,), "int16"), scratch, *further),
         name=f"lstm_{name}_by_{order}",
         why=why,
-        c_texts=tuple(map(shared_text, texts)),
+        c_texts=c_texts,
         assembly=dot_texts,
     )
     macs = batch * steps * cells * (len(gates) * (inputs + outputs) + extras.projection * outputs)
@@ -93,6 +105,36 @@ def lower_lstm(op: Operation) -> KernelCall:
     return replace(
         call, in_place=((op.operator.outputs[1], hidden), (op.operator.outputs[2], cell))
     )
+
+
+def _are_packed(op: Operation) -> bool:
+    """Whether all weights are int4. If only some are, all become int8."""
+    last = _HIDDEN_WEIGHTS + _GATES
+    return all(is_packed(op.input(i).dtype) for i in range(_INPUT_WEIGHTS, last))
+
+
+def _packed_rows(weights: Array) -> Array:
+    """[gate, cell, input] -> packed halves, where each gate has a multiple of eight cells."""
+    return packed_halves(np.pad(weights, ((0, 0), (0, -weights.shape[1] % _EIGHT), (0, 0))))
+
+
+def _packed_texts() -> tuple[str, ...]:
+    """The C of a plain layer with weights of int4."""
+    start = "(gate * ((cells + 7) / 8) * 4)"
+    whole = replaced(
+        shared_text("utvm_lstm"),
+        ("utvm_lstm(", "utvm_lstm_int4(", 1),
+        ("utvm_lstm_step(", "utvm_lstm_step_int4(", 2),
+        ("int32_t *sums", "int32_t *sums, int8_t *unpacked", 2),
+        ("gates, sums);", "gates, sums, unpacked);", 1),
+        ("utvm_dot_rows(", "utvm_dot_halves(", 2),
+        ("input_weights + first * inputs,", f"input_weights + {start} * inputs,", 1),
+        ("hidden_weights + first * cells,", f"hidden_weights + {start} * cells,", 1),
+        ("inputs, cells, sums);", "inputs, cells, sums, unpacked);", 1),
+        ("sums + cells);", "sums + cells, unpacked);", 1),
+    )
+    first, *rest = map(shared_text, ("utvm_gates16", "utvm_unpack_halves", "utvm_dot_halves"))
+    return first, *rest, whole
 
 
 def _weights(op: Operation, gates: Sequence[int], *, has_norms: bool) -> dict[str, Array]:

@@ -97,7 +97,7 @@ class FloatProducts(ProductShapes):
         left, right = self.sides("float32", "float32")
         sums = self.sums(left, right, lambda a, b: a * b, "sums")
         output = te.compute(sums.shape, lambda *i: sums[i], name="output")
-        return te.create_prim_func([left, right, output])
+        return te.create_prim_func([left.table, right.table, output])
 
     def schedule(self, sch: Any, core: str) -> str:
         tile = choose_tile(self.rows, self.columns, MAX_FLOAT_ACCUMULATORS)

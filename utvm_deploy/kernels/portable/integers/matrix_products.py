@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from utvm_deploy.kernels.contract.extents import flags_label, label
 from utvm_deploy.kernels.contract.lazy_tvm import te
+from utvm_deploy.kernels.contract.packed_weights import is_packed, weights_of_kernel
 from utvm_deploy.kernels.contract.requantization import clamped, requantize, requantize_int64
 from utvm_deploy.kernels.portable.schedules.skeletons import (
     DefaultLoops,
@@ -24,6 +25,20 @@ SCALARS = (
     *("left_zero_point", "right_zero_point"),
     *("multiplier", "shift", "output_zero_point", "low", "high"),
 )
+
+
+class Side(NamedTuple):
+    """An input: the parameter in te, and what gives its element at an index."""
+
+    table: Any
+    at: Callable[..., Any]
+
+
+def _side(shape: tuple[int, ...], dtype: str, name: str) -> Side:
+    if is_packed(dtype):
+        return Side(*weights_of_kernel(shape, dtype))
+    table = te.placeholder(shape, dtype, name)
+    return Side(table, lambda *index: table[index])
 
 
 @dataclass(frozen=True)
@@ -47,17 +62,17 @@ class ProductShapes:
         shape = label((self.rows, self.depth, self.columns))
         return f"{label(self.batches)}_{sides}_{shape}_{turned}"
 
-    def sides(self, left_type: str, right_type: str) -> tuple[Any, Any]:
+    def sides(self, left_type: str, right_type: str) -> tuple[Side, Side]:
         """The two inputs."""
         m, depth, n = self.rows, self.depth, self.columns
         left_shape = (depth, m) if self.left_turned else (m, depth)
         right_shape = (n, depth) if self.right_turned else (depth, n)
         batches = followed_extents(self.batches, self.left_follows)
-        left = te.placeholder((*batches, *left_shape), left_type, "left")
+        left = _side((*batches, *left_shape), left_type, "left")
         batches = followed_extents(self.batches, self.right_follows)
-        return left, te.placeholder((*batches, *right_shape), right_type, "right")
+        return left, _side((*batches, *right_shape), right_type, "right")
 
-    def sums(self, left: Any, right: Any, product: Callable[[Any, Any], Any], name: str) -> Any:
+    def sums(self, left: Side, right: Side, product: Callable[[Any, Any], Any], name: str) -> Any:
         """The stage ``name``, which sums ``product`` of each two elements."""
         k = te.reduce_axis((0, self.depth), "k")
 
@@ -65,8 +80,8 @@ class ProductShapes:
             *batch, i, j = index
             in_left = (k, i) if self.left_turned else (i, k)
             in_right = (j, k) if self.right_turned else (k, j)
-            a = left[followed_index(batch, self.left_follows) + in_left]
-            b = right[followed_index(batch, self.right_follows) + in_right]
+            a = left.at(*followed_index(batch, self.left_follows), *in_left)
+            b = right.at(*followed_index(batch, self.right_follows), *in_right)
             return te.sum(product(a, b), axis=k)
 
         return te.compute((*self.batches, self.rows, self.columns), total, name=name)
@@ -102,7 +117,7 @@ class Products(ProductShapes):
             return clamped(scaled + zero_point, low, high, self.dtype)
 
         output = te.compute(totals.shape, element, name="requantize")
-        return te.create_prim_func([left, right, *scalars, output])
+        return te.create_prim_func([left.table, right.table, *scalars, output])
 
     @property
     def right_type(self) -> str:
@@ -122,8 +137,19 @@ class DeepMatrixProducts(Products, DefaultLoops):
 
 
 @dataclass(frozen=True)
+class Int4MatrixProducts(DeepMatrixProducts):
+    """Products of int8 by constants of int4."""
+
+    right_type: str = "int4"
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_int8_{self.right_type}"
+
+
+@dataclass(frozen=True)
 class Int16MatrixProducts(DeepMatrixProducts):
-    """Products of int16 by int16 or int8, with sums of 64 bits."""
+    """Products of int16 by int16, or by int8 or int4, with sums of 64 bits."""
 
     right_type: str = "int16"
 
