@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from utvm_deploy.boards.board import Board, board_names, load_board
     from utvm_deploy.compiler.compiled.model import CompiledModel
     from utvm_deploy.device import Device, DeviceModel, connect
+    from utvm_deploy.graph import number_formats
 
 __version__ = "0.3.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "load_board",
     "memory",
     "models",
+    "number_formats",
     "profile",
     "quantize",
     "torch",
@@ -89,7 +91,12 @@ _MODULES = {
     "tune": "api.tune_function",
     "verify": "api.verify_function",
 }
-_PACKAGES = ("intrinsics", "models", "torch")
+_PACKAGES = {
+    "intrinsics": "intrinsics",
+    "models": "models",
+    "number_formats": "graph.number_formats",
+    "torch": "torch",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -98,7 +105,7 @@ def __getattr__(name: str) -> object:
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     if name in _PACKAGES:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.{_PACKAGES[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

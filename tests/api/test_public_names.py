@@ -26,7 +26,7 @@ FUNCTIONS = (
     ),
 )
 CLASSES = ("Board", "CompiledModel", "Device", "DeviceModel", "UtvmError")
-PACKAGES = ("intrinsics", "models", "torch")
+PACKAGES = ("intrinsics", "models", "number_formats", "torch")
 #: Words of which a docstring must have one, if the function takes or gives arrays or figures.
 UNITS = re.compile(r"bytes|cycles|samples|percent|shape|ticks|axis|C symbol|Times|dB")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,13 @@ from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.stages.request import Watch
-from utvm_deploy.frontend.files.given_shapes import shapes_for, with_chosen
+from utvm_deploy.frontend.files.given_shapes import format_given, shapes_for, with_chosen
+from utvm_deploy.frontend.number_format import in_format
+from utvm_deploy.frontend.relax.facts import loaded
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import load_backend
 from utvm_deploy.project.model_code import model_code
 from utvm_deploy.records import read_records
@@ -65,6 +67,7 @@ def compile(
     states: Mapping[str, str] | None = None,
     stream: int | Mapping[str, int | bool] | None = None,
     image_input: str | None = None,
+    number_format: str | Path | NumberFormat | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -100,6 +103,9 @@ def compile(
       ``"end_input": True``, a second input says how many of them are behind a recording's end.
     - ``image_input`` says what image the caller gives, in the words of ``--input``, such as
       "uint8" or "rgb565 160x120 crop" (``utvm docs images``). It is for the same files.
+    - ``number_format`` is the format that float32 weights are kept in: "bfloat16", "float16", what
+      ``number_formats.register`` gave, or a Python file that registers one, whose code runs with
+      your rights.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -137,11 +143,10 @@ def compile(
         for what, given_now in of_files.items():
             if given_now is not None:
                 raise UsageError(f"{what} is for files; save the model, and compile its file")
-        chosen: AbstractContextManager[None] = nullcontext()
+        chosen = with_chosen(number_format=number_format)
     else:  # the command line gives this around the call
-        chosen = with_chosen(inputs, signature, states, stream, image_input)
+        chosen = with_chosen(inputs, signature, states, stream, image_input, number_format)
     given = Path(model) if isinstance(model, str | Path) else None
-    source = _graph(model, inputs, name or "model") if given is None else given
     target = board if isinstance(board, Board) else load_board(board)
     backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
 
@@ -168,6 +173,7 @@ def compile(
         )
 
     with chosen:
+        source = _graph(model, inputs, name or "model") if given is None else given
         if flash_budget is None:
             return compiled_for(optimize)
         return within_flash(flash_budget, optimize, target, compiled_for)
@@ -187,6 +193,10 @@ def from_relax(
 
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
+    own = format_given()
+    is_other = in_memory.is_quantized_model(module) or in_memory.is_module(module)
+    if own is not None and (is_other or in_memory.is_program(module)):
+        raise UsageError("number_format is for files and Relax modules; save the model to a file")
     if in_memory.is_quantized_model(module):
         return load_bytes(module.data, name)
     if in_memory.is_module(module) or in_memory.is_program(module):
@@ -195,4 +205,6 @@ def _graph(module: Any, inputs: Any, name: str) -> Graph:
         model = relax_model(module, shapes_for)
     for note in model.notes:
         logging.getLogger(__name__).warning("%s: %s", name, note)
-    return relax_graph(model, name)
+    if own is not None:
+        model = loaded(in_format(model.dumped(), own, Path(name)))
+    return relax_graph(model, name).replaced(number_format=own)

@@ -21,6 +21,7 @@ from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.files.given_shapes import whole_windows, with_chosen
+from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.torch.in_memory import is_quantized_model
@@ -41,6 +42,12 @@ class Chosen(TypedDict, total=False):
     states: Mapping[str, str] | None
     stream: int | Mapping[str, int | bool] | None
     image_input: str | None
+
+
+class ChosenWithFormat(Chosen, total=False):
+    """Also the format of its numbers."""
+
+    number_format: str | Path | NumberFormat | None
 
 
 class Connected(TypedDict, total=False):
@@ -70,11 +77,11 @@ def chosen_of(
 
     The rest are keywords of ``function``. Raises UsageError for others.
     """
-    chosen = take(Chosen, options)
+    chosen = take(ChosenWithFormat, options)
     known = () if function is None else tuple(signature(function).parameters)
     for name in options:
         if name not in known:
-            near = did_you_mean(name, [*known, *Chosen.__annotations__])
+            near = did_you_mean(name, [*known, *ChosenWithFormat.__annotations__])
             raise UsageError(f"there is no keyword {name!r}{near or '; leave it out'}")
     return with_chosen(**chosen)
 

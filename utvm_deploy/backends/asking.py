@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -11,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.backends.interface import Backend, CText, Match, Pattern, TensorType
 from utvm_deploy.base.errors import PluginError, UtvmError
+from utvm_deploy.base.python_file import said_of
 from utvm_deploy.graph.model import Array, Operator, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 
@@ -102,14 +102,6 @@ def asked(backend: Backend, what: str, work: Callable[[], _Answer]) -> _Answer:
         raise PluginError(
             f"{backend.origin}: {what} raised {said_of(error)}; correct the plug-in"
         ) from error
-
-
-def said_of(error: BaseException) -> str:
-    """An exception in one line: its type, its text, and the line of code that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
 def _where(backend: Backend, operators: Sequence[Operator], tensors: Sequence[Tensor]) -> str:

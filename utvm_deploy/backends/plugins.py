@@ -7,18 +7,16 @@ one. No configuration file, no model and no server does.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from utvm_deploy.backends.asking import said_of
 from utvm_deploy.backends.interface import Backend, CText, check_backend
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.base.plugin_names import GROUP, installed_plugins
+from utvm_deploy.base.python_file import is_file_name, loaded, module_of
 from utvm_deploy.records.candidate import PLUGIN_PREFIX
 
 _NAME = "backend"
@@ -31,7 +29,7 @@ def load_plugin(plugin: str | Path) -> Backend:
     not what the interface asks for.
     """
     text = str(plugin)
-    if isinstance(plugin, Path) or text.endswith(".py") or "/" in text:
+    if is_file_name(plugin):
         where = f"plug-in {text}"
         backend, file = _of_file(Path(plugin), where), Path(plugin)
     else:
@@ -51,24 +49,10 @@ def _of_file(path: Path, where: str) -> object:
     if not path.is_file():
         raise PluginError(f"{where}: there is no such file; give a Python file, or the name of an "
                           "installed plug-in (utvm doctor lists them)")  # fmt: skip
-    name = f"utvm_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-
-    def load() -> object:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise PluginError(f"{where} is not a Python file; give a file whose name ends with .py")
-        module = importlib.util.module_from_spec(spec)
-        # As Python has it for a script: the plug-in may import what lies next to it.
-        sys.path.insert(0, str(path.resolve().parent))
-        try:
-            spec.loader.exec_module(module)
-        finally:
-            sys.path.remove(str(path.resolve().parent))
-        if not hasattr(module, _NAME):
-            raise PluginError(f"{where} defines no name '{_NAME}'; set {_NAME} = Backend(...)")
-        return getattr(module, _NAME)
-
-    return _loaded(load, where)
+    module = module_of(path, where)
+    if not hasattr(module, _NAME):
+        raise PluginError(f"{where} defines no name '{_NAME}'; set {_NAME} = Backend(...)")
+    return getattr(module, _NAME)
 
 
 def _of_package(name: str, where: str) -> tuple[object, Path]:
@@ -86,16 +70,5 @@ def _of_package(name: str, where: str) -> tuple[object, Path]:
             "the file"
         )
 
-    backend = _loaded(found[0].load, where)
+    backend = loaded(found[0].load, where)
     return backend, Path(sys.modules[found[0].module].__file__ or where)
-
-
-def _loaded(load: Callable[[], object], where: str) -> object:
-    try:
-        return load()
-    except PluginError:
-        raise
-    except (Exception, SystemExit) as error:  # anything may be wrong in somebody else's code
-        raise PluginError(
-            f"{where}: loading it raised {said_of(error)}; correct the plug-in"
-        ) from error

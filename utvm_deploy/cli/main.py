@@ -32,6 +32,7 @@ from utvm_deploy.cli.project_file import read_settings, set_defaults, used
 from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.files.given_shapes import given_shapes
 from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
+from utvm_deploy.graph.number_formats import NumberFormat, format_of
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
@@ -47,6 +48,12 @@ def _image(args: argparse.Namespace) -> ImageInput | None:
     if len(words) > 1:
         raise UsageError("--input has two texts that describe an image; give one")
     return image_of_words(words[0]) if words else None
+
+
+def _number_format(args: argparse.Namespace) -> NumberFormat | None:
+    """The format of --format; a file that registers it is run once."""
+    given = getattr(args, "number_format", None)
+    return None if given is None else format_of(given)
 
 
 class Parser(argparse.ArgumentParser):
@@ -182,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     tuple(dict(getattr(args, "states", {})).items()),
                     stream_of_options(args),
                     _image(args),
+                    _number_format(args),
                 )
             )
             started, begin = time.time(), time.monotonic()

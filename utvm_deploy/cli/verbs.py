@@ -37,7 +37,7 @@ class Verb:
         return *t.COMMON, *self.options, *self.taken
 
 
-_MODEL: Rows = (t.MODEL, *t.CHOSEN)
+_MODEL: Rows = (t.MODEL, *t.CHOSEN, t.FORMAT)
 _REACHED: Rows = (*t.A_BOARD, *t.PLACE, t.EMULATE)
 _PERHAPS_REACHED: Rows = (*t.PERHAPS_A_BOARD, *t.PLACE, t.EMULATE)
 
@@ -82,7 +82,7 @@ VERBS = {
                 Verb(
                     "create",
                     "write a tree that builds with CMake",
-                    (*t.CREATED, *t.A_BOARD),
+                    (*t.CREATED, t.FORMAT, *t.A_BOARD),
                     t.COMPILED,
                 ),
                 Verb("build", "build the tree's image", (t.TREE, t.TRUST)),
@@ -92,7 +92,7 @@ VERBS = {
         Verb(
             "run",
             "run a model on a board",
-            (t.MODEL, *t.SHAPES, *_REACHED, t.TIMING, *t.RUN),
+            (t.MODEL, *t.SHAPES, t.FORMAT, *_REACHED, t.TIMING, *t.RUN),
             t.COMPILED,
             reads_file=True,
         ),
@@ -155,7 +155,7 @@ VERBS = {
         Verb(
             "bundle",
             "write a model as a library for somebody else's firmware",
-            (*t.BUNDLE, *t.PERHAPS_A_BOARD),
+            (*t.BUNDLE, t.NUMBER_FORMAT, *t.PERHAPS_A_BOARD),
             (*t.COMPILED, *t.BUNDLED),
             reads_file=True,
         ),

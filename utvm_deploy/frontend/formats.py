@@ -33,6 +33,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import (
     States,
     Stream,
+    format_given,
     given_shapes,
     shapes_for,
     shapes_given,
@@ -57,6 +58,7 @@ from utvm_deploy.frontend.files.other_files import other_framework
 from utvm_deploy.frontend.files.tflite_choice import Choice, choice_of
 from utvm_deploy.frontend.files.tflite_chosen import chosen_file, load_schema
 from utvm_deploy.frontend.files.tflite_states import with_states
+from utvm_deploy.frontend.number_format import in_format
 from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
@@ -128,8 +130,13 @@ def converted(path: Path) -> bytes | None:
     """The .tflite file that a file of another format becomes, or that is chosen of a .tflite file.
 
     None if it is a .tflite file that stays as it is. Raises only ModelError or UnsupportedOperator,
-    even if the format's reader crashes.
+    even if the format's reader crashes, and PluginError for a number format that is wrong.
     """
+    data, own = _converted_or_chosen(path), format_given()
+    return data if own is None else in_format(data or model_bytes(path), own, path)
+
+
+def _converted_or_chosen(path: Path) -> bytes | None:
     check_shapes_apply(path)
     told: dict[str, object] = {"shapes": dict(shapes_given())}
     told |= _rewritten(states_given(), stream_given(), words_given())

@@ -18,6 +18,7 @@ from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.element_type import ElementType, element_type
 from utvm_deploy.graph.names import shape_text
+from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.graph.stream import StreamFacts
 
 Array: TypeAlias = NDArray[np.generic]
@@ -109,6 +110,8 @@ class Graph:
     states: tuple[tuple[int, int], ...] = ()
     # Set if a run takes some columns over time.
     stream: StreamFacts | None = None
+    # The format that kernels keep float32 weights in; their values are those of its numbers.
+    number_format: NumberFormat | None = None
 
     __repr__ = one_line
 

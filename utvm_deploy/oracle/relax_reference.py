@@ -43,14 +43,16 @@ def interpret(model: Path, samples: Sequence[Sequence[Array]]) -> Interpreted:
     """
     relax_model = loaded(model.read_bytes())
     graph = relax_graph(relax_model, model.stem)
-    whole = whole_module(relax_model)
+    # A model in a number format has no given form: its graph says which numbers weights are.
+    whole = whole_module(relax_model) if relax_model.given else None
     functions = [_function(graph, operator) for operator in graph.operators]
     tensors: list[dict[int, Array]] = []
     for sample in samples:
         if len(sample) != len(graph.inputs):
             raise ValueError(f"it has {len(graph.inputs)} inputs, but {len(sample)} were given")
         values = _computed(graph, functions, sample)
-        values.update(zip(graph.outputs, whole(*sample), strict=True))
+        if whole is not None:
+            values.update(zip(graph.outputs, whole(*sample), strict=True))
         tensors.append(values)
     return Interpreted(list(graph.outputs), tensors, [])
 

@@ -77,6 +77,13 @@ IMAGE = Option(
     keyword="image_input",
 )
 CHOSEN: Rows = (*SHAPES, IMAGE)
+FORMAT = Option(
+    "--format NAME|FILE.py",
+    "keep the float32 weights in a number format: bfloat16, float16, or one that a Python file "
+    "registers, whose code runs with your rights (utvm docs number-formats)",
+    parse=str,
+    keyword="number_format",
+)
 NAME = Option("--name PREFIX", "prefix of every C symbol; default: from the file's name")
 OUTPUT = Option("-o, --output FILE", "the file to write")
 HTML = Option("--html FILE", "also write a page, which needs no network")
@@ -250,6 +257,7 @@ VERIFIED: Rows = (
     Group("", (SAMPLES, GOLDEN), "each other"),
     Option("--allow-float-gap", "exit with 0 even if the reference is far from float32 in a layer"),
 )
+NUMBER_FORMAT = FORMAT.but(FORMAT.help, "--number-format NAME|FILE.py")
 BUNDLED: Rows = (
     Option("--format", "", "cmake", choices="bundling:FORMATS"),
     Group(

@@ -22,6 +22,7 @@ from tvm.tirx import stmt as tir
 from utvm_deploy.base.errors import CompileError, last_words
 from utvm_deploy.compiler.lowering.float_literals import with_marks, without_marks
 from utvm_deploy.compiler.lowering.math_calls import register_lowerings, with_own_functions
+from utvm_deploy.compiler.lowering.numbers import buffer_of_numbers, with_decoded
 from utvm_deploy.kernels.contract.c_function import (
     CFunction,
     Parameter,
@@ -29,6 +30,7 @@ from utvm_deploy.kernels.contract.c_function import (
     signature_and_text,
 )
 from utvm_deploy.kernels.contract.driver import Operand
+from utvm_deploy.kernels.contract.format_kernel import FormatKernel
 from utvm_deploy.kernels.contract.math_functions import math_texts
 from utvm_deploy.targets.table import CORES, target_of
 
@@ -42,24 +44,37 @@ _TYPES = re.compile(r"u?int(8|16|32|64)|float(32|64)|bool")
 
 
 def lower_to_c(
-    func: Any, name: str, core: str, *, outputs: int = 1, may_alias: bool = False
+    func: Any,
+    name: str,
+    core: str,
+    *,
+    outputs: int = 1,
+    may_alias: bool = False,
+    numbers: FormatKernel | None = None,
 ) -> CFunction:
     """The C function ``name`` that does what ``func`` (a scheduled PrimFunc) does.
 
     The last ``outputs`` buffer parameters are written; the others become const. ``may_alias``
-    says that an output may lie exactly on an input, which forbids ``restrict``.
+    says that an output may lie exactly on an input, which forbids ``restrict``. ``numbers`` says
+    which parameters are numbers of a format, where ``func`` has float32.
     """
     module = tvm.IRModule({name: func.with_attr("global_symbol", name)})
     flat = _by_tvm(name, lambda: _lowering_passes(core)(module))[name]
     buffers = [p for p in flat.params if _is_buffer(p)]
     extracted = _Extractor(buffers[: len(buffers) - outputs])
     body = with_own_functions(extracted.visit(flat.body), name)
+    stored: dict[Any, Any] = {}
+    if numbers is not None:
+        own = numbers.number_format
+        stored = {p: buffer_of_numbers(p, own) for p in (flat.params[n] for n in numbers.numbers)}
+        body = with_decoded(body, stored, own)
     _check_casts(name, body)
     parameters: list[Any] = []
     declarations: list[Any] = []
     writable: list[bool] = []
     written = buffers[len(buffers) - outputs :] + extracted.lifted
-    for parameter in [*flat.params, *extracted.lifted]:
+    for given in [*flat.params, *extracted.lifted]:
+        parameter = stored.get(given, given)
         if not _is_buffer(parameter):
             parameters.append(parameter)
             writable.append(True)
@@ -77,8 +92,9 @@ def lower_to_c(
     )
     text = _by_tvm(name, lambda: _generate(tvm.IRModule({name: plain}), name))
     signature, text = _finish(text, name, writable, may_alias)
-    functions = math_texts("".join([*extracted.imports, text]))
-    imports = (*exact_float_texts(text), *functions, *extracted.imports)
+    texts = [] if numbers is None else [numbers.number_format.c_text()]
+    functions = math_texts("".join([*texts, *extracted.imports, text]), needs_bits=bool(texts))
+    imports = (*exact_float_texts(text), *functions, *texts, *extracted.imports)
     return CFunction(name, imports, signature, text, tuple(extracted.scratch))
 
 

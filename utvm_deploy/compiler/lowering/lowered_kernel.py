@@ -7,6 +7,7 @@ from typing import Any
 
 from utvm_deploy.kernels.contract.c_function import CFunction, native_function
 from utvm_deploy.kernels.contract.call import OwnKernel, is_native
+from utvm_deploy.kernels.contract.format_kernel import format_kernel_of
 from utvm_deploy.kernels.contract.lazy_tvm import s_tir
 
 
@@ -35,5 +36,6 @@ def lower_kernel(
 
     why = kernel.schedule(schedule, core)
     func = schedule.mod["main"]
-    function = lower_to_c(func, name, core, outputs=outputs, may_alias=may_alias)
+    numbers = format_kernel_of(kernel)
+    function = lower_to_c(func, name, core, outputs=outputs, may_alias=may_alias, numbers=numbers)
     return LoweredKernel(function, why, str(func.script()))

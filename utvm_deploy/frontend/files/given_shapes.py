@@ -1,4 +1,6 @@
-"""What the user chooses of a model: shapes of inputs, signature, states, a stream, an image."""
+"""What the user chooses of a model: shapes of inputs, signature, states, a stream, an image, and
+the format of its numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
+from utvm_deploy.graph.number_formats import NumberFormat, format_of
 
 #: Name of an input -> its shape. The name is empty where a model has only one input.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -40,6 +44,7 @@ _signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
 _states: ContextVar[States] = ContextVar("given_states", default=())
 _stream: ContextVar[Stream | None] = ContextVar("given_stream", default=None)
 _image: ContextVar[ImageInput | None] = ContextVar("given_image", default=None)
+_format: ContextVar[NumberFormat | None] = ContextVar("given_format", default=None)
 _tied: ContextVar[States] = ContextVar("tied_states", default=())
 
 
@@ -50,10 +55,12 @@ def given_shapes(
     states: States = (),
     stream: Stream | None = None,
     image: ImageInput | None = None,
+    number_format: NumberFormat | None = None,
 ) -> Iterator[None]:
     """In the block, models are imported with what was chosen of them."""
     tokens = _given.set(shapes), _signature.set(signature), _states.set(states)
     of_stream, of_image = _stream.set(stream), _image.set(image)
+    of_format = _format.set(number_format)
     try:
         yield
     finally:
@@ -62,6 +69,7 @@ def given_shapes(
         _states.reset(tokens[2])
         _stream.reset(of_stream)
         _image.reset(of_image)
+        _format.reset(of_format)
 
 
 def with_chosen(
@@ -70,15 +78,18 @@ def with_chosen(
     states: Mapping[str, str] | None = None,
     stream: Any = None,
     image_input: str | None = None,
+    number_format: str | Path | NumberFormat | None = None,
 ) -> AbstractContextManager[None]:
     """The same of what keywords of functions say. Where they say nothing, an outer block counts.
 
-    Raises ModelError for what is of another kind.
+    Raises ModelError for what is of another kind, and PluginError for an unknown number format.
     """
-    if not inputs and signature is None and not states and stream is None and image_input is None:
+    others = (signature, stream, image_input, number_format)
+    if not inputs and not states and all(one is None for one in others):
         return nullcontext()
     given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
-    return given_shapes(*given, stream_of(stream), image_of_words(image_input))
+    chosen = None if number_format is None else format_of(number_format)
+    return given_shapes(*given, stream_of(stream), image_of_words(image_input), chosen)
 
 
 @contextmanager
@@ -110,6 +121,11 @@ def states_given() -> States:
 def stream_given() -> Stream | None:
     """The stream that the model becomes; None if it takes whole windows."""
     return _stream.get()
+
+
+def format_given() -> NumberFormat | None:
+    """The format of the model's numbers; None for those of the file."""
+    return _format.get()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""ONNX models of float16 as models of float32.
+"""ONNX models of float16 or bfloat16 as models of float32.
 
 Tools such as onnxconverter-common make float16 of float32 models, to halve their size. No kernel
-here computes in float16. Each float16 is a float32, so the weights keep their values.
+here computes in them. Each of their numbers is a float32, so the weights keep their values.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError
 
 #: The message for the user.
-NOTE = "float16 tensors are computed as float32"
+NOTE = "float16 and bfloat16 tensors are computed as float32"
 #: Attributes that hold the type of an element.
 _TYPES = ("to", "dtype", "output_dtype")
 
 
 def in_float32(onnx: Any, proto: Any) -> bool:
-    """Make float32 of all float16 tensors, in place; whether there were any.
+    """Make float32 of all float16 and bfloat16 tensors, in place; whether there were any.
 
-    Raises ModelError for bfloat16.
+    Raises ModelError for data that are damaged or in another file.
     """
     halves = _Halves(onnx)
     for graph in _graphs(proto.graph):
@@ -44,27 +44,25 @@ class _Halves:
             self._tensor(tensor, f"constant '{tensor.name}'")
         for value in (*graph.input, *graph.output, *graph.value_info):
             kind = value.type.tensor_type
-            kind.elem_type = self._type(kind.elem_type, f"tensor '{value.name}'")
+            kind.elem_type = self._type(kind.elem_type)
         for node in graph.node:
             place = f"what {node.op_type} '{node.output[0] if node.output else node.name}' makes"
             for attribute in node.attribute:
                 if attribute.HasField("t"):
                     self._tensor(attribute.t, place)
                 elif attribute.name in _TYPES and attribute.HasField("i"):
-                    attribute.i = self._type(attribute.i, place)
+                    attribute.i = self._type(attribute.i)
 
-    def _type(self, kind: int, what: str) -> int:
+    def _type(self, kind: int) -> int:
         """The type that takes the place of an element type."""
         types = self.onnx.TensorProto
-        if kind == types.BFLOAT16:
-            raise ModelError(f"{what} is bfloat16; export the model in float32 or float16")
-        if kind != types.FLOAT16:
+        if kind not in (types.FLOAT16, types.BFLOAT16):
             return kind
         self.is_found = True
         return int(types.FLOAT)
 
     def _tensor(self, tensor: Any, what: str) -> None:
-        if self._type(tensor.data_type, what) == tensor.data_type:
+        if self._type(tensor.data_type) == tensor.data_type:
             return
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
             raise ModelError(f"{what} is in another file; save the model as one file")

@@ -6,13 +6,14 @@ TVM takes seconds to load, so it is loaded by the first call.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.base.without_torch import without_torch
 from utvm_deploy.frontend.relax.facts import RelaxModel
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Array, Graph
 
 if TYPE_CHECKING:
     from utvm_deploy.frontend.relax.shapes import ShapesFor
@@ -60,6 +61,31 @@ def module_of_text(text: str) -> Any:
         raise ModelError(
             f"the text is not a module that tvm.ir.save_json of this TVM wrote: {last_words(exc)}"
         ) from exc
+
+
+def with_constants(model: RelaxModel, changed: Callable[[Array], Array]) -> RelaxModel:
+    """The lowered model with other values of its constants; it has no given form any more."""
+    load_tvm()
+    import tvm
+
+    module = tvm.ir.load_json(model.lowered)
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            for constant in _constants(binding.value):
+                constant.value.copyfrom(changed(constant.value.numpy()))
+    return replace(model, given="", lowered=str(tvm.ir.save_json(module)))
+
+
+def _constants(expression: Any) -> Iterator[Any]:
+    """The constants that a binding holds, or hands to what it calls."""
+    from tvm import ir, relax
+
+    if isinstance(expression, ir.GenericConst):
+        yield expression
+    elif isinstance(expression, ir.Call | relax.Tuple):
+        parts = expression.args if isinstance(expression, ir.Call) else expression.fields
+        for part in parts:
+            yield from _constants(part)
 
 
 def relax_graph(model: RelaxModel, name: str) -> Graph:

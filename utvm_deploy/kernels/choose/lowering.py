@@ -20,6 +20,7 @@ from utvm_deploy.graph.rounding import FactorError
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
 from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.format_kernel import format_kernel_of, with_numbers
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.packed_weights import (
     PACKED_OPERATORS,
@@ -119,7 +120,8 @@ def lower(
 def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCall:
     portable = known_call(graph, operator, core, partial(_portable, graph, operator, core))
     layer = Layer(graph, operator, core, portable)
-    if isinstance(operator.attributes, External):
+    # No other kernels read weights in a number format.
+    if isinstance(operator.attributes, External) or format_kernel_of(portable.kernel):
         return layer.portable  # there is nothing to choose
     if wish.candidate is not None:
         return _chosen(wish.candidate, layer, wish)
@@ -156,7 +158,8 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
         return call
     _refuse_packed(graph, operator)
     if operator.kind in FLOAT_LOWERINGS and works_in_float(graph, operator):
-        return FLOAT_LOWERINGS[operator.kind](Operation(graph, operator))
+        call = FLOAT_LOWERINGS[operator.kind](Operation(graph, operator))
+        return with_numbers(call, graph.number_format)
     lowering = LOWERINGS.get(operator.kind)
     if lowering is None:
         known = ", ".join(sorted(LOWERINGS))
@@ -165,7 +168,7 @@ def _portable(graph: Graph, operator: Operator, core: str) -> KernelCall:
     if source is not None and graph.tensors[source].dtype == "int16":
         lowering = INT16_LOWERINGS.get(operator.kind, lowering)
     try:
-        return lowering(Operation(graph, operator))
+        return with_numbers(lowering(Operation(graph, operator)), graph.number_format)
     except FactorError as error:
         raise CompileError(f"{place_of(graph, operator)}: {error}") from None
 

@@ -66,10 +66,14 @@ MATH_FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _CALL = re.compile(r"\butvm_(\w+f)\(")
 
 
-def math_texts(code: str) -> tuple[str, ...]:
-    """The C texts that define what ``code`` calls of these functions, each once."""
+def math_texts(code: str, *, needs_bits: bool = False) -> tuple[str, ...]:
+    """The C texts that define what ``code`` calls of these functions, each once.
+
+    ``needs_bits``: also those that give the bits of a float.
+    """
     called = {name for name in _CALL.findall(code) if name in MATH_FUNCTIONS}
     headers = dict.fromkeys(h for name in sorted(called) for h in MATH_FUNCTIONS[name])
+    headers |= {"bits": None} if needs_bits else {}
     ordered = sorted(headers, key=_ORDER.index)
     return tuple(shared_text(f"math/{header}") for header in ordered)
 

@@ -39,7 +39,7 @@ def checked_model(data: bytes) -> Any:
 def notes_of(data: bytes) -> tuple[str, ...]:
     """Messages for the user about what ``checked_model`` changes.
 
-    Raises ModelError for what is not an ONNX file, and for bfloat16.
+    Raises ModelError for what is not an ONNX file.
     """
     model = loaded(data)
     given = shapes_for({value.name: value for value in inputs_of(model)})

@@ -1,0 +1,101 @@
+"""Weights in a number format: the bytes of the float32 model whose weights were rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from float_writer import FloatWriter
+from tvm import relax
+
+import utvm_deploy
+from utvm_deploy.base.errors import UsageError
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.files.given_shapes import with_chosen
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.number_formats import known_format
+
+pytestmark = pytest.mark.tools
+RNG = np.random.default_rng(22)
+#: Of the weights of a Relax module.
+SHAPES = ((8, 3, 3, 3), (8, 1, 3, 3), (288, 32), (4, 8))
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def network(path: Path) -> Path:
+    """Products of all kinds, and a table that is added."""
+    m = FloatWriter()
+    x = m.input((1, 6, 6, 3))
+    y = m.conv2d(x, drawn(8, 3, 3, 3), drawn(8), activation="RELU")
+    y = m.depthwise_conv2d(y, drawn(1, 3, 3, 8), drawn(8))
+    y = m.fully_connected(m.reshape(y, (1, 288)), drawn(10, 288), drawn(10))
+    m.output(m.add(m.reshape(y, (2, 5)), m.constant(drawn(2, 5))))
+    return m.save(path)
+
+
+def module(weights: Sequence[np.ndarray]) -> Any:
+    """A Relax module with weights of ``SHAPES``; the last ones belong to a function of TVM's."""
+    first, second, third, fourth = (relax.const(one) for one in weights)
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.relu(relax.op.nn.conv2d(x, first, padding=(1, 1))))
+            y = builder.emit(relax.op.nn.conv2d(y, second, groups=8))
+            y = builder.emit(relax.op.matmul(relax.op.reshape(y, (1, 288)), third))
+            y = builder.emit(relax.op.multiply(relax.op.reshape(y, (4, 8)), fourth))
+            y = builder.emit_output(relax.op.tanh(y))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_bytes_are_those_of_rounded_weights(device: Device, tmp_path: Path, name: str) -> None:
+    path = network(tmp_path / "net.tflite")
+    found = utvm_deploy.verify(path, device, samples=2, number_format=name)
+    assert found.ok
+    assert all(check.bound.is_exact for check in found.found.layers)
+    compiled = utvm_deploy.compile(path, device.board, number_format=name)
+    whole = utvm_deploy.compile(path, device.board)
+    floats = 4 * (8 * 27 + 72 + 2880 + 10)
+    assert floats // 2 <= compiled.weights_bytes < 0.51 * whole.weights_bytes
+    assert {layer.engine for layer in compiled.layers if layer.kind != "RESHAPE"} == {"generic"}
+
+
+@pytest.mark.parametrize(("where", "name"), [("host", "float16"), ("mps2_an500", "bfloat16")])
+def test_relax_modules_have_the_bytes_of_rounded_weights(
+    where: str, name: str, tmp_path: Path
+) -> None:
+    """Also of weights in a function of TVM's."""
+    own, x = known_format(name), drawn(1, 3, 8, 8)
+    weights = [drawn(*shape) for shape in SHAPES]
+    compiled = utvm_deploy.compile(module(weights), where, number_format=name)
+    rounded = utvm_deploy.compile(module([own.rounded(one) for one in weights]), where)
+    assert compiled.weights_bytes < 0.55 * rounded.weights_bytes
+    path = tmp_path / "module.relax"
+    path.write_text(tvm.ir.save_json(module(weights)))
+    with utvm_deploy.connect(where, timing="instructions") as device:
+        ours, theirs = (device.load(one)(x) for one in (compiled, rounded))
+        assert ours.tobytes() == theirs.tobytes()
+        assert utvm_deploy.verify(path, device, samples=1, number_format=name).ok
+
+
+def test_the_graph_says_the_format(tmp_path: Path) -> None:
+    path = network(tmp_path / "net.tflite")
+    assert load_model(path).number_format is None
+    with with_chosen(number_format="bfloat16"):
+        graph = load_model(path)
+    assert graph.number_format is known_format("bfloat16")
+    with pytest.raises(UsageError, match="number_format is for files and Relax modules"):
+        import torch
+
+        utvm_deploy.compile(
+            torch.nn.Linear(4, 2), "host", inputs=(torch.zeros(1, 4),), number_format="bfloat16"
+        )

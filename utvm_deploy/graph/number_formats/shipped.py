@@ -1,0 +1,89 @@
+"""The number formats of the package, both for storage: bfloat16 and float16."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utvm_deploy.graph.number_formats.formats import Function, NumberFormat
+
+
+def _upper_half(x: NDArray[Any]) -> NDArray[Any]:
+    """The upper 16 bits of a float32, rounded to nearest, halves to even; NaN stays one."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    rounded = bits + 0x7FFF + (bits >> 16 & 1)
+    quiet = bits | 0x400000
+    return (np.where(np.isnan(x), quiet, rounded) >> 16).astype(np.uint16)
+
+
+BFLOAT16 = NumberFormat(
+    "bfloat16",
+    16,
+    Function(
+        """
+        const uint32_t bits = utvm_bits_of(x);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) {
+            return (uint16_t)((bits | 0x400000u) >> 16);
+        }
+        return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+        """,
+        _upper_half,
+    ),
+    Function(
+        "return utvm_float_of((uint32_t)x << 16);",
+        lambda x: (x.astype(np.uint32) << 16).view(np.float32),
+    ),
+)
+
+#: IEEE 754's binary16.
+FLOAT16 = NumberFormat(
+    "float16",
+    16,
+    Function(
+        """
+        const uint32_t bits = utvm_bits_of(x);
+        const uint32_t sign = bits >> 16 & 0x8000u;
+        const uint32_t magnitude = bits & 0x7fffffffu;
+        if (magnitude > 0x7f800000u) {
+            return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+        }
+        if (magnitude >= 0x477ff000u) { // 65520, which is rounded to infinity
+            return (uint16_t)(sign | 0x7c00u);
+        }
+        if (magnitude < 0x33000001u) { // at most half of the least number
+            return (uint16_t)sign;
+        }
+        if (magnitude < 0x38800000u) { // a denormal: in units of 2^-24
+            const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+            const uint32_t shift = 126u - (magnitude >> 23);
+            const uint32_t half = (1u << (shift - 1u)) - 1u;
+            return (uint16_t)(sign | (mantissa + half + (mantissa >> shift & 1u)) >> shift);
+        }
+        const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+        return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+        """,
+        lambda x: x.astype(np.float16).view(np.uint16) | np.where(np.isnan(x), 0x200, 0),
+    ),
+    Function(
+        """
+        const uint32_t sign = (uint32_t)(x & 0x8000u) << 16;
+        const uint32_t magnitude = x & 0x7fffu;
+        if (magnitude >= 0x7c00u) {
+            const uint32_t quiet = magnitude > 0x7c00u ? 0x400000u : 0u;
+            return utvm_float_of(sign | 0x7f800000u | quiet | (magnitude & 0x3ffu) << 13);
+        }
+        if (magnitude < 0x400u) { // a denormal, which float32 has as a normal number
+            const float value = (float)(int32_t)magnitude * 0x1p-24f;
+            return utvm_float_of(sign | utvm_bits_of(value));
+        }
+        return utvm_float_of(sign | ((magnitude << 13) + 0x38000000u));
+        """,
+        lambda x: x.view(np.float16).astype(np.float32),
+    ),
+)
+
+#: Name -> format.
+SHIPPED: Mapping[str, NumberFormat] = {one.name: one for one in (BFLOAT16, FLOAT16)}
