@@ -113,5 +113,5 @@ def test_an_archive_keeps_them(model: Path, tmp_path: Path) -> None:
 
 def test_zephyr_has_no_such_windows(tmp_path: Path) -> None:
     path = plugin(tmp_path, 0x40028000, "((0x40028000, 256),)")
-    with pytest.raises(BuildError, match="a Zephyr board, whose tasks cannot use registers"):
+    with pytest.raises(BuildError, match="template zephyr, whose tasks cannot use registers"):
         load_backend(path, load_board("qemu_x86"))

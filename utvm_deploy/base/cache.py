@@ -36,6 +36,8 @@ MOST_BYTES: Mapping[str, int] = {
     "conversions": 256 * _MIB,
     # The kernel of one board and one release of Zephyr.
     "zephyr": 512 * _MIB,
+    # The same of ESP-IDF, whose builds are larger.
+    "esp-idf": 1024 * _MIB,
     # Plugins of QEMU: some hundred KiB for each version of QEMU.
     "emulator": 16 * _MIB,
     # Object files of the runtime: some hundred KiB for each board and version.

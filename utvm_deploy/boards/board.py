@@ -22,10 +22,12 @@ from utvm_deploy.boards.facts import (
     ESP_IDF,
     LINK_KINDS,
     MONITOR_LINK,
+    ZEPHYR,
     Board,
     Cpu,
     Driver,
     Emulator,
+    EspIdf,
     Link,
     Probe,
     Project,
@@ -51,13 +53,15 @@ __all__ = [
     "with_template",
 ]
 
-TEMPLATES = ("host", "baremetal", "zephyr", ESP_IDF)
+TEMPLATES = ("host", "baremetal", ZEPHYR, ESP_IDF)
+#: The ways to the runtime under ESP-IDF.
+ESP_IDF_LINKS = ("uart", "usb_serial_jtag")
 # Keys that a board file may omit.
 DEFAULT_STACK_BYTES = 4096
 DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 # Template -> how the board is flashed, where others know the board better than its file.
 DEFAULT_PROBES = {
-    "zephyr": Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),)),
+    ZEPHYR: Probe(kinds=("west",), commands=(PROBE_PROGRAMS["west"].for_board({}),)),
     ESP_IDF: Probe(kinds=("idf.py",), commands=()),
 }
 FPUS = ("none", "single", "double")
@@ -66,6 +70,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _NAME_RULE = "must be letters, digits, '_', '-' and '.', a letter first"
 _DEVICE = re.compile(r"[A-Z][A-Z0-9?_-]*", re.ASCII)
 _ZEPHYR_NAME = re.compile(r"\w+(?:[/@]\w[\w.]*)*", re.ASCII)
+_CHIP = re.compile(r"[a-z0-9]+", re.ASCII)
 PARTS_OF_FLASH = ("code", "constants")
 
 
@@ -140,23 +145,23 @@ def with_template(board: Board, template: str | None) -> Board:
             f"{board.name} has no template {template!r}{hint} (it has {', '.join(offered)})"
         )
     templates = (template, *(other for other in offered if other != template))
-    return _as_zephyr(replace(board, project=replace(board.project, templates=templates)))
+    return _as_application(replace(board, project=replace(board.project, templates=templates)))
 
 
-def _as_zephyr(board: Board) -> Board:
-    """With Zephyr, its device tree places data, and the monitor is the only link."""
-    zephyr = board.project.zephyr
-    if board.template != "zephyr" or zephyr is None:
+def _as_application(board: Board) -> Board:
+    """Zephyr's device tree places data, as ESP-IDF does, and the monitor is the only link."""
+    if not board.is_application:
         return board
+    zephyr = board.project.zephyr if board.template == ZEPHYR else None
     emulator = board.emulator
-    if emulator is not None:
+    if emulator is not None and zephyr is not None:
         own = zephyr.emulator_arguments
         emulator = replace(
             emulator, arguments=emulator.arguments if own is None else own, cycle_model=False
         )
     return replace(
         board,
-        project=replace(board.project, vectors=None, data=zephyr.stack),
+        project=replace(board.project, vectors=None, data=zephyr.stack if zephyr else None),
         link=replace(board.link, kinds=(MONITOR_LINK,)),
         emulator=emulator,
     )
@@ -180,9 +185,9 @@ def _read_board(path: Path, trust: bool) -> Board:
     if name != path.stem:
         raise top.error("name", f"{shown(name)} differs from the file's name {path.stem!r}")
     cpu = _read_cpu(top.table("cpu"))
-    memory = read_regions(top, cpu.facts)
-    # A board that Zephyr or ESP-IDF knows needs few keys here.
     templates = top.table("project").strings("templates", TEMPLATES)
+    memory = read_regions(top, cpu.facts, ESP_IDF in templates)
+    # A board that Zephyr or ESP-IDF knows needs few keys here.
     probe = DEFAULT_PROBES.get(templates[0]) if len(templates) == 1 else None
     link = DEFAULT_LINK
     if top.has("link") or probe is None:
@@ -210,7 +215,7 @@ def _read_board(path: Path, trust: bool) -> Board:
     top.finish()
     if not trust:
         check_harmless(board, path)
-    return _as_zephyr(board)
+    return _as_application(board)
 
 
 def _read_cpu(table: Table) -> Cpu:
@@ -298,7 +303,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         vectors=places["vectors"],
         data=places["data"],
         through_alias=_read_through_alias(table, region_of_code(memory, places["code"])),
-        zephyr=_read_zephyr(table, memory) if "zephyr" in templates else None,
+        zephyr=_read_zephyr(table, memory) if ZEPHYR in templates else None,
         uart=uart,
         timer=timer,
         clock=clock,
@@ -306,6 +311,7 @@ def _read_project(table: Table, cpu: Cpu, memory: tuple[Region, ...], link: Link
         weights=places["weights"],
         workspace=places["workspace"],
         boot_block=boot_block,
+        esp_idf=_read_esp_idf(table.table("esp_idf")) if table.has("esp_idf") else None,
     )
     why = cpu.toolchain.contradiction(cpu.facts, cpu.fpu, project.compiler_flags)
     if why:
@@ -349,6 +355,21 @@ def _read_zephyr(table: Table, memory: tuple[Region, ...]) -> Zephyr:
     )
     own.finish()
     return zephyr
+
+
+def _read_esp_idf(table: Table) -> EspIdf:
+    target = table.text("target")
+    if not _CHIP.fullmatch(target):
+        raise table.error("target", f"{shown(target)} is not a chip's name, such as 'esp32c3'")
+    link = table.text("link", ESP_IDF_LINKS) if table.has("link") else ESP_IDF_LINKS[0]
+    esp_idf = EspIdf(
+        target,
+        link != ESP_IDF_LINKS[0],
+        _strings(table, "config"),
+        _optional(table, "workspace_bytes", minimum=1),
+    )
+    table.finish()
+    return esp_idf
 
 
 def _zephyr_name(table: Table, key: str, name: str) -> str:

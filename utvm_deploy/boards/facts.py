@@ -31,8 +31,8 @@ MONITOR_LINK = "monitor"
 DEBUG_LINK = "debug"
 LINK_KINDS = (MONITOR_LINK, DEBUG_LINK)
 
-#: The template of boards whose firmware ESP-IDF builds, with our bundles as its components.
-ESP_IDF = "esp-idf"
+#: The templates whose images another build system makes of a project.
+ZEPHYR, ESP_IDF = APPLICATIONS = ("zephyr", "esp-idf")
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,16 @@ class Zephyr:
 
 
 @dataclass(frozen=True)
+class EspIdf:
+    """How projects of ESP-IDF for the board are made."""
+
+    target: str  # the chip's name there, such as "esp32c3"
+    has_usb: bool = False  # whether the link is the chip's USB Serial/JTAG controller; else UART 0
+    config: tuple[str, ...] = ()  # lines of sdkconfig that this board needs
+    workspace_bytes: int | None = None  # None: what ESP-IDF leaves over, by estimate
+
+
+@dataclass(frozen=True)
 class Project:
     """How images for the board are built."""
 
@@ -199,6 +209,7 @@ class Project:
     workspace: str | None = None
     # What the chip's boot ROM reads in front of an image or within it: "none", or boot_*.c.
     boot_block: str = "none"
+    esp_idf: EspIdf | None = None  # None where a file does not describe it
 
 
 def region_of_code(memory: Sequence[Region], named: str | None = None) -> Region:
@@ -332,12 +343,24 @@ class Board:
     @property
     def why_no_image(self) -> str:
         """A sentence on who makes its images, and what to do; empty where they are ours."""
-        if self.template != ESP_IDF:
+        if self.template != ESP_IDF or self.project.esp_idf is not None:
             return ""
         return (
-            f"ESP-IDF builds the firmware of {self.name}, and utvm a component for it; make that "
-            f"with: utvm bundle MODEL --board {self.name} --format {ESP_IDF} -o DIR"
+            f"ESP-IDF builds the firmware of {self.name}, and its file does not say for which "
+            f'chip; write [project.esp_idf] with target = "esp32c3" or another chip, or make a '
+            f"component: utvm bundle MODEL --board {self.name} --format {ESP_IDF} -o DIR"
         )
+
+    @property
+    def is_application(self) -> bool:
+        """Whether images are applications of another build system, which places code and data."""
+        return self.template in APPLICATIONS
+
+    @property
+    def code_offset(self) -> int:
+        """What is added to an address of the workspace to execute what is there."""
+        ram = self.main_ram
+        return ram.alias - ram.address if self.template == ESP_IDF and ram.alias else 0
 
     @property
     def is_host(self) -> bool:
@@ -364,7 +387,7 @@ class Board:
         if self.project.weights is not None:
             return self.region(self.project.weights)
         code = self.main_flash
-        if weights_bytes <= code.size - RUNTIME_FLASH_BYTES or self.template == "zephyr":
+        if weights_bytes <= code.size - RUNTIME_FLASH_BYTES or self.is_application:
             return code
         others = [r for r in self.memory if r.kind == "flash" and r.size >= weights_bytes]
         return max(others, key=lambda region: region.size, default=code)

@@ -26,6 +26,7 @@ from utvm_deploy.boards.board import (
     known_devices,
     load_board,
 )
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.table import CORES, target_of, why_no_core
 from utvm_deploy.targets.unsupported import PAGE, unsupported
@@ -129,7 +130,7 @@ def _check_device(part: str) -> None:
         return
     command = ""
     for board in _boards_with(*kind.bundles)[:1] if kind.bundles else ():
-        form = f" --format {board.template}" if board.why_no_image else ""
+        form = f" --format {board.template}" if board.template == ESP_IDF else ""
         command = f": utvm bundle MODEL --board {board.name}{form}"
     raise BoardError(f"{part}: {kind.sentence}{command}")
 

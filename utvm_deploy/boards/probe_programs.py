@@ -214,7 +214,7 @@ def _esptool() -> ProbeProgram:
             image_format="elf",
             # It resets the chip before and after.
             flash=Action("esptool", (*fixed, "write_flash", "{parts}")),
-            reset=None,
+            reset=Action("esptool", (*fixed, "run")),
             builder=ESP_IDF_BUILD,
         ),
         facts=("chip",),
@@ -231,6 +231,8 @@ def _openocd_esp() -> ProbeProgram:
             common,
             name="openocd_esp",
             flash=replace(common.flash, arguments=arguments),
+            # The port for ESP-IDF serves no debugger.
+            server=None,
             builder=ESP_IDF_BUILD,
         ),
         facts=("config",),

@@ -24,8 +24,8 @@ _PLACES = {"vectors": True, "code": True, "data": True, "weights": False, "works
 _IN_FLASH = ("vectors", "code", "weights")
 
 
-def read_regions(top: Table, core: Core) -> tuple[Region, ...]:
-    """The tables ``[[memory]]``."""
+def read_regions(top: Table, core: Core, has_split_ram: bool = False) -> tuple[Region, ...]:
+    """The tables ``[[memory]]``; with ``has_split_ram``, code in RAM may have another address."""
     regions: list[Region] = []
     for table in top.tables("memory"):
         region = _read_region(table, core)
@@ -41,7 +41,10 @@ def read_regions(top: Table, core: Core) -> tuple[Region, ...]:
             if region.address < other.end and other.address < region.end:
                 raise table.error("address", f"{region.name} overlaps {other.name}")
         if region.alias is not None and region.kind != "flash":
-            raise table.error("alias", f"{region.name} is not flash; only flash has one here")
+            if not has_split_ram:
+                raise table.error("alias", f"{region.name} is not flash; only flash has one here")
+            if not region.executable:
+                raise table.error("alias", f"{region.name} runs no code; write executable = true")
         regions.append(region)
         table.finish()
     if not any(region.kind == "flash" for region in regions):

@@ -144,7 +144,7 @@ PROBE_ARGUMENTS: Mapping[str, Arguments] = {
         operand=rf"{_IMAGE}|{_ADDRESS}|--(?:freq|format|flash)=\w+",
     ),
     "esptool": Arguments(
-        words=_words("write_flash write-flash {parts}"),
+        words=_words("write_flash write-flash run {parts}"),
         values={"--chip": _NAME, "--port": r"\{port\}", "--baud": _NUMBER},
     ),
     "st-util": Arguments(

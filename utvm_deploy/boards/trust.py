@@ -48,6 +48,8 @@ def _doubtful(board: Board) -> Iterator[tuple[str, str]]:
         yield from _refused_of_emulator(
             "project.zephyr.emulator_arguments", project.zephyr.emulator_arguments or ()
         )
+    if project.esp_idf is not None:
+        yield from _others("project.esp_idf.config", project.esp_idf.config, KCONFIG_LINE)
     emulator = board.emulator
     if emulator is not None:
         if emulator.program not in EMULATORS:

@@ -11,6 +11,7 @@ from utvm_deploy import __version__
 from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.bundling.layout import VECTORS_USAGE, Layout
 from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
@@ -79,7 +80,7 @@ def bundle_files(
 
 def _bare_selftest(board: Board) -> Selftest | None:
     """None where somebody else starts the chip, or where the target has none."""
-    return None if board.why_no_image else board.cpu.target.templates.selftest
+    return None if board.template == ESP_IDF else board.cpu.target.templates.selftest
 
 
 #: How the self-test compares outputs.

@@ -157,7 +157,7 @@ def load_module(
     """
     block, linked = _place(session, module)
     try:
-        if not session.can_execute(block.address, max(block.size, 1)):
+        if not session.can_execute(block.address + session.board.code_offset, max(block.size, 1)):
             raise DeviceError(
                 f"{session.board.name} runs no code from the RAM at {block.address:#x}, so "
                 f"module {module.name!r} cannot be loaded; build it into an image instead"

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from utvm_deploy.base import cache, process
@@ -18,7 +18,8 @@ from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, load_board, with_template
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.project import zephyr_build
+from utvm_deploy.project import esp_idf_build, zephyr_build
+from utvm_deploy.project.esp_idf_project import esp_idf_of
 from utvm_deploy.project.fit import check_fits, check_image_fits, overflow_sentence
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.objects import keep_objects, launcher_option, objects_folder
@@ -72,7 +73,7 @@ def build_image_with(objects: Sequence[Path], entry_points: Sequence[str], board
 
 
 def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | None) -> Image:
-    made_by = _zephyr_identity(board) if is_zephyr(board) else compiler_version(board)
+    made_by = _made_by(board)
     key = tree_digest({**files, "compiler": made_by})
     images = cache_dir() / "images"
     entry = images / key
@@ -89,7 +90,7 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
     try:
         cache.hold(fresh, image)
         write_tree(files, fresh)
-        if is_zephyr(board):
+        if board.is_application:
             _build_beside_kernel(fresh, files, board, made_by)
         else:
             objects = objects_folder(files, board, made_by)
@@ -115,8 +116,8 @@ def _cached(files: Mapping[str, str], board: Board, compiled: CompiledModel | No
 
 
 def _used_files(entry: Path, board: Board) -> list[Path]:
-    """What is read of a built image's folder later: the image, and what flashes a Zephyr build."""
-    if not is_zephyr(board):
+    """What is read of a built image's folder later: the image, and what flashes an application."""
+    if not board.is_application:
         return [elf_path(entry, board)]
     return sorted(path for path in (entry / BUILD_FOLDER).rglob("*") if path.is_file())
 
@@ -172,19 +173,23 @@ def compiler_version(board: Board) -> str:
     return version.stdout
 
 
-def _zephyr_identity(board: Board) -> str:
+def _made_by(board: Board) -> str:
+    """What an image depends on in addition to its files."""
+    if not board.is_application:
+        return compiler_version(board)
     try:
         compiler = compiler_version(board)
     except MissingTool:
-        compiler = "of the Zephyr SDK"
-    return f"{zephyr_build.find_zephyr().identity}\n{compiler}"
+        compiler = "of the build system"
+    found = zephyr_build.find_zephyr() if is_zephyr(board) else esp_idf_build.find_esp_idf()
+    return f"{found.identity}\n{compiler}"
 
 
 def _build_beside_kernel(
     directory: Path, files: Mapping[str, str], board: Board, made_by: str
 ) -> None:
     """Build where the same kernel was built before, and put the image into ``directory``."""
-    folder = cache_dir() / "zephyr" / zephyr_build.kernel_key(files, made_by)
+    folder = cache_dir() / board.template / zephyr_build.kernel_key(files, made_by)
     with cache.folder_for_one(folder) as shared:
         tree = shared / "application"
         remove_other_models(files, tree)
@@ -192,8 +197,19 @@ def _build_beside_kernel(
         _build(tree, board)
         if process.is_dry_run():
             return
-        zephyr_build.keep_build(tree / BUILD_FOLDER, directory / BUILD_FOLDER)
+        build = tree / BUILD_FOLDER
+        names = zephyr_build.KEPT_FILES if is_zephyr(board) else esp_idf_build.kept_files(build)
+        _keep_build(build, directory / BUILD_FOLDER, names)
     cache.trim(folder.parent, cache.MOST_BYTES[folder.parent.name])
+
+
+def _keep_build(build: Path, target: Path, names: Iterable[Path]) -> None:
+    """Copy of a finished build what outlives the next one: enough to run and to flash it."""
+    for name in names:
+        # Not every board has an image in each format.
+        if (build / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(build / name, target / name)
 
 
 def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
@@ -202,6 +218,10 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     log.unlink(missing_ok=True)
     if is_zephyr(board):
         zephyr_build.build_application(directory, build, board, log)
+        return
+    esp_idf = esp_idf_of(board)
+    if esp_idf is not None:
+        esp_idf_build.build_esp_idf(directory, build, board, esp_idf, log)
         return
     process.find_tool(board.cpu.toolchain.compiler)
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"

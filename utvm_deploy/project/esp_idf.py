@@ -13,6 +13,7 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.boards.board import Board, board_of_device
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.boards.probe_programs import ESP_IDF_BUILD
 from utvm_deploy.project.image import Image
 
@@ -67,7 +68,7 @@ def read_esp_idf(folder: Path) -> EspIdfBuild:
 
 def _board_of(chip: str, path: Path) -> Board:
     board = board_of_device(chip)
-    if board is None or not board.why_no_image:
+    if board is None or ESP_IDF not in board.project.templates:
         raise BuildError(
             f"{path} is for the chip {chip!r}, which no board file of ESP-IDF knows; flash it "
             "with: idf.py flash"

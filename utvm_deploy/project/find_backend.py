@@ -11,7 +11,6 @@ from utvm_deploy.base.errors import BuildError, PluginError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
 from utvm_deploy.project.static_library import read_static_library
-from utvm_deploy.project.zephyr import is_zephyr
 
 
 def load_backend(plugin: str | Path, board: Board) -> Backend:
@@ -22,10 +21,10 @@ def load_backend(plugin: str | Path, board: Board) -> Backend:
     backend = load_plugin(plugin)
     if why := why_not_on(backend, board.cpu.kernel_core):
         raise PluginError(f"{backend.origin}: {why}, the core of {board.name}; leave out --plugin")
-    if backend.registers and is_zephyr(board):
+    if backend.registers and board.is_application:
         raise BuildError(
-            f"{backend.origin}: {board.name} is a Zephyr board, whose tasks cannot use registers; "
-            "leave out Backend.registers, or take another board"
+            f"{backend.origin}: {board.name} has the template {board.template}, whose tasks cannot "
+            "use registers; leave out Backend.registers, or take another board"
         )
     if not isinstance(backend.code, StaticLibrary):
         return backend
@@ -34,10 +33,10 @@ def load_backend(plugin: str | Path, board: Board) -> Backend:
 
 def _checked(backend: Backend, code: StaticLibrary, board: Board) -> Backend:
     where = backend.origin
-    if is_zephyr(board):
+    if board.is_application:
         raise BuildError(
-            f"{where}: {board.name} is a Zephyr board, whose images link no library of a plug-in; "
-            "give the backend as C text"
+            f"{where}: {board.name} has the template {board.template}, whose images link no "
+            "library of a plug-in; give the backend as C text"
         )
     if not isinstance(code.path, Path) or not all(isinstance(d, Path) for d in code.include_dirs):
         raise PluginError(f"{where}: StaticLibrary takes a pathlib.Path, and a tuple of them")

@@ -13,6 +13,8 @@ from utvm_deploy.boards.regions import dead_places
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES, RUNTIME_RAM_BYTES, SERIAL_RAM_BYTES
+from utvm_deploy.project import esp_idf_project
+from utvm_deploy.project.esp_idf_project import esp_idf_of
 from utvm_deploy.project.generated import ALIAS_SUFFIX
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.zephyr import is_zephyr, workspace_bytes
@@ -27,6 +29,9 @@ def arena_room(board: Board) -> int:
     """
     if is_zephyr(board):
         return workspace_bytes(board)
+    esp_idf = esp_idf_of(board)
+    if esp_idf is not None:
+        return esp_idf_project.workspace_bytes(board, esp_idf)
     if board.data_ram != board.main_ram:
         return board.main_ram.size
     stack = 0 if board.is_host else board.project.stack_bytes
@@ -38,8 +43,8 @@ def with_stack_for(compiled: CompiledModel | MemoryNeeds | None, board: Board) -
     """The board with a stack that holds the model and its scratch, where it wants that there."""
     if compiled is None or not compiled.stack_bytes:
         return board
-    # A layer calls only its kernel. The other users of Zephyr's stack are not known.
-    spare = 0 if is_zephyr(board) else board.project.stack_bytes - MODEL_STACK_BYTES
+    # A layer calls only its kernel. The other users of an application's stack are not known.
+    spare = 0 if board.is_application else board.project.stack_bytes - MODEL_STACK_BYTES
     return with_larger_stack(board, max(compiled.stack_bytes - max(spare, 0), 0))
 
 

@@ -60,8 +60,9 @@ _HOST_LIBRARY_PREFIX = "utvm_libc_"
 _SCRIPT = """\
 SECTIONS
 {{
-    . = {address:#x};
+    . = {address:#x} + {code_offset:#x};
     .text : {{ *(.text .text.*) }}
+    . = . - {code_offset:#x};
     .rodata : {{ *(.rodata .rodata.*) }}
     .data : {{ *(.data .data.* .sdata .sdata.* .got .got.*) }}
     .bss : {{ *(.bss .bss.* .sbss .sbss.* COMMON) }}
@@ -84,7 +85,7 @@ _UNDEFINED = re.compile(r"undefined reference to [`']([^`']+)'")
 _QUOTED_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 _C_SUFFIXES = (".c", ".S", ".s")
 
-_SHF_ALLOC = 2
+_SHF_ALLOC, _SHF_EXECINSTR = 2, 4
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class LinkedModule:
     data: bytes
     #: With the zeroed variables behind them.
     size_bytes: int
-    #: Global functions that the sources define; on Arm with bit 0 set.
+    #: Global functions that the sources define, where they are executed; on Arm with bit 0 set.
     functions: Mapping[str, int]
     #: Global variables and tables.
     objects: Mapping[str, int]
@@ -181,7 +182,9 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
     """
     board = module.board
     with _work_folder(cache_dir() / "modules") as work:
-        (work / "module.ld").write_text(_SCRIPT.format(address=address), encoding="ascii")
+        (work / "module.ld").write_text(
+            _SCRIPT.format(address=address, code_offset=board.code_offset), encoding="ascii"
+        )
         command = [
             board.cpu.toolchain.compiler,
             *board.cpu.compiler_flags,
@@ -328,6 +331,8 @@ def _read_linked(path: Path, module: ModuleObject, address: int) -> LinkedModule
         for section in ELFFile(file).iter_sections():
             if section["sh_flags"] & _SHF_ALLOC and section["sh_size"]:
                 start = section["sh_addr"]
+                if section["sh_flags"] & _SHF_EXECINSTR:
+                    start -= module.board.code_offset
                 end = max(end, start + section["sh_size"])
                 if section["sh_type"] != "SHT_NOBITS":
                     data.extend(bytes(start + section["sh_size"] - address - len(data)))

@@ -7,8 +7,8 @@
       template/   the port: main, start-up, drivers
       model/      the compiled model, if there is one
 
-It builds with CMake alone. A Zephyr application looks a little different: see zephyr.py. build.py
-builds both.
+It builds with CMake alone. Applications of Zephyr and of ESP-IDF look a little different: see
+zephyr.py and esp_idf_project.py. build.py builds all.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from utvm_deploy.base.paths import data_dir, runtime_dir
 from utvm_deploy.boards.board import Board, with_template
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.project import generated
+from utvm_deploy.project.esp_idf_project import esp_idf_files, esp_idf_of
 from utvm_deploy.project.fit import with_stack_for
 from utvm_deploy.project.pools import placed_pools, without_pools
-from utvm_deploy.project.zephyr import application_files, image_id_header, is_zephyr
+from utvm_deploy.project.zephyr import application_files, image_id_header
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +85,14 @@ def project_files(
             )
         files.update({f"model/{name}": text for name, text in compiled.sources.items()})
     files[f"{board.name}.toml"] = board.source
-    if is_zephyr(board):
+    if board.is_application:
         folders = _template_folders(board)
-        files.update(application_files(board, compiled, base_stack_bytes, folders))
+        esp_idf = esp_idf_of(board)
+        if esp_idf is None:
+            files.update(application_files(board, compiled, base_stack_bytes, folders))
+        else:
+            sources = [name for name in sorted(files) if name.endswith((".c", ".S"))]
+            files.update(esp_idf_files(board, esp_idf, compiled, sources, folders))
         image_id = _image_id(compiled, files)
         files["template/image_id.h"] = image_id_header(image_id)
     else:

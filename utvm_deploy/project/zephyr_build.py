@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,8 +30,8 @@ PROBE_TIMEOUT_S = 60.0
 
 # Where Zephyr's build leaves the image.
 ZEPHYR_ELF_FILE = Path("zephyr") / "zephyr.elf"
-# The files of a build: the image, and those that `west flash` reads with it.
-_KEPT_FILES = (
+#: What outlives the next build: the image, and those that `west flash` reads with it.
+KEPT_FILES = (
     ZEPHYR_ELF_FILE,
     *(Path("zephyr") / name for name in ("zephyr.hex", "zephyr.bin", "runners.yaml", ".config")),
     Path("CMakeCache.txt"),
@@ -164,15 +163,6 @@ def build_application(directory: Path, build: Path, board: Board, log: Path) -> 
     argv = ["cmake", "--build", str(build), "-j", jobs]
     _step(argv, BUILD_TIMEOUT_S, zephyr, board, log, "building")
     return build / ZEPHYR_ELF_FILE
-
-
-def keep_build(build: Path, target: Path) -> None:
-    """Copy of a finished build what outlives the next one: enough to run and to flash it."""
-    for name in _KEPT_FILES:
-        # Not every board has an image in each format.
-        if (build / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(build / name, target / name)
 
 
 def _name_in(base: Path, names: ZephyrFacts) -> str:

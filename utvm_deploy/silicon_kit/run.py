@@ -92,10 +92,7 @@ def cases_named(board: Board, pattern: str | None) -> tuple[Case, ...]:
 def check_ready(board: Board, place: Place) -> None:
     """NoDevice with all that is missing, before anything is built; BoardError without images."""
     if board.why_no_image:
-        raise BoardError(
-            f"{board.why_no_image}; its examples/selftest compares outputs and prints the cycles "
-            "of one run by the chip's own counter"
-        )
+        raise BoardError(board.why_no_image)
     checks = examine(
         board,
         port=place.port,

@@ -50,6 +50,8 @@ def cases_of(board: Board) -> tuple[Case, ...]:
 
 def way_bytes(board: Board) -> int:
     """The size of a way of the data cache in front of the workspace; 0 without one."""
+    if not board.cpu.dcache_bytes:
+        return 0
     cache = CycleModel.for_board(board).dcache
     return cache.size_bytes // cache.ways if cache and board.main_ram.kind == "ram" else 0
 

@@ -16,6 +16,7 @@ from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.device.probe import check_programmer, flash_image
 from utvm_deploy.project import build_project, check_directory, check_fits, create_project
 from utvm_deploy.project.esp_idf import esp_idf_build, read_esp_idf
+from utvm_deploy.project.tree import PROJECT_FILE
 
 
 def run_create(args: argparse.Namespace, out: Output) -> int:
@@ -65,7 +66,8 @@ def run_flash(args: argparse.Namespace, out: Output) -> int:
         def check(board: Board) -> None:
             check_programmer(board, args.probe, args.serial)
 
-        built = esp_idf_build(args.directory)
+        is_ours = (args.directory / PROJECT_FILE).is_file()
+        built = None if is_ours else esp_idf_build(args.directory)
         if built is None:
             image = build_project(args.directory, trust=args.trust_board, check=check)
         else:

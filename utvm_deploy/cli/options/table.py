@@ -122,8 +122,8 @@ PLACE: Rows = (
     Option("--link LINK", "monitor, debug or monitor+debug; default: as the board's file has it"),
     Option(
         "--template TEMPLATE",
-        "what images are made from, such as zephyr; default: $UTVM_TEMPLATE, then the first that "
-        "the board's file names",
+        "what images are made from, such as zephyr or esp-idf; default: $UTVM_TEMPLATE, then the "
+        "first that the board's file names",
         variable="UTVM_TEMPLATE",
     ),
 )

@@ -116,7 +116,7 @@ def scratch_memory(board: Board, limits: Sequence[PoolLimit], scratch: str) -> S
 
     A pool is safer than a stack: the linker checks its size.
     """
-    is_application = board.template == "zephyr"  # it has no pools, and a stack that is large enough
+    is_application = board.is_application  # it has no pools, and a stack that is large enough
     pool = _pool_for_scratch(board, limits) if scratch == AUTO and not is_application else None
     if pool is not None:
         room = pool.size - SLACK_BYTES

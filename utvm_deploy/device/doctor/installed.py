@@ -6,7 +6,7 @@ import importlib.metadata
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from utvm_deploy.base import process
 from utvm_deploy.base.cache import cache_bytes
@@ -14,8 +14,10 @@ from utvm_deploy.base.errors import BuildError, MissingTool, UtvmError
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.plugin_names import installed_plugins
 from utvm_deploy.boards.board import Board
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.device.doctor.check import Check
-from utvm_deploy.project.zephyr_build import find_zephyr
+from utvm_deploy.project.esp_idf_build import EspIdfTree, find_esp_idf
+from utvm_deploy.project.zephyr_build import Zephyr, find_zephyr
 from utvm_deploy.targets.emulator.plugin import COMPILER
 
 #: How long a program may take to print its version.
@@ -41,7 +43,12 @@ def installed_checks(board: Board | None) -> list[Check]:
     if board is None:
         checks += [*_extras(), *_plugins()]
     if board is not None and "zephyr" in board.project.templates:
-        checks.append(_zephyr(is_needed=board.template == "zephyr"))
+        checks.append(
+            _system("Zephyr", find_zephyr, "build Zephyr applications", board.template == "zephyr")
+        )
+    if board is not None and board.project.esp_idf is not None:
+        is_needed = board.template == ESP_IDF
+        checks.append(_system("ESP-IDF", find_esp_idf, "build projects of ESP-IDF", is_needed))
     return checks
 
 
@@ -69,16 +76,18 @@ def _plugins() -> list[Check]:
     ]
 
 
-def _zephyr(*, is_needed: bool) -> Check:
+def _system(
+    name: str, find: Callable[[], Zephyr | EspIdfTree], purpose: str, is_needed: bool
+) -> Check:
     """A tree, and a Python that can run its scripts."""
     found, fix = None, ""
     try:
-        found = find_zephyr().version
+        found = find().version
     except MissingTool as error:
         fix = error.install
     except BuildError as error:
         fix = str(error)
-    return Check("Zephyr", "build Zephyr applications", found, fix, is_needed)
+    return Check(name, purpose, found, fix, is_needed)
 
 
 def _python() -> Check:

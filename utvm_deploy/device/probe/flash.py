@@ -15,7 +15,7 @@ from utvm_deploy.base.errors import BoardError, ProbeError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.base.toml_table import did_you_mean
 from utvm_deploy.boards.facts import CHILD_PROBE, EMULATOR_PROBE, Board
-from utvm_deploy.boards.probe_programs import Action, ProbeCommands
+from utvm_deploy.boards.probe_programs import ESP_IDF_BUILD, Action, ProbeCommands
 from utvm_deploy.device.link.deadlines import flash_s
 from utvm_deploy.device.probe.argv import (
     NEUTRAL_FOLDER,
@@ -67,7 +67,7 @@ def flash_image(
         build=build,
         serial=None if takes_port else place.serial,
         port=place.port or "PORT",
-        parts=read_esp_idf(Path(build)).parts if PARTS in commands.flash.arguments else (),
+        parts=_parts(Path(build)) if PARTS in commands.flash.arguments else (),
     )
     # An ELF file holds at least the bytes that go to flash.
     size = image.elf.stat().st_size if image.elf.exists() else 0
@@ -75,9 +75,15 @@ def flash_image(
     _run_action(commands.name, commands.flash, wanted, timeout_s, f"flashing {image.board.name}")
 
 
-def reset_board(board: Board, *, probe: str | None = None, serial: str | None = None) -> None:
-    """Restart the board through its debug probe."""
-    place = locate(board, serial=serial, needs_port=False)
+def reset_board(
+    board: Board,
+    *,
+    probe: str | None = None,
+    serial: str | None = None,
+    port: str | None = None,
+) -> None:
+    """Restart the board through its debug probe, or through its serial port."""
+    place = locate(board, port=port, serial=serial, needs_port=False)
     name = probe or place.entry.probe
     commands = probe_commands(board, name)
     if name is None and any(one.reset for one in board.probe.commands):
@@ -87,7 +93,8 @@ def reset_board(board: Board, *, probe: str | None = None, serial: str | None = 
             f"{commands.name} cannot reset {board.name}; press its reset button, or name another "
             f"probe ({', '.join(one.name for one in board.probe.commands if one.reset)})"
         )
-    wanted = Wanted(serial=place.serial)
+    takes_port = "{port}" in commands.reset.arguments
+    wanted = Wanted(serial=None if takes_port else place.serial, port=place.port or "PORT")
     _run_action(commands.name, commands.reset, wanted, RESET_TIMEOUT_S, f"resetting {board.name}")
 
 
@@ -195,6 +202,13 @@ def _build_folder(image: Image, commands: ProbeCommands) -> str:
         f"{commands.name} flashes what {builder.name} built, and {image.elf} is not part of such a "
         f"build; {another}{builder.advice}"
     )
+
+
+def _parts(build: Path) -> tuple[str, ...]:
+    """What to flash; a dry run has built nothing."""
+    if process.is_dry_run() and not (build / ESP_IDF_BUILD.file).exists():
+        return ("PARTS",)
+    return read_esp_idf(build).parts
 
 
 def _run_action(name: str, action: Action, wanted: Wanted, timeout_s: float, what: str) -> None:

@@ -287,7 +287,7 @@ def _start_real(
     if address is None:
         if has_debug_stream:
             server_commands(board, wanted_probe)
-        flash_image(image, probe=probe, serial=serial)
+        flash_image(image, probe=probe, serial=serial, port=place.port)
     else:
         flash_through_server(image, address)
 
@@ -303,7 +303,7 @@ def _start_real(
 
     def reset() -> None:
         if address is None:
-            reset_board(board, probe=probe, serial=serial)
+            reset_board(board, probe=probe, serial=serial, port=place.port)
         else:
             reset_through_server(board, address)
 

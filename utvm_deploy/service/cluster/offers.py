@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import load_bench
+from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.device.doctor.installed import needed_programs
+from utvm_deploy.project.esp_idf_build import find_esp_idf
 from utvm_deploy.project.zephyr_build import find_zephyr
 
 EMULATOR = "emulator"
@@ -97,3 +99,5 @@ def _check_programs(board: Board) -> None:
         )
     if board.template == "zephyr":
         find_zephyr()
+    if board.template == ESP_IDF:
+        find_esp_idf()

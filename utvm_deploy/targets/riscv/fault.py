@@ -35,6 +35,8 @@ _NO_VECTORS = (
 # Of these, the program counter is where no code is.
 _FETCH = (0, 1, 12)
 _ACCESS = (5, 7)
+# What a debugger's watchpoint behind the stack is.
+_WATCHED = 3
 # Those whose mtval is an address that was accessed or jumped to.
 _WITH_ADDRESS = (0, 1, 4, 5, 6, 7, 12, 13, 15)
 
@@ -55,7 +57,7 @@ def _meaning(words: Mapping[str, int]) -> Fault:
     elif cause == _ILLEGAL and _is_vector(words["mtval"]):
         phrase = f"{phrase}: {_NO_VECTORS}"
     # A frame that does not fit begins below the stack.
-    elif cause in _ACCESS and words["sp"] < words["stack"]:
+    elif cause in (*_ACCESS, _WATCHED) and words["sp"] < words["stack"]:
         phrase = f"{phrase.split(':')[0]}: the stack overflowed"
     return Fault(
         phrase,

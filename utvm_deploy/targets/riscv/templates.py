@@ -17,7 +17,7 @@ TEMPLATES = Templates(
     folders={
         "baremetal": ("baremetal", "riscv/baremetal"),
         "zephyr": ("zephyr", "riscv/zephyr"),
-        "esp-idf": (),
+        "esp-idf": ("esp_idf", "riscv/esp_idf"),
     },
     guard_of=lambda core: ("guard.c",),
     drivers=DRIVERS,

@@ -18,7 +18,6 @@ from utvm_deploy.compiler.planning.decision import model_of
 from utvm_deploy.device import Device
 from utvm_deploy.project.build import build_image, compiler_version
 from utvm_deploy.project.fit import with_larger_stack
-from utvm_deploy.project.zephyr import is_zephyr
 from utvm_deploy.records import Measurement, Setting, is_modelled
 from utvm_deploy.records.candidate import GENERIC, Candidate, is_of_backend
 from utvm_deploy.tuning.measuring.build import Builder, Built, flags_for
@@ -38,7 +37,7 @@ def check_tunable(board: Board) -> None:
     """TuneError where candidates can neither be loaded nor flashed."""
     if board.main_ram.executable:
         return
-    if board.is_host or is_zephyr(board):
+    if board.is_host or board.is_application:
         raise TuneError(
             f"{board.name} runs no code from its RAM (region {board.main_ram.name} is not "
             f"executable in the board's file). Only bare-metal images can be flashed with "

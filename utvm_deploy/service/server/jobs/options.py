@@ -162,7 +162,7 @@ START_RECORDS = Option(
 SAMPLES = Option("samples", "random samples", least=1, most=1000)
 GOLDEN = Option("golden", "the SHA-256 of a file with recorded outputs", file="golden.npz")
 TEMPLATE = Option(
-    *("template", "what the image is made from"), choices=("host", "baremetal", "zephyr")
+    *("template", "what the image is made from"), choices=("host", "baremetal", "zephyr", "esp-idf")
 )
 LINK = Option("link", "how the board is reached", ("monitor", "debug", "monitor+debug"))
 TRIALS = Option("trials", "candidates in all", least=1, most=1_000_000)
