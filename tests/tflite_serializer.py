@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tflite
+from sparse_writer import Sparsity
 
 from utvm_deploy.frontend.qdq.tflite_write import Options, Serializer
 
@@ -34,6 +35,7 @@ class TensorSpec:
     data: bytes | None = None
     is_variable: bool = False
     signature: tuple[int, ...] = ()  # the shape with -1 for what is only known at runtime
+    sparsity: Sparsity | None = None  # how ``data`` leaves out zeros
 
 
 @dataclass
@@ -82,6 +84,8 @@ class _AnythingGoes(Serializer):
         fields = {**super().tensor_fields(spec, buffer), "IsVariable": spec.is_variable}
         if spec.signature:
             fields["ShapeSignature"] = self.numbers(spec.signature, np.int32)
+        if spec.sparsity:
+            fields["Sparsity"] = spec.sparsity.written(self)
         return fields
 
     def operator_fields(self, spec: OperatorSpec) -> dict[str, Any]:

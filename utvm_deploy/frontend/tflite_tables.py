@@ -105,6 +105,20 @@ def _read_metadata(data: bytes, name: str) -> str | None:
     return None
 
 
+def sparse_tensors(data: bytes) -> frozenset[int]:
+    """The tensors of the main subgraph that are stored without zeros. Raises ModelError."""
+    return _guarded(_sparse_tensors, data)
+
+
+def _sparse_tensors(data: bytes) -> frozenset[int]:
+    model = tflite.Model.GetRootAs(data, 0)
+    if not model.SubgraphsLength():
+        return frozenset()
+    main = model.Subgraphs(0)
+    count = _count(data, main.TensorsLength(), "tensors", MAX_TENSORS)
+    return frozenset(i for i in range(count) if main.Tensors(i).Sparsity() is not None)
+
+
 def called_subgraphs(data: bytes) -> Mapping[int, ModelFile]:
     """The main subgraph with those that WHILE and IF call, by number; nothing without these.
 

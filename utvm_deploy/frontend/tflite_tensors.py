@@ -17,7 +17,8 @@ from utvm_deploy.frontend.assemble import refuse_custom_operators
 from utvm_deploy.frontend.files.fields import array_of, quantization_of, text_of, vector_of
 from utvm_deploy.frontend.files.limits import MAX_RANK, MAX_TENSOR_ELEMENTS, Budget
 from utvm_deploy.frontend.files.source import SourceOperator
-from utvm_deploy.graph.element_type import element_type
+from utvm_deploy.frontend.tflite_sparse import dense_data
+from utvm_deploy.graph.element_type import ElementType, element_type
 from utvm_deploy.graph.model import Array, Tensor
 from utvm_deploy.graph.names import short_name
 
@@ -74,8 +75,6 @@ def read_tensor(
 def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Budget) -> Tensor:
     name = text_of(tensor.Name(), f"tensor {index}") or f"tensor_{index}"
     shown = short_name(name)
-    if tensor.Sparsity() is not None:
-        raise ModelError(f"tensor '{shown}' is sparse; convert the model without sparsity")
     # Newer than the generated readers: the number of a group of weights outside the file.
     if tensor._tab.Offset(_EXTERNAL_BUFFER_SLOT):
         raise ModelError(
@@ -92,6 +91,8 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             f"but there are {len(buffers)}"
         )
     raw = buffers[number]
+    if raw is None and tensor.Sparsity() is not None:
+        raw = np.empty(0, np.uint8)  # of zeros only
     if raw is not None and tensor.IsVariable():
         raise ModelError(
             f"tensor '{shown}' is a variable and has data, which LiteRT does not take; convert the "
@@ -107,24 +108,34 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
         raise _dynamic_or_empty(name, shape)
     if raw is not None and dtype in _CONSTANTS:
         element = element_type(dtype)
-        expected = element.size_bytes(math.prod(shape))
-        if raw.size != expected:
-            raise ModelError(
-                f"tensor '{shown}' of shape {shape} and type {dtype} needs {expected} bytes, but "
-                f"its buffer has {raw.size}; copy or convert the model again"
-            )
-        # A view where it can be: many tensors may name one buffer, and buffers may overlap.
-        if dtype in ("bool", "int4"):
-            budget.copy(math.prod(shape), f"tensor '{shown}'")
-        data = element.unpacked(raw, shape)
+        if tensor.Sparsity() is not None:
+            data = dense_data(tensor, raw, element, shape, shown, budget)
+        else:
+            data = _data(raw, element, shape, shown, budget)
         if dtype == "bool":
-            data = (raw != 0).astype(np.uint8).reshape(shape)  # as it is stored: 0 or 1
+            data = (data != 0).astype(np.uint8)  # as it is stored: 0 or 1
     elif raw is not None:
         data = (
             raw  # of a type that no importer takes: kept only to distinguish it from an activation
         )
     quantization = quantization_of(tensor, shown, dtype, shape, budget)
     return Tensor(name, shape, dtype, quantization, data, index)
+
+
+def _data(
+    raw: Array, element: ElementType, shape: tuple[int, ...], shown: str, budget: Budget
+) -> Array:
+    """The constant that a buffer has, of a tensor that is not sparse."""
+    expected = element.size_bytes(math.prod(shape))
+    if raw.size != expected:
+        raise ModelError(
+            f"tensor '{shown}' of shape {shape} and type {element.name} needs {expected} bytes, "
+            f"but its buffer has {raw.size}; copy or convert the model again"
+        )
+    # A view where it can be: many tensors may name one buffer, and buffers may overlap.
+    if element.name in ("bool", "int4"):
+        budget.copy(math.prod(shape), f"tensor '{shown}'")
+    return element.unpacked(raw.view(np.uint8), shape)
 
 
 def _shape(dimensions: Sequence[int], name: str) -> tuple[int, ...]:

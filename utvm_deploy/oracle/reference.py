@@ -29,7 +29,7 @@ from utvm_deploy.base.errors import FileRefused, ModelError, UtvmError, VerifyEr
 from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder, has_no_room
-from utvm_deploy.frontend.formats import converted
+from utvm_deploy.frontend.formats import converted, model_bytes
 from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.tflite import given_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.macs import total_macs
@@ -147,12 +147,13 @@ def save_samples(directory: Path, samples: Sequence[Sequence[Array]]) -> None:
 
 
 def _readable(path: Path, directory: Path) -> Path:
-    """The file for LiteRT or TVM: what the model is converted to, without control flow."""
+    """The file for LiteRT or TVM: what the model becomes without control flow, with all zeros."""
     data = converted(path)
     try:
         whole, made = given_bytes(path), tflite_bytes(path)
         if made != whole:
             (directory / _WHOLE).write_bytes(whole)
+        if made != model_bytes(path):
             data = made
     except ModelError:
         pass  # LiteRT also runs files that we refuse

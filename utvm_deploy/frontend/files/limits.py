@@ -24,7 +24,8 @@ MAX_TENSORS = 16_384
 #: All lists of a file together: shapes, operands, scales, zero points. They may share bytes of the
 #: file, so the file's size does not bound them.
 MAX_NUMBERS = 4 * 1024 * 1024
-#: Elements of all constants of int4 and of booleans, which are copied. They may share bytes, too.
+#: Elements of all constants that are copied: of int4, of booleans, and stored without zeros. They
+#: may share bytes, too.
 MAX_COPIED = 64 * 1024 * 1024
 #: Names repeat in every message and report; the converter's longest are a few hundred bytes.
 MAX_NAME_BYTES = 4_096
@@ -47,7 +48,7 @@ LIMITS: tuple[tuple[str, int], ...] = (
     ("bytes of a name", MAX_NAME_BYTES),
     ("dimensions of a tensor", MAX_RANK),
     ("elements of a tensor", MAX_TENSOR_ELEMENTS),
-    ("elements of all constants of int4 and of booleans together", MAX_COPIED),
+    ("elements of all constants of int4, of booleans, and without zeros, together", MAX_COPIED),
     ("extents of all operators' inputs and outputs, added up", MAX_EXTENTS),
 )
 
@@ -84,6 +85,6 @@ class Budget:
         self.copied -= count
         if self.copied < 0:
             raise ModelError(
-                f"the constants of int4 and of booleans have more than {MAX_COPIED:,} elements (at "
-                f"{where}); choose a model for microcontrollers"
+                f"the constants of int4, of booleans, and without zeros, have more than "
+                f"{MAX_COPIED:,} elements (at {where}); choose a model for microcontrollers"
             )

@@ -35,6 +35,8 @@ from utvm_deploy.kernels.native.gathered_gemm import packed_call
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
+from utvm_deploy.kernels.native.sparse.layer import FAMILY as SPARSE
+from utvm_deploy.kernels.native.sparse.layer import SPARSE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
 from utvm_deploy.records.candidate import GENERIC, Candidate
@@ -78,8 +80,9 @@ class Family:
         return next((one for one in self.strategies if one.serves(kind, wanted)), None)
 
 
-#: All families. Every core has the last one; its target says which others.
+#: All families. Every core has the first and the last one; its target says which others.
 FAMILIES: Mapping[str, Family] = {
+    SPARSE: Family(SPARSE_STRATEGIES),
     "mve": Family(MVE_STRATEGIES),
     "dsp": Family(DSP_STRATEGIES),
     "fpu": Family(FPU_STRATEGIES),
@@ -91,7 +94,10 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def families_for(core: str) -> tuple[str, ...]:
-    """The families that a core has, the best first; unknown cores have the portable one."""
+    """The families that a core has, the best first; unknown cores have the portable one.
+
+    That of weights with many zeros is not among them: all cores have it.
+    """
     facts = CORES.get(core)
     return (*(target_of(core).families_of(facts) if facts else ()), GENERIC)
 
@@ -125,8 +131,7 @@ def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCal
         return layer.portable  # there is nothing to choose
     if wish.candidate is not None:
         return _chosen(wish.candidate, layer, wish)
-    *special, _ = families_for(core)
-    for family in special:
+    for family in (SPARSE, *families_for(core)[:-1]):
         found = _in_family(family, layer, wish)
         if isinstance(found, KernelCall):
             return found
@@ -191,7 +196,7 @@ def _dtype(layer: Layer) -> str:
 
 def _chosen(candidate: Candidate, layer: Layer, wish: Wish) -> KernelCall:
     """The call of the candidate; raises UnsupportedOperator if there is none."""
-    families = families_for(layer.core)
+    families = (*families_for(layer.core), SPARSE)
     if candidate.family not in families:
         raise UnsupportedOperator(
             f"core {layer.core} has no kernels of family {candidate.family!r}; "

@@ -10,7 +10,7 @@ from typing import Any
 from utvm_deploy.graph.attributes import Convolution, FullyConnected, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import input_tensor
-from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
+from utvm_deploy.kernels.choose.lowering import SPARSE, candidates_in, families_for, lower
 from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.portable.schedules.template_free import sketches
@@ -21,9 +21,9 @@ from utvm_deploy.records.record import USUAL_WEIGHTS
 
 def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
     """Every candidate for ``operator`` on ``core``; those of the default's family come first."""
-    layer = Layer(graph, operator, core, lower(graph, operator))
+    layer = Layer(graph, operator, core, lower(graph, operator, candidate=Candidate(GENERIC)))
     found: list[Candidate] = []
-    for family in families_for(core):
+    for family in (SPARSE, *families_for(core)):
         # If there is a better family, only the portable kernel's default is compared with it.
         has_better = family == GENERIC and bool(found)
         found += (Candidate(GENERIC),) if has_better else candidates_in(family, layer)

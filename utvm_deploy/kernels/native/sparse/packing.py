@@ -1,0 +1,98 @@
+"""Weights of which most are zeros, packed without loss. Only what is left is multiplied.
+
+There are three forms of a matrix [outputs, inputs]:
+
+    bitmap  a bit for each weight, which says whether it is stored; rows begin at words
+    blocks  four neighbours in a row, if one of them is not zero
+    list    single weights
+
+A block, or a weight of a list, has a byte: how many blocks it is behind the one before it in the
+row, and in a row's first from the row's begin. Farther ones get blocks of zeros between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from utvm_deploy.graph.model import Array
+
+#: Weights of a block, and of an item of a list.
+ITEMS = {"blocks": 4, "list": 1}
+BITMAP = "bitmap"
+FORMS = (BITMAP, *ITEMS)
+#: Packed are weights with at least this share of zeros, and if that saves so many bytes: the code
+#: that multiplies them takes about as many.
+LEAST_ZEROS, LEAST_SAVED = 0.6, 512
+WORD_BITS = 32
+_FARTHEST = 255
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A packed matrix."""
+
+    form: str
+    weights: Array  # int8, what is stored of each row, one after the other
+    steps: Array  # bitmap: uint32 [outputs, words], the first weight highest; else uint8 [items]
+    counts: Array  # uint16 [outputs]: the items of each row; of a bitmap, nothing reads them
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of flash."""
+        counts = 0 if self.form == BITMAP else self.counts.nbytes
+        return self.weights.nbytes + self.steps.nbytes + counts
+
+
+def packed(weights: Array, form: str) -> Packed | None:
+    """The int8 matrix in a form; None if the form does not fit its shape."""
+    if form == BITMAP:
+        return _bitmap(weights)
+    size = ITEMS[form]
+    return None if weights.shape[1] % size else _items(weights, form, size)
+
+
+def smallest(weights: Array) -> Packed | None:
+    """The form with the fewest bytes; None if packing is not worth it."""
+    kept = int(np.count_nonzero(weights))
+    if weights.nbytes < LEAST_SAVED or kept > (1 - LEAST_ZEROS) * weights.size:
+        return None
+    found = [one for one in (packed(weights, form) for form in FORMS) if one is not None]
+    best = min(found, key=lambda one: one.table_bytes)
+    return best if best.table_bytes + LEAST_SAVED <= weights.nbytes else None
+
+
+def _bitmap(weights: Array) -> Packed:
+    outputs, inputs = weights.shape
+    words = -(-inputs // WORD_BITS)
+    is_kept = np.zeros((outputs, words * WORD_BITS), bool)
+    is_kept[:, :inputs] = weights != 0
+    bits = np.packbits(is_kept, axis=1).view(">u4").astype(np.uint32)
+    counts = is_kept.sum(axis=1).astype(np.uint16)
+    return Packed(BITMAP, _filled(weights[weights != 0]), bits.reshape(-1), counts)
+
+
+def _items(weights: Array, form: str, size: int) -> Packed:
+    outputs = weights.shape[0]
+    items = weights.reshape(outputs, -1, size)
+    steps, stored, counts = list[int](), list[Array](), list[int]()
+    for row in items:
+        before, count = 0, len(stored)
+        for place in np.flatnonzero(row.any(axis=1)).tolist():
+            while place - before > _FARTHEST:
+                steps.append(_FARTHEST)
+                stored.append(np.zeros(size, np.int8))
+                before += _FARTHEST
+            steps.append(place - before)
+            stored.append(row[place])
+            before = place
+        counts.append(len(stored) - count)
+    values = np.array(stored, np.int8).reshape(-1)
+    numbers = np.array(counts, np.uint16)
+    return Packed(form, _filled(values, size), _filled(np.array(steps, np.uint8)), numbers)
+
+
+def _filled(values: Array, least: int = 1) -> Array:
+    """At least some elements: C has no empty tables."""
+    return values if values.size else np.zeros(least, values.dtype)

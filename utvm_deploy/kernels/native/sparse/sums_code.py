@@ -1,0 +1,240 @@
+"""The routines that compute sums with packed weights, for one pixel, or for four at once.
+
+r0 points at an input, r1 at weights, and r2 at their steps or bits. With four pixels, the others
+are ``pitch`` bytes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
+from utvm_deploy.kernels.isa.dsp import CONDITION
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
+from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import scale
+from utvm_deploy.kernels.native.sparse.packing import BITMAP, WORD_BITS
+
+#: Pixels that share the reading of the weights.
+TILE = 4
+_THUMB = "defined(__thumb2__) && defined(__GNUC__)"
+_PITCH, _SUMS = "r4", ("r5", "r6", "r7", "r8")
+_TOP_BIT = 1 << (WORD_BITS - 1)
+#: Without other pixels, two blocks or weights have registers of their own.
+_PAIR = (("r6", "r7", "r8", "r9"), ("r10", "r11", "r12", "r3"))
+
+
+class _Slots(StackFrame):
+    """What a routine keeps on the stack."""
+
+    input: Slot
+    counts: Slot  # of the next row; the words of each row of a bitmap
+    words: Slot  # of a bitmap's row, that are left
+    outputs: Slot  # that are left
+    sums: Slot
+
+
+class _Limits(StackFrame):
+    """The limits of outputs."""
+
+    low: Slot
+    high: Slot
+    clamps: Slot  # 0 if the limits are those of int8
+
+
+@code_cache
+def sums_text(core: str, form: str, pixels: int) -> str:
+    """The C text of ``utvm_sparse_FORM_PIXELS``, ordered for a core; ``pixels`` is 1 or 4."""
+    a = Assembler(core, _parameters(form))
+    sums = _SUMS[:pixels]
+    a.enter(frame=_Slots)
+    a.store(r0=_Slots.input, r3=_Slots.counts)
+    a.copy_arguments("r12", _Slots, "outputs", "sums")
+    a.ldr(_PITCH, a.stack_argument("pitch"))
+    with a.loop("ne"):
+        a.ldr("r0", _Slots.input)
+        for one in sums:
+            a.mov(one, 0)
+        _ROWS[form](a, sums)
+        a.load(r11=_Slots.sums, r12=_Slots.outputs)
+        for one in sums:
+            a.str(one, post("r11", 4))
+        a.subs("r12", "r12", 1)
+        a.store(r11=_Slots.sums, r12=_Slots.outputs)
+    a.leave()
+    body = shared_text(f"utvm_sparse_{form}").replace("PIXELS", str(pixels))
+    condition = CONDITION if form == "blocks" else _THUMB
+    return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition)
+
+
+@code_cache
+def pixels_text(core: str, pixels: int) -> str:
+    """The C text of ``utvm_sparse_pixels_PIXELS``, which makes outputs of sums."""
+    parameters = (
+        *("const int32_t *sums", "const int32_t *scaling", "const int32_t *limits"),
+        *("int8_t *output", "int32_t outputs", "int32_t pitch"),
+    )
+    a, sums = Assembler(core, parameters), ("r4", "r5", "r6", "r7")[:pixels]
+    a.enter(frame=_Limits)
+    a.ldrd("r8", "r9", at("r2"))
+    a.strd("r8", "r9", _Limits.low)
+    a.sub("r10", "r9", "r8")
+    a.sub("r10", "r10", 255)
+    a.str("r10", _Limits.clamps)
+    a.ldr("lr", a.stack_argument("outputs"))
+    a.ldr("r2", a.stack_argument("pitch"))
+    with a.loop("ne"):
+        with a.scheduled():
+            a.ldmia("r0!", sums) if pixels > 1 else a.ldr(sums[0], post("r0", 4))
+            a.ldmia("r1!", ("r8-r11",))
+            for one in sums:
+                a.add(one, one, "r8")
+            scale(a, sums, "r9", "r10", "r11", "r8")
+            a.ldr("r12", _Limits.clamps)
+            a.cmp("r12", 0)
+        with a.unless("eq"):
+            a.ldrd("r8", "r9", _Limits.low)
+            for one in sums:
+                for limit, condition in (("r8", "lt"), ("r9", "gt")):
+                    a.cmp(one, limit)
+                    with a.when(condition):
+                        a.mov(one, limit)
+        for n, one in enumerate(sums[1:], 1):
+            a.add("r12", "r3" if n == 1 else "r12", "r2")
+            a.strb(one, at("r12"))
+        a.strb(sums[0], post("r3", 1))
+        a.subs("lr", "lr", 1)
+    a.leave()
+    body = shared_text("utvm_sparse_pixels").replace("PIXELS", str(pixels))
+    return a.c_function(f"utvm_sparse_pixels_{pixels}", body, CONDITION)
+
+
+def _parameters(form: str) -> tuple[str, ...]:
+    stored = ("const uint8_t *steps", "const uint16_t *counts")
+    if form == BITMAP:
+        stored = ("const uint32_t *bits", "int32_t words")
+    rest = ("int32_t outputs", "int32_t *sums", "int32_t pitch")
+    return "const int8_t *input", "const int8_t *weights", *stored, *rest
+
+
+def _items(
+    a: Assembler, sums: Sequence[str], one: Callable[[Sequence[str]], None],
+    tile: Callable[[Sequence[str]], None],
+) -> None:  # fmt: skip
+    """A row of items: ``one`` takes an item of one pixel, ``tile`` an item of four pixels."""
+    a.ldr("r11", _Slots.counts)
+    a.ldrh("lr", post("r11", 2))
+    a.str("r11", _Slots.counts)
+    if len(sums) > 1:
+        a.add("r3", "r0", _PITCH, "lsl #1")
+        a.cmp("lr", 0)
+        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            tile(sums)
+            a.subs("lr", "lr", 1)
+        return
+    a.lsrs("lr", "lr", 1)
+    with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        for registers in _PAIR:
+            one(registers)
+        a.subs("lr", "lr", 1)
+    a.ldr("r11", _Slots.counts)
+    a.ldrh("r11", at("r11", -2))
+    a.tst("r11", 1)
+    with a.unless("eq"), a.scheduled():
+        one(_PAIR[0])
+
+
+def _blocks(a: Assembler, sums: Sequence[str]) -> None:
+    def one(registers: Sequence[str]) -> None:
+        even, odd, low, high = registers
+        a.ldrb(even, post("r2", 1))
+        a.ldr(low, post("r1", 4))
+        a.add("r0", "r0", even, "lsl #2")
+        a.ldr(even, at("r0"))
+        a.sxtb16(high, low, "ror #8")
+        a.sxtb16(low, low)
+        _multiply(a, even, odd, (low, high), sums[0])
+
+    def tile(sums: Sequence[str]) -> None:
+        a.ldrb("r11", post("r2", 1))
+        a.ldr("r9", post("r1", 4))
+        a.add("r0", "r0", "r11", "lsl #2")
+        a.add("r3", "r3", "r11", "lsl #2")
+        a.sxtb16("r10", "r9", "ror #8")
+        a.sxtb16("r9", "r9")
+        for n, total in enumerate(sums):
+            base = ("r0", "r3")[n // 2]
+            a.ldr("r11", at(base, _PITCH) if n % 2 else at(base))
+            _multiply(a, "r11", "r12", ("r9", "r10"), total)
+
+    _items(a, sums, one, tile)
+
+
+def _multiply(a: Assembler, word: str, odd: str, weights: tuple[str, str], total: str) -> None:
+    """Add the products of four inputs in ``word`` with widened weights; overwrites both."""
+    a.sxtb16(odd, word, "ror #8")
+    a.sxtb16(word, word)
+    a.smlad(total, word, weights[0], total)
+    a.smlad(total, odd, weights[1], total)
+
+
+def _list(a: Assembler, sums: Sequence[str]) -> None:
+    def one(registers: Sequence[str]) -> None:
+        step, value, weight, _ = registers
+        a.ldrb(step, post("r2", 1))
+        a.ldrsb(weight, post("r1", 1))
+        a.add("r0", "r0", step)
+        a.ldrsb(value, at("r0"))
+        a.mla(sums[0], value, weight, sums[0])
+
+    def tile(sums: Sequence[str]) -> None:
+        a.ldrb("r9", post("r2", 1))
+        a.ldrsb("r10", post("r1", 1))
+        a.add("r0", "r0", "r9")
+        a.add("r3", "r3", "r9")
+        for n, total in enumerate(sums):
+            base, value = ("r0", "r3")[n // 2], ("r11", "r12")[n % 2]
+            a.ldrsb(value, at(base, _PITCH) if n % 2 else at(base))
+            a.mla(total, value, "r10", total)
+
+    _items(a, sums, one, tile)
+
+
+def _bitmap(a: Assembler, sums: Sequence[str]) -> None:
+    left, top, place, weight = "r3", "r9", "r10", "r11"
+    values = ("r12", "lr")
+    is_single = len(sums) == 1
+
+    def add(n: int) -> None:
+        a.mla(sums[n], values[n % 2], weight, sums[n])
+
+    a.constant(top, _TOP_BIT)
+    a.ldr(values[0], _Slots.counts)
+    with a.loop("ne"):
+        a.str(values[0], _Slots.words)
+        a.ldr(left, post("r2", 4))
+        if is_single:
+            a.mov(weight, 0)
+        a.cmp(left, 0)
+        with a.unless("eq"), a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+            a.clz(place, left)
+            if is_single:
+                add(0)  # the product of the turn before, whose loads take a while
+            a.lsr(values[1], top, place)
+            a.subs(left, left, values[1])
+            a.ldrsb(weight, post("r1", 1))
+            for n, _ in enumerate(sums):
+                a.ldrsb(values[n % 2], at("r0", place))
+                if not is_single:
+                    add(n)
+                    if n < len(sums) - 1:
+                        a.add(place, place, _PITCH)
+        if is_single:
+            add(0)
+        a.add("r0", "r0", WORD_BITS)
+        a.ldr(values[0], _Slots.words)
+        a.subs(values[0], values[0], 1)
+
+
+_ROWS = {"blocks": _blocks, "list": _list, BITMAP: _bitmap}
