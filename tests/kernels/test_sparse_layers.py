@@ -9,17 +9,23 @@ import pytest
 from kernel_harness import check
 from tflite_writer import ModelWriter
 
+import utvm_deploy
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
-from utvm_deploy.kernels.native.sparse.packing import FORMS
+from utvm_deploy.kernels.native.sparse.packing import FORMS, ITEMS, Packed, packed, smallest
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.results.verifying.on_board import verify
 
 CORES = ("generic", "cortex-m0plus", "cortex-m7", "rv32imc_zve32x")
 
 
 def pruned(
     rng: np.random.Generator, shape: tuple[int, int], zeros: float, block: int = 1
-) -> object:
+) -> np.ndarray:
     """Weights in which whole blocks of neighbours are zeros."""
     outputs, inputs = shape
     values = rng.integers(-128, 128, shape).astype(np.int8)
@@ -83,3 +89,89 @@ def test_all_layers_are_packed(tmp_path: Path) -> None:
     for one in graph.operators:
         listed = space(graph, one, "cortex-m7")
         assert listed[0].family == "sparse" and len({one.family for one in listed}) == 3
+
+
+def one_dense(zeros: float, block: int, shape: tuple[int, int] = (128, 512)) -> ModelWriter:
+    """A fully connected layer of 512x128."""
+    values = pruned(np.random.default_rng(3), shape, zeros, block)
+    m = ModelWriter()
+    x = m.input((1, shape[1]), scale=0.05, zero_point=3)
+    bias = np.arange(shape[0], dtype=np.int32)
+    m.output(m.fully_connected(x, values, bias, scale=0.9, weight_scale=0.02))
+    return m
+
+
+@pytest.mark.parametrize(("zeros", "block", "most"), [(0.9, 4, 10_200), (0.9, 1, 0.3 * 65_536)])
+def test_pruned_weights_are_small(zeros: float, block: int, most: float, tmp_path: Path) -> None:
+    path = one_dense(zeros, block).save(tmp_path / "model.tflite")
+    for level in ("time", "balanced", "size"):
+        assert utvm_deploy.compile(path, "mps2_an500", optimize=level).weights_bytes <= most
+
+
+def test_the_flash_rate_says_whether_zeros_are_packed(tmp_path: Path) -> None:
+    path = one_dense(0.7, 1).save(tmp_path / "model.tflite")
+    found = {
+        rate: utvm_deploy.compile(path, "mps2_an500", flash_rate=rate).layers[0].engine
+        for rate in (0.0, 4.0)
+    }
+    assert found == {0.0: "dsp", 4.0: "sparse"}
+
+
+def test_packing_loses_nothing_and_is_never_larger() -> None:
+    rng = np.random.default_rng(9)
+    for shape, zeros, block in [
+        ((7, 600), 0.99, 4), ((3, 4000), 0.999, 1), ((40, 40), 0.65, 1), ((64, 64), 0.92, 4),
+        ((9, 300), 1.0, 1),
+    ]:  # fmt: skip
+        values = pruned(rng, shape, zeros, block)
+        best = smallest(values)
+        assert best is not None and best.table_bytes < values.nbytes
+        for form in FORMS:
+            one = packed(values, form)
+            assert one is not None and one.table_bytes >= best.table_bytes
+            assert np.array_equal(unpacked(one, shape), values)
+    assert smallest(pruned(rng, (128, 128), 0.5)) is None
+    assert smallest(pruned(rng, (8, 16), 0.9)) is None
+
+
+def unpacked(one: Packed, shape: tuple[int, int]) -> np.ndarray:
+    """The matrix that was packed."""
+    dense = np.zeros(shape, np.int8)
+    if one.form == "bitmap":
+        bits = np.unpackbits(one.steps.astype(">u4").view(np.uint8)).reshape(shape[0], -1)
+        dense[bits[:, : shape[1]] == 1] = one.weights[: int(bits.sum())]
+        return dense
+    size, item = ITEMS[one.form], 0
+    for row, count in zip(dense, one.counts.tolist(), strict=True):
+        places = np.cumsum(one.steps[item : item + count].astype(int))
+        for n, place in enumerate(places, item):
+            row[size * place : size * (place + 1)] += one.weights[size * n : size * (n + 1)]
+        item += count
+    return dense
+
+
+def test_a_form_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    graph = load_model(one_dense(0.9, 1, (64, 130)).save(tmp_path / "model.tflite"))
+    for form, told in (("blocks", "rows of 130 weights"), ("tiles", "there is no form 'tiles'")):
+        with pytest.raises(UnsupportedOperator, match=told):
+            lower(graph, graph.operators[0], "generic", Candidate.of("sparse", form=form))
+
+
+@pytest.mark.each_core
+def test_a_network_on_boards(device: Device, tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    m = ModelWriter()
+    x = m.input((1, 6, 7, 32), scale=0.05, zero_point=3)
+    given = {"scale": 0.1, "zero_point": -5, "weight_scale": 0.02}
+    for outputs, zeros, block, activation in [(40, 0.9, 4, "RELU6"), (36, 0.8, 1, "NONE")]:
+        values = pruned(rng, (outputs, m.tensors[x].shape[3]), zeros, block)
+        bias = rng.integers(-90, 90, outputs).astype(np.int32)
+        x = m.conv2d(x, values.reshape(outputs, 1, 1, -1), bias, activation=activation, **given)
+    values = pruned(rng, (9, 6 * 7 * 36), 0.95, 1)
+    m.output(m.fully_connected(x, values, np.arange(9, dtype=np.int32) * 40, **given))
+    path = m.save(tmp_path / "model.tflite")
+    samples = random_samples(load_model(path), 2)
+    compiled = utvm_deploy.compile(path, device.board, optimize="size")
+    assert {one.engine for one in compiled.layers} == {"sparse"}
+    found = verify(device.load(compiled), path, samples)
+    assert found.ok, found

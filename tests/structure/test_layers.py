@@ -73,6 +73,7 @@ DOORS = {
     },
     "tflite": {
         "frontend.tflite_tables",
+        "frontend.tflite_sparse",
         "frontend.tflite_tensors",
         "frontend.files.tflite_choice",
         "frontend.tflite_flat",
@@ -130,7 +131,7 @@ PUBLIC_FUNCTIONS = {
 KERNEL_LAYERS = (
     ("choose",),
     ("native.mve", "native.rvv"),
-    ("native.dsp", "native.fpu", "native.thumb", "native.scalar"),
+    ("native.dsp", "native.fpu", "native.thumb", "native.scalar", "native.sparse"),
     ("native.dsp.assembly",),
     ("native.routines",),
     ("native",),

@@ -15,6 +15,8 @@ from typing import Any
 
 #: The family that every kernel has: plain C.
 GENERIC = "generic"
+#: The family of kernels that leave out zeros, which every core has, too.
+SPARSE = "sparse"
 #: The family of calls of the user's CMSIS-NN.
 CMSIS_NN = "cmsis-nn"
 #: What the families of plug-ins' backends begin with.

@@ -40,7 +40,7 @@ from utvm_deploy.records import (
     Setting,
     frugal,
 )
-from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,8 @@ def calls_of(graph: Graph, core: str, picks: Picks, objective: Objective) -> Cho
     def choose(operator: Operator) -> KernelCall:
         pick = picks.get(identity_of(graph, operator).key, Pick())
         candidate = pick.candidate
-        if candidate is None and is_rare(graph, operator, rare):
+        is_sparse = lower(graph, operator, core).family == SPARSE
+        if candidate is None and not is_sparse and is_rare(graph, operator, rare):
             found = lower(graph, operator, core, Candidate(GENERIC))
             return replace(found, candidate=Candidate(GENERIC), why_not=WHY_RARE)
         call = _call_of(graph, operator, core, candidate)

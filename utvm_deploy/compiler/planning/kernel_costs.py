@@ -25,13 +25,15 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.arena.plan import Step
 from utvm_deploy.graph.attributes import Convolution, InputRows, Move
 from utvm_deploy.graph.model import Graph, Operator
-from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.lowering import lower, lower_dense
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
 from utvm_deploy.kernels.contract.packed_weights import packed_type, unpacked_graph
 from utvm_deploy.kernels.contract.reading import reading_of
+from utvm_deploy.kernels.native.sparse.layer import SparseLayer
+from utvm_deploy.kernels.native.sparse.packing import FORMS
 from utvm_deploy.records import Records, Setting
-from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 
 #: Shares of the cache: with scratch up to the first, hardly any line is a miss; from the second on,
@@ -183,8 +185,9 @@ class KernelCosts:
     def forms(self, step: Step, most_scratch: float) -> Iterator[Option]:
         """The step as it is, then what records know, and the smaller form; each kernel once.
 
-        Packed weights may also become int8. The others have at most that many bytes of scratch.
-        Only the estimates of Winograd's method count what tables of another size cost.
+        Packed weights may also become int8, with their zeros. The others have at most that many
+        bytes of scratch. Only the estimates of Winograd's method count what tables of another size
+        cost.
         """
         cycles, is_known = self.of_kernel(step)
         is_library = isinstance(step.call.kernel, LibraryKernel)
@@ -192,7 +195,8 @@ class KernelCosts:
         unpacked = () if is_library else self._unpacked(step)
         if unpacked and not is_known:
             best = min(unpacked, key=lambda one: one.cycles)
-            cycles = self._packed_cycles(step, best)
+            if step.call.family != SPARSE:
+                cycles = self._packed_cycles(step, best)
             # Scratch is shared, and kernels that unpack weights have little.
             most_scratch = max(most_scratch, best.scratch_bytes)
         yield Option(step, sum(self._scratch_of(step)), cycles, is_known)
@@ -207,20 +211,39 @@ class KernelCosts:
                 yield one
 
     def _unpacked(self, step: Step) -> tuple[Option, ...]:
-        """The forms of a layer of packed weights that have weights of int8, if any is faster."""
+        """The forms of a layer of packed weights that have weights of int8, with all zeros."""
+        if step.call.family == SPARSE:
+            call = lower_dense(self._graph, step.operator, self._near.core)
+            dense = self._as_int8(step, self._graph, call, tuple(self._measured(step, dense=True)))
+            return *dense, *self._packings(step)
         if not step.call.macs or not packed_type(self._graph, step.operator):
             return ()
         graph = unpacked_graph(self._graph, step.operator)
-        found = tuple(self._measured(step, graph))
+        call = lower(graph, step.operator, self._near.core)
+        return self._as_int8(step, graph, call, tuple(self._measured(step, graph)))
+
+    def _packings(self, step: Step) -> Iterator[Option]:
+        """All forms of packed zeros."""
+        for form in FORMS:
+            call = self._call(self._graph, step.operator, Candidate.of(SPARSE, form=form))
+            if call is not None:
+                other = replace(step, call=call)
+                yield Option(other, sum(self._scratch_of(other)), self._unknown(other), False)
+
+    def _as_int8(
+        self, step: Step, graph: Graph, call: KernelCall, found: tuple[Option, ...]
+    ) -> tuple[Option, ...]:
+        """What records have ``found`` of a step in ``graph``, or the call; and smaller ones."""
         if not found:
-            call = self._rounded(lower(graph, step.operator, self._near.core))
-            other = replace(step, call=call)
+            other = replace(step, call=self._rounded(call))
             size = sum(self._scratch_of(other))
             found = (Option(other, size, self._unknown(other), False),)
         best = min(found, key=lambda one: one.cycles)
         found = *found, *self._estimated(graph, best.step, best.cycles)
         # Their candidates mean other kernels for packed weights.
-        calls = (replace(one.step.call, candidate=None) for one in found)
+        is_sparse = step.call.family == SPARSE
+        calls = (one.step.call for one in found)
+        calls = (one if is_sparse else replace(one, candidate=None) for one in calls)
         pairs = zip(found, calls, strict=True)
         return tuple(replace(one, step=replace(one.step, call=call)) for one, call in pairs)
 
@@ -329,12 +352,14 @@ class KernelCosts:
         call = self._rounded(lower(self._graph, step.operator))
         return replace(step, call=replace(call, candidate=Candidate(call.family)))
 
-    def _measured(self, step: Step, graph: Graph | None = None) -> Iterator[Option]:
-        """What records know of a step, or of it in another graph."""
+    def _measured(
+        self, step: Step, graph: Graph | None = None, *, dense: bool = False
+    ) -> Iterator[Option]:
+        """What records know of a step, or of it in another graph or ``dense``: with all zeros."""
         graph = graph or self._graph
         if self._near.core == GENERIC:
             return
-        key = identity_of(graph, step.operator).key
+        key = identity_of(graph, step.operator, dense=dense).key
         ranked, origin = self._records.ranked(self._near.core, key, self._near)
         for record in ranked:
             call = self._call(graph, step.operator, record.candidate)
@@ -396,6 +421,8 @@ class KernelCosts:
         whole = self._whole_of(step)
         if whole is not None:
             return self._of_strip(step, whole)
+        if isinstance(step.call.kernel, SparseLayer):
+            return step.call.kernel.cycles(self._near.core)
         is_portable = step.call.family == GENERIC
         per_mac = self.table.per_portable_mac if is_portable else self.table.per_native_mac
         return per_mac * step.call.macs + self.table.per_output_byte * size

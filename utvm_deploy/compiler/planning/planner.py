@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from utvm_deploy.compiler.budgets import NO_LIMITS, FlashPlan, Limits, Tradeoff
 from utvm_deploy.compiler.lowering.scheduling import Scheduler
 from utvm_deploy.compiler.options import (
     COMPACT_OF_LEVEL,
+    FLASH_RATE,
     OPTIMIZATION_FLAGS,
     Objective,
     ScratchStack,
@@ -42,7 +44,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Setting
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.table import ESTIMATED, target_of
 
@@ -194,6 +196,8 @@ class Planner:
             choose = Either(graph, self.library, choose, core, known.own, flag)
 
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
+        if self.objective == Objective.BALANCED:
+            wanted = tuple(_dense_if_faster(item, costs) for item in wanted)
         scratch_of = self.scheduler.scratch_of
 
         @cache
@@ -229,6 +233,17 @@ class Planner:
             return self.rounded(within(step, most_bytes))
 
         return smaller
+
+
+def _dense_if_faster(item: Step | View, costs: KernelCosts) -> Step | View:
+    """The item, where zeros are packed with them, if packing costs more than flash is worth."""
+    if isinstance(item, View) or item.call.family != SPARSE:
+        return item
+
+    def cost(form: Option) -> float:
+        return form.cycles + FLASH_RATE * form.step.call.table_bytes
+
+    return min(costs.forms(item, math.inf), key=cost).step
 
 
 def lowered_steps(graph: Graph, family: str, choose: Choose) -> tuple[Step | View, ...]:

@@ -5,11 +5,13 @@ for (int32_t o = 0; o < outputs; o++) {
     const int8_t *x = input;
     int32_t sum[PIXELS] = {0};
     for (int32_t w = 0; w < words; w++, x += 32) {
-        for (uint32_t left = *bits++; left != 0u; weights++) {
-            int32_t at = utvm_leading_zeros(left);
-            left ^= UINT32_C(0x80000000) >> at;
-            for (int32_t p = 0; p < PIXELS; p++) {
-                sum[p] += x[at + p * pitch] * *weights;
+        int32_t at = 0;
+        for (uint32_t left = *bits++; left != 0u; left <<= 1, at++) {
+            if (left >> 31 != 0u) {
+                for (int32_t p = 0; p < PIXELS; p++) {
+                    sum[p] += x[at + p * pitch] * *weights;
+                }
+                weights++;
             }
         }
     }

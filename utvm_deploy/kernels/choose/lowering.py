@@ -35,11 +35,10 @@ from utvm_deploy.kernels.native.gathered_gemm import packed_call
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
-from utvm_deploy.kernels.native.sparse.layer import FAMILY as SPARSE
 from utvm_deploy.kernels.native.sparse.layer import SPARSE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.table import CORES, target_of
 
 
@@ -121,6 +120,16 @@ def lower(
     wish = Wish(candidate, most_scratch, compact)
     build = partial(_built, graph, operator, core, wish)
     return known_call(graph, operator, (core, wish), build, is_trial=not wish.is_open)
+
+
+def lower_dense(graph: Graph, operator: Operator, core: str) -> KernelCall:
+    """The best kernel that has all weights, also those that are zeros."""
+    for family in families_for(core):
+        try:
+            return lower(graph, operator, core, Candidate(family))
+        except UnsupportedOperator:
+            continue
+    return lower(graph, operator)
 
 
 def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCall:

@@ -10,12 +10,12 @@ from typing import Any
 from utvm_deploy.graph.attributes import Convolution, FullyConnected, TransposeConvolution
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.shapes import input_tensor
-from utvm_deploy.kernels.choose.lowering import SPARSE, candidates_in, families_for, lower
+from utvm_deploy.kernels.choose.lowering import candidates_in, families_for, lower
 from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.portable.schedules.template_free import sketches
 from utvm_deploy.records import KernelIdentity
-from utvm_deploy.records.candidate import GENERIC, Candidate
+from utvm_deploy.records.candidate import GENERIC, SPARSE, Candidate
 from utvm_deploy.records.record import USUAL_WEIGHTS
 
 
@@ -52,9 +52,12 @@ def free_kernel(
     return kernel if sketches(kernel) else None
 
 
-def identity_of(graph: Graph, operator: Operator) -> KernelIdentity:
-    """The portable kernel's name and shape, and the type of the first input."""
-    call = lower(graph, operator)
+def identity_of(graph: Graph, operator: Operator, *, dense: bool = False) -> KernelIdentity:
+    """The portable kernel's name and shape, and the type of the first input.
+
+    ``dense``: of the kernel that has all weights, also those that are zeros.
+    """
+    call = lower(graph, operator, candidate=Candidate(GENERIC) if dense else None)
     source = next(position for position in operator.inputs if position is not None)
     types = graph.tensors[source].dtype, weights_type(graph, operator)
     return _identity(call.kernel, types, operator.kind, call.macs)

@@ -28,13 +28,18 @@ from utvm_deploy.kernels.native.sparse.packing import (
     packed,
     smallest,
 )
-from utvm_deploy.kernels.native.sparse.sums_code import TILE, pixels_text, sums_text
+from utvm_deploy.kernels.native.sparse.sums_code import (
+    TILE,
+    outputs_cycles,
+    pixels_text,
+    sums_cycles,
+    sums_text,
+)
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D
 from utvm_deploy.kernels.portable.integers.fully_connected import Dense
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import SPARSE, Candidate
 
-FAMILY = "sparse"
-#: Counts of a row have 16 bits, and sums of so many products have 32.
+#: Counts of a row have 16 bits, and sums of that many products have 32.
 _MOST_INPUTS = 65_535
 
 
@@ -112,6 +117,15 @@ class SparseLayer:
         outputs = (pixels_text(core, pixels) for _, _, pixels in self.tiles)
         return (*sums, shared_text("utvm_scale"), *outputs)
 
+    def cycles(self, core: str) -> float:
+        """About the cycles of a call."""
+        items = self.stored // ITEMS.get(self.form, 1)
+        sums = sum(
+            count * sums_cycles(core, self.form, pixels, items, self.outputs)
+            for _, count, pixels in self.tiles
+        )
+        return sums + outputs_cycles(self.pixels * self.outputs, is_dense=self.is_dense)
+
     def drive(self, c: Driver) -> None:
         for first, count, pixels in self.tiles:
             with c.loop("tile", count) as tile:
@@ -167,7 +181,7 @@ def sparse_candidates(layer: Layer) -> tuple[Candidate, ...]:
     """The forms of a layer, the smallest first."""
     forms = (SparseChoices(), *map(SparseChoices, FORMS))
     found: dict[object, Candidate] = {}
-    for one in (choices.candidate(FAMILY) for choices in forms):
+    for one in (choices.candidate(SPARSE) for choices in forms):
         call = build_sparse(layer, Wish(one))
         if isinstance(call, KernelCall):
             found.setdefault(call.kernel, one)

@@ -1,4 +1,4 @@
-"""Weights of which most are zeros, packed without loss. Only what is left is multiplied.
+"""Weights of which most are zeros, packed without loss. Only the others are multiplied.
 
 There are three forms of a matrix [outputs, inputs]:
 
@@ -6,8 +6,8 @@ There are three forms of a matrix [outputs, inputs]:
     blocks  four neighbours in a row, if one of them is not zero
     list    single weights
 
-A block, or a weight of a list, has a byte: how many blocks it is behind the one before it in the
-row, and in a row's first from the row's begin. Farther ones get blocks of zeros between them.
+A block, or a weight of a list, has a byte: how far it is behind the one before it in the row, in
+blocks. The first one's counts from the begin of the row. Farther ones get zeros between them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from utvm_deploy.graph.model import Array
 ITEMS = {"blocks": 4, "list": 1}
 BITMAP = "bitmap"
 FORMS = (BITMAP, *ITEMS)
-#: Packed are weights with at least this share of zeros, and if that saves so many bytes: the code
-#: that multiplies them takes about as many.
+#: Weights are packed with at least this share of zeros, and if that saves this many bytes: the
+#: code that multiplies them takes about as many.
 LEAST_ZEROS, LEAST_SAVED = 0.6, 512
 WORD_BITS = 32
 _FARTHEST = 255

@@ -15,14 +15,26 @@ from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import scale
 from utvm_deploy.kernels.native.sparse.packing import BITMAP, WORD_BITS
+from utvm_deploy.targets.table import CORES, target_of
 
 #: Pixels that share the reading of the weights.
 TILE = 4
 _THUMB = "defined(__thumb2__) && defined(__GNUC__)"
 _PITCH, _SUMS = "r4", ("r5", "r6", "r7", "r8")
 _TOP_BIT = 1 << (WORD_BITS - 1)
-#: Without other pixels, two blocks or weights have registers of their own.
+#: With one pixel, two blocks or weights have separate registers.
 _PAIR = (("r6", "r7", "r8", "r9"), ("r10", "r11", "r12", "r3"))
+#: About the cycles of an item (a block, a weight) by its form and pixels: by assembly, and by C.
+_ITEM_CYCLES = {
+    ("blocks", 1): (10.5, 23.0),
+    ("list", 1): (6.0, 11.0),
+    (BITMAP, 1): (6.4, 18.0),
+    ("blocks", TILE): (24.0, 90.0),
+    ("list", TILE): (11.0, 26.0),
+    (BITMAP, TILE): (13.0, 36.0),
+}
+#: Of a row of items, and of an output of a fully connected layer and of a convolution.
+_ROW_CYCLES, _OUTPUT_CYCLES, _PIXEL_CYCLES = 25.0, 22.0, 10.0
 
 
 class _Slots(StackFrame):
@@ -66,6 +78,18 @@ def sums_text(core: str, form: str, pixels: int) -> str:
     body = shared_text(f"utvm_sparse_{form}").replace("PIXELS", str(pixels))
     condition = CONDITION if form == "blocks" else _THUMB
     return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition)
+
+
+def sums_cycles(core: str, form: str, pixels: int, items: int, rows: int) -> float:
+    """About the cycles of ``utvm_sparse_FORM_PIXELS``, in those of a core's table of costs."""
+    families = target_of(core).families_of(CORES[core]) if core in CORES else ()
+    has_assembly = bool({"dsp", "thumb"} & {*families})
+    return _ITEM_CYCLES[form, pixels][not has_assembly] * items + _ROW_CYCLES * rows
+
+
+def outputs_cycles(outputs: int, *, is_dense: bool) -> float:
+    """About the cycles of making outputs of sums."""
+    return (_OUTPUT_CYCLES if is_dense else _PIXEL_CYCLES) * outputs
 
 
 @code_cache
