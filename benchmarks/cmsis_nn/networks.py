@@ -1,24 +1,25 @@
-"""Networks as people build them, of random weights, on both engines: ratios, the worst layers.
+"""Networks that nobody tuned for, on both engines: ratios, the layers that gain least.
 
-    python benchmarks/cmsis_nn/networks.py --board BOARD --cmsis-nn DIR [NAME...]
+    python benchmarks/cmsis_nn/networks.py --board BOARD --cmsis-nn DIR [--models DIR] [NAME...]
 
-Nobody tuned for these. ``--records`` compiles ours with records of the user's own, ``--keep
-FOLDER`` keeps the models and what `utvm bench --json` said of them.
+Those of random weights are made here. The others are files of other people: ``--models`` says where
+they are, and what is missing is skipped. ``--records`` compiles ours with records of the user's
+own, ``--keep FOLDER`` keeps the models and what `utvm bench --json` said of them. ``--write`` keeps
+the figures in docs/reference/network-figures.csv, and writes the tables of the page from it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import network_table
 from bench_command import bench
 from network import Network
-
-#: So many layers of each network are listed, the worst first.
-WORST = 6
 
 
 def mobilenet_v2() -> bytes:
@@ -259,40 +260,71 @@ PUBLISHED: Mapping[str, Callable[[], bytes]] = {
 }
 
 
+#: Files of other people: repositories of github.com, and the path there.
+OTHERS: Mapping[str, tuple[str, str]] = {
+    "str_ww_ref_model": (
+        "mlcommons/tiny",
+        "benchmark/training/streaming_wakeword/trained_models/str_ww_ref_model.tflite",
+    ),
+    "resnet_large": (
+        "mlcommons/tiny",
+        "benchmark/training/image_classification/trained_models/pretrainedResnet_large_int8.tflite",
+    ),
+    "mcunet_vww1": ("mit-han-lab/tinyengine", "assets/vww.tflite"),
+    "dtln": (
+        "tensorflow/tflite-micro",
+        "tensorflow/lite/micro/examples/dtln/dtln_noise_suppression.tflite",
+    ),
+    "mnist_lstm": (
+        "tensorflow/tflite-micro",
+        "tensorflow/lite/micro/examples/mnist_lstm/trained_lstm_int8.tflite",
+    ),
+}
+
+
+def found(names: list[str], models: Path | None, folder: Path) -> Iterator[tuple[str, Path]]:
+    """The models of these names: those made here are written, those of others are looked up."""
+    made = {**NETWORKS, **PUBLISHED}
+    for name in names:
+        if name in made:
+            path = folder / f"{name}.tflite"
+            path.write_bytes(made[name]())
+            yield name, path
+            continue
+        repository, place = OTHERS[name]
+        path = (models or folder) / Path(place).name
+        if path.is_file():
+            yield name, path
+        else:
+            where = f"{place} of github.com/{repository}"
+            print(f"{name} is skipped: give the folder of {where} by --models", file=sys.stderr)
+
+
 def main() -> None:
-    """Print both tables."""
+    """Compare the models one by one, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NETWORKS))
+    known = [*NETWORKS, *PUBLISHED, *OTHERS]
+    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(known), default=known)
     parser.add_argument("--board", required=True)
     parser.add_argument("--cmsis-nn", type=Path, required=True)
+    parser.add_argument("--models", type=Path)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(known):
+        parser.error(f"no network {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = options.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for network in options.names or NETWORKS:
-            paths.append(folder / f"{network}.tflite")
-            paths[-1].write_bytes(NETWORKS[network]())
-        found = bench(paths, options.board, options.cmsis_nn, options.records)
-        (folder / "networks.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-    unit = found[0]["figures"][0]
-    print("| network | layers | ours | CMSIS-NN | ratio | core |\n|---|--:|--:|--:|--:|--:|")
-    for model in found:
-        core = model.get("ratio_core") or 0
-        print(
-            f"| {model['name']} | {len(model['layers'])} | {model['ours'][unit]:,} | "
-            f"{model['theirs'][unit]:,} | {model['ratio']:.2f} | {core:.2f} |"
-        )
-    print("\n| network | layer | kernel | ours | CMSIS-NN | ratio |\n|---|--:|---|--:|--:|--:|")
-    for model in found:
-        compared = [one for one in model["layers"] if one["their_kernel"] and one["ratio"]]
-        for one in sorted(compared, key=lambda one: one["ratio"])[:WORST]:
-            print(
-                f"| {model['name']} | {one['index']} | {one['kernel']} | {one['ours'][unit]:,} | "
-                f"{one['theirs'][unit]:,} | {one['ratio']:.2f} |"
-            )
+        for network, path in found(options.names, options.models, folder):
+            (told,) = bench([path], options.board, options.cmsis_nn, options.records)
+            (folder / f"{network}.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+            rows.append(network_table.row_of(options.board, network, told))
+    print("\n".join(network_table.table(rows)))
+    if options.write:
+        network_table.write(rows)
 
 
 if __name__ == "__main__":

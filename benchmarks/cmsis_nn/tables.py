@@ -125,15 +125,20 @@ def end_to_end(models: list[dict[str, Any]], unit: str) -> Iterator[str]:
     if not dropped:
         return
     yield ""
-    yield "With all channels of the file for CMSIS-NN, where ours drops constant ones:"
+    yield "With all channels of the file for CMSIS-NN, where ours drops constant ones. What other"
+    yield "kernels and what fewer channels gain, multiplied, is the ratio from end to end:"
     yield ""
-    yield f"| model | ours | CMSIS-NN | end to end | {' | '.join(FIGURES)} |"
-    yield "|---|" + "--:|" * (3 + len(FIGURES))
+    yield f"| model | ours | CMSIS-NN | end to end | kernels | channels | {' | '.join(FIGURES)} |"
+    yield "|---|" + "--:|" * (5 + len(FIGURES))
     for model in dropped:
-        found = model["in_file"]
-        ratios = {f"ratio_{name}": value for name, value in found["ratios"].items()}
-        ratio = model["end_to_end_ratio"]
-        yield row(model["name"], {"ours": model["ours"], **found, **ratios, "ratio": ratio}, unit)
+        whole, theirs = model["in_file"], model["theirs"][unit]
+        channels = whole["theirs"][unit] / theirs
+        ratios = [whole["ratios"].get(figure) for figure in FIGURES]
+        told = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+        yield (
+            f"| {model['name']} | {model['ours'][unit]:,} | {whole['theirs'][unit]:,} | "
+            f"{model['end_to_end_ratio']:.2f} | {model['ratio']:.2f} | {channels:.2f} | {told} |"
+        )
 
 
 def row(name: str, item: dict[str, Any], unit: str) -> str:

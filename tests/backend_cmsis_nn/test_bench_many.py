@@ -187,10 +187,12 @@ def test_the_other_engine_also_computes_the_channels_that_ours_drops(
     m.output(m.conv2d(x, last, bias, weight_scale=0.004, scale=0.1, padding="VALID"))
     dead = m.save(tmp_path / "dead.tflite")
     where = ["--board", "host", "--cmsis-nn", fake_library()]
-    result, _ = bench(capsys, dead, small_model, *where, code=0)
+    result, told = bench(capsys, dead, small_model, *where, code=0)
     pruned, whole = result["models"]
     assert pruned["layers"][0]["macs"] == 4 * 36 * 36  # 4 channels are left
     figure = pruned["figures"][0]
     theirs = pruned["in_file"]["theirs"][figure]
     assert pruned["end_to_end_ratio"] == pytest.approx(theirs / pruned["ours"][figure])
     assert whole["in_file"] is None and whole["end_to_end_ratio"] == whole["ratio"]
+    kernels, channels = pruned["ratio"], theirs / pruned["theirs"][figure]
+    assert f"of {figure}, {kernels:.2f} by kernels and {channels:.2f} by channels" in told

@@ -26,12 +26,14 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 BOARD = load_board("mps2_an500")
 
 
-def write_two_convolutions(path: Path) -> None:
+def write_convolutions(
+    path: Path, edge: int = 12, channels: int = 16, wanted: tuple[int, ...] = (16, 32)
+) -> None:
     rng = np.random.default_rng(4)
     m = ModelWriter()
-    x = m.input((1, 12, 12, 16), 0.05, 3)
-    for outputs in (16, 32):
-        weights = rng.integers(-128, 128, (outputs, 3, 3, 16), dtype=np.int8)
+    x = m.input((1, edge, edge, channels), 0.05, 3)
+    for outputs in wanted:
+        weights = rng.integers(-128, 128, (outputs, 3, 3, channels), dtype=np.int8)
         bias = rng.integers(-999, 999, outputs, dtype=np.int32)
         m.output(m.conv2d(x, weights, bias, weight_scale=0.01, padding="SAME", scale=1.5))
     m.save(path)
@@ -60,7 +62,7 @@ def methods(compiled: CompiledModel) -> list[str]:
 )
 def test_tables_without_room_are_not_taken(flash: int, expected: list[str], tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    write_two_convolutions(path)
+    write_convolutions(path)
     board = with_flash(flash)
     compiled = compile_model(path, board, CompileOptions(scratch=STACK, flash_rate=0))
     assert methods(compiled) == expected
@@ -73,7 +75,7 @@ def test_tables_without_room_are_not_taken(flash: int, expected: list[str], tmp_
 
 def test_each_byte_of_flash_must_save_cycles(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    write_two_convolutions(path)
+    write_convolutions(path)
     found = [
         compile_model(path, BOARD, CompileOptions(scratch=STACK, flash_rate=rate))
         for rate in (0, None, 1e6)
@@ -97,6 +99,14 @@ def test_each_byte_of_flash_must_save_cycles(tmp_path: Path) -> None:
     assert chosen[1].cycles - chosen[0].cycles <= FLASH_RATE * (
         chosen[0].flash_bytes - chosen[1].flash_bytes
     )
+
+
+def test_a_kernel_with_less_scratch_has_no_larger_tables(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    write_convolutions(path, 8, 144, (160,))
+    compiled = compile_model(path, BOARD, CompileOptions(scratch=STACK))
+    assert "more than the stack has" in compiled.layers[0].why
+    assert methods(compiled) == [INT8] and compiled.weights_bytes < 1.1 * 9 * 144 * 160
 
 
 @pytest.mark.parametrize("seed", [1583, 2689])
@@ -132,7 +142,7 @@ def test_plans_that_seem_better_by_turns_end(seed: int, monkeypatch: pytest.Monk
 
 def test_limits_have_no_list_and_cycles_have_the_default_plan(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    write_two_convolutions(path)
+    write_convolutions(path)
     default = compile_model(path, BOARD)
     (chosen,) = [one for one in default.flash_plans if one.is_chosen]
     assert default.pools
@@ -155,7 +165,7 @@ def test_a_rate_is_a_number_of_cycles(rate: object) -> None:
 
 def test_levels_for_few_bytes_take_no_tables(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    write_two_convolutions(path)
+    write_convolutions(path)
     for level, expected in (("balanced", INT8), ("size", NONE)):
         options = CompileOptions(objective=Objective(level), scratch=STACK)
         assert methods(compile_model(path, BOARD, options)) == [expected] * 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from utvm_deploy.cli.output import Output
 from utvm_deploy.results.comparing.facts import MEASURED, ModelComparison, NotCompared
@@ -18,15 +18,11 @@ def report(found: ModelComparison, out: Output) -> None:
         _totals(found, figure, out)
     if found.in_file is not None:
         headline, run = found.figures[0], found.in_file
-        ratios = ", ".join(
-            f"{name} {ratio:.3f}"
-            for name in found.figures
-            if (ratio := found.end_to_end_ratio(name)) is not None
-        )
         out.line(
             f"end to end: ours drops channels that are constant. With all channels of the file, "
             f"{found.library}{f' ({run.label})' if run.label else ''} takes "
-            f"{run.figures[headline]:,} {found.unit_label}; ratios: {ratios}"
+            f"{run.figures[headline]:,} {found.unit_label}; "
+            f"{_ratios(found, found.end_to_end_ratio)}{_parts(found, headline)}"
         )
     ours, theirs = found.our_placement, found.their_placement
     if theirs is None or theirs == ours:
@@ -35,32 +31,34 @@ def report(found: ModelComparison, out: Output) -> None:
         out.line(f"placement (ours): {ours}")
         out.line(f"placement ({found.library}): {theirs}")
     if found.elsewhere is not None:
-        other = found.elsewhere
-        ratios = ", ".join(
-            f"{name} {ratio:.3f}"
-            for name in found.figures
-            if (ratio := other.ratio(name)) is not None
-        )
-        headline = found.figures[0]
+        other, headline = found.elsewhere, found.figures[0]
         out.line(
             f"everything but weights in {other.region} (both): ours {other.ours[headline]:,}, "
             f"{found.library}{f' ({other.build})' if other.build else ''} "
-            f"{other.theirs[headline]:,} {found.unit_label}; ratios: {ratios}"
+            f"{other.theirs[headline]:,} {found.unit_label}; {_ratios(found, other.ratio)}"
         )
-    size = found.our_size
-    out.line(
-        f"ours: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
-        f"flash {size.flash_bytes:,}"
-    )
-    if found.their_size is not None:
-        size = found.their_size
-        out.line(
-            f"{found.library}: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
-            f"flash {size.flash_bytes:,}"
-        )
+    for who, size in (("ours", found.our_size), (found.library, found.their_size)):
+        if size is not None:
+            out.line(
+                f"{who}: RAM {size.ram_bytes:,} bytes (arena {size.arena_bytes:,}), "
+                f"flash {size.flash_bytes:,}"
+            )
     if found.source == MEASURED:
         _agreement_line(found, out)
     out.line()
+
+
+def _ratios(found: ModelComparison, ratio: Callable[[str], float | None]) -> str:
+    known = ((name, ratio(name)) for name in found.figures)
+    return f"ratios: {', '.join(f'{name} {one:.3f}' for name, one in known if one is not None)}"
+
+
+def _parts(found: ModelComparison, figure: str) -> str:
+    """What kernels and what dropped channels have of the ratio from end to end."""
+    kernels, whole = found.ratio(figure), found.end_to_end_ratio(figure)
+    if not kernels or not whole:
+        return ""
+    return f"; of {figure}, {kernels:.2f} by kernels and {whole / kernels:.2f} by channels"
 
 
 def _builds(found: ModelComparison, out: Output) -> None:

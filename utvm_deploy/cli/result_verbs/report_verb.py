@@ -85,9 +85,11 @@ def write_report(found: ReportResult, page: Path, out: Output) -> None:
     out.line(found.headline)
     if result["bench"]:
         one = result["bench"]["models"][0]
-        ratio = one["end_to_end_ratio"] or one["ratio"]
-        if ratio is not None:
-            out.line(f"CMSIS-NN takes {ratio:.2f} times as long ({one['source']})")
+        kernels, whole = one["ratio"], one["end_to_end_ratio"]
+        if kernels and whole:
+            parts = f": {kernels:.2f} by kernels, {whole / kernels:.2f} by constant channels"
+            told = f"{one['source']}{parts if one['in_file'] else ''}"
+            out.line(f"CMSIS-NN takes {whole:.2f} times as long ({told})")
     if result["evaluation"]:
         for one in result["evaluation"]["runs"]:
             told = ", ".join(f"{name} {metric_text(name, v)}" for name, v in one["metrics"].items())

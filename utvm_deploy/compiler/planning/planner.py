@@ -44,7 +44,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.records import Setting
-from utvm_deploy.records.candidate import GENERIC, SPARSE, Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.table import ESTIMATED, target_of
 
@@ -226,11 +226,15 @@ class Planner:
         def smaller(step: Step, most_bytes: int) -> KernelCall:
             if isinstance(step.call.kernel, LibraryKernel):
                 return self.rounded(step.call)
-            if 0 < step.call.heeds_compact <= most_compact:
-                call = within(step, most_bytes, most_compact)
-                if sum(scratch_of(replace(step, call=call))) <= most_bytes:
-                    return self.rounded(call)
-            return self.rounded(within(step, most_bytes))
+            call = within(step, most_bytes)
+            heeds, compact = step.call.heeds_compact, most_compact
+            if not compact and call.table_bytes > step.call.table_bytes:
+                # The flash rate decided on the size of the tables.
+                heeds, compact = call.heeds_compact, COMPACT_LITTLE
+            if 0 < heeds <= compact:
+                other = within(step, most_bytes, compact)
+                call = other if sum(scratch_of(replace(step, call=other))) <= most_bytes else call
+            return self.rounded(call)
 
         return smaller
 
