@@ -10,7 +10,10 @@ import pytest
 from kernel_harness import check, check_model
 from tflite_writer import ModelWriter
 
+import utvm_deploy
 from utvm_deploy.base.errors import CompileError
+from utvm_deploy.device import Device
+from utvm_deploy.oracle.reference import run_reference
 
 Shape = tuple[int, ...]
 
@@ -150,6 +153,22 @@ def test_sigmoids_of_every_value(kind: str, tmp_path: Path) -> None:
         m.output(m.node(kind, [source(m, every.shape, scale)], every.shape, scale=1 / 32768))
     path = m.save(tmp_path / "model.tflite")
     assert check_model(path, [[every] * len(scales)], tmp_path) == len(scales)
+
+
+@pytest.mark.spread(1)
+def test_sigmoids_on_boards(device: Device, tmp_path: Path) -> None:
+    """Of an odd number of elements, and of a scale whose multiplier takes more than 16 bits."""
+    every = np.append(np.arange(-32768, 32768, 41), [32767, -1, 0]).astype(np.int16)
+    m = ModelWriter()
+    for kind, scale in itertools.product(("LOGISTIC", "TANH"), (1 / 4096, 0.003, 5.0)):
+        m.output(m.node(kind, [source(m, every.shape, scale)], every.shape, scale=1 / 32768))
+    path = m.save(tmp_path / "model.tflite")
+    samples = [[every] * len(m.inputs)]
+    (expected,) = run_reference(path, samples).outputs
+    model = device.load(utvm_deploy.compile(path, device.board), into="ram")
+    got, _ = model.run(samples[0])
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def _softmax(m: ModelWriter, shape: Shape, scale: float, beta: float = 1.0) -> None:

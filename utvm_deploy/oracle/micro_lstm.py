@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.requantization import quantize_multiplier, short_multiplier
-from utvm_deploy.kernels.portable.integers.int16_unary import sigmoid_table
+from utvm_deploy.kernels.native.routines.sigmoid_int16 import sigmoid_table
 from utvm_deploy.oracle.micro_svdf import Quantized, scaled
 
 _LEAST, _MOST = -32768, 32767

@@ -32,30 +32,6 @@ static inline void utvm_lstm_wide_gates(const int16_t *vector, const int8_t *wei
     }
 }
 
-// On the line between two entries of a table of 256, which are 2^bits apart.
-static inline int32_t utvm_lstm_wide_line(const int32_t *table, int32_t magnitude, int32_t bits,
-                                          int32_t largest) {
-    int32_t entry = magnitude >> bits;
-    if (entry >= 255) {
-        return largest;
-    }
-    int32_t share = magnitude & ((1 << bits) - 1);
-    return (table[entry] << bits) + share * (table[entry + 1] - table[entry]);
-}
-
-static inline int32_t utvm_lstm_wide_logistic(const int32_t *table, int32_t value) {
-    value *= 3;
-    int32_t share = utvm_lstm_wide_line(table, value < 0 ? -value : value, 9, 0x7FFF << 10);
-    return (value < 0 ? (1 << 25) + (1 << 9) - 1 - share : share + (1 << 9)) >> 10;
-}
-
-static inline int32_t utvm_lstm_wide_tanh(const int32_t *table, int32_t value, int32_t multiplier,
-                                          int32_t shift) {
-    value = (value * multiplier + (1 << shift >> 1)) >> shift;
-    int32_t share = utvm_lstm_wide_line(table, value < 0 ? -value : value, 8, 0xFFFF << 8);
-    return (value < 0 ? (1 << 23) + (1 << 7) - 1 - share : share - (1 << 23) + (1 << 7)) >> 8;
-}
-
 // Numbers are, for each gate, multipliers and shifts by input and by hidden
 // state; then multipliers and shifts of what a cell keeps, of what it adds and
 // of the hidden state, multiplier and shift of its TANH, its largest magnitude
@@ -63,12 +39,12 @@ static inline int32_t utvm_lstm_wide_tanh(const int32_t *table, int32_t value, i
 // t * step_stride + b * batch_stride.
 static inline void utvm_lstm_wide(const int16_t *input, const int8_t *input_weights,
                                   const int8_t *hidden_weights, const int64_t *bias,
-                                  const int32_t *table, const int32_t *numbers,
-                                  const int16_t *hidden_before, const int16_t *cell_before,
-                                  int16_t *output, int16_t *hidden, int16_t *cell, int16_t *gates,
-                                  int16_t *row, int64_t *totals, int32_t batch, int32_t steps,
-                                  int32_t inputs, int32_t cells, int32_t step_stride,
-                                  int32_t batch_stride) {
+                                  const int32_t *logistic, const int32_t *tanh,
+                                  const int32_t *numbers, const int16_t *hidden_before,
+                                  const int16_t *cell_before, int16_t *output, int16_t *hidden,
+                                  int16_t *cell, int16_t *gates, int16_t *row, int64_t *totals,
+                                  int32_t batch, int32_t steps, int32_t inputs, int32_t cells,
+                                  int32_t step_stride, int32_t batch_stride) {
     const int32_t *last = numbers + 16;
     for (int32_t i = 0; i < batch * cells; i++) {
         hidden[i] = hidden_before[i];
@@ -85,10 +61,10 @@ static inline void utvm_lstm_wide(const int16_t *input, const int8_t *input_weig
             utvm_lstm_wide_gates(hidden, hidden_weights, 0, numbers + 2, last[9], cells, cells,
                                  gates, row, totals);
             for (int32_t c = 0; c < cells; c++) {
-                int32_t enter = utvm_lstm_wide_logistic(table, gates[c]);
-                int32_t forget = utvm_lstm_wide_logistic(table, gates[cells + c]);
-                int32_t update = utvm_lstm_wide_tanh(table, gates[2 * cells + c], 3, 0);
-                int32_t leave = utvm_lstm_wide_logistic(table, gates[3 * cells + c]);
+                int32_t enter = utvm_logistic_line16(logistic, 3 * gates[c]);
+                int32_t forget = utvm_logistic_line16(logistic, 3 * gates[cells + c]);
+                int32_t update = utvm_tanh_line16(tanh, 3 * gates[2 * cells + c]);
+                int32_t leave = utvm_logistic_line16(logistic, 3 * gates[3 * cells + c]);
                 int32_t kept = utvm_int16(utvm_requantize(forget * cell[c], last[0], last[1]));
                 int32_t added = utvm_int16(utvm_requantize(enter * update, last[2], last[3]));
                 int32_t value = utvm_int16(kept + added);
@@ -96,7 +72,8 @@ static inline void utvm_lstm_wide(const int16_t *input, const int8_t *input_weig
                     value = utvm_clamp(value, -last[8], last[8]);
                 }
                 cell[c] = (int16_t)value;
-                value = leave * utvm_lstm_wide_tanh(table, value, last[6], last[7]);
+                value = (value * last[6] + (1 << last[7] >> 1)) >> last[7];
+                value = leave * utvm_tanh_line16(tanh, value);
                 hidden[c] = (int16_t)utvm_int16(utvm_requantize(value, last[4], last[5]));
                 output[at * cells + c] = hidden[c];
             }

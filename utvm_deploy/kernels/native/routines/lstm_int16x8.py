@@ -24,8 +24,8 @@ from utvm_deploy.kernels.contract.requantization import quantize_multiplier, sho
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 from utvm_deploy.kernels.native.routines.dot import wide_dot_texts
 from utvm_deploy.kernels.native.routines.int16x8 import is_short, pack_rows, packed_extent
+from utvm_deploy.kernels.native.routines.sigmoid_int16 import LOGISTIC, TANH, sigmoid_words
 from utvm_deploy.kernels.portable.integers.convolution import PRODUCT_BITS
-from utvm_deploy.kernels.portable.integers.int16_unary import sigmoid_table
 
 # The operator's inputs, as ``attributes.Lstm`` lists them. The first three have one for each gate.
 _INPUT_WEIGHTS, _HIDDEN_WEIGHTS, _BIASES, _HIDDEN, _CELL = 1, 5, 9, 13, 14
@@ -55,7 +55,7 @@ def lower_lstm(op: Operation) -> KernelCall:
     bias = gates(_BIASES).astype(np.int64)
     if (max(inputs, cells) << PRODUCT_BITS) + int(np.abs(bias).max()) >= 1 << _MOST_BITS_OF_SUM:
         raise UnsupportedOperator(
-            f"{op.kind} {op.result.name} has a bias with which sums may exceed "
+            f"{op.kind} {_made(op)} has a bias with which sums may exceed "
             f"{_MOST_BITS_OF_SUM} bits; convert the model again"
         )
     by_input, by_hidden = gates(_INPUT_WEIGHTS), gates(_HIDDEN_WEIGHTS)
@@ -72,7 +72,8 @@ def lower_lstm(op: Operation) -> KernelCall:
         "input_weights": pack_rows(by_input),
         "hidden_weights": pack_rows(by_hidden),
         "bias": bias,
-        "table": sigmoid_table(),
+        "logistic": sigmoid_words(is_tanh=False),
+        "tanh": sigmoid_words(is_tanh=True),
         "numbers": np.array([*numbers, has_short_sums], np.int32),
         "hidden_before": TensorArgument(hidden),
         "cell_before": TensorArgument(cell),
@@ -89,12 +90,19 @@ def lower_lstm(op: Operation) -> KernelCall:
         ),
         name=f"lstm_{label(sizes)}_16x8_by_{order}",
         why="C, the products of four rows at a time",
-        c_texts=(shared_text("utvm_gates16"), shared_text("utvm_lstm_wide")),
+        c_texts=(
+            *(shared_text("utvm_gates16"), LOGISTIC.text("utvm_sigmoid16")),
+            *(TANH.text("utvm_sigmoid16"), shared_text("utvm_lstm_wide")),
+        ),
         assembly=wide_dot_texts,
     )
     call = op.call(kernel, parameters, macs=batch * steps * cells * _GATES * (inputs + cells))
     _, hidden_after, cell_after = op.operator.outputs
     return replace(call, in_place=((hidden_after, hidden), (cell_after, cell)))
+
+
+def _made(op: Operation) -> str:
+    return op.graph.tensors[op.operator.outputs[0]].name
 
 
 def _numbers(op: Operation, a: Lstm) -> list[int]:
@@ -110,7 +118,7 @@ def _numbers(op: Operation, a: Lstm) -> list[int]:
             multiplier, shift = quantize_multiplier(float(product) / _BEFORE)
             if shift > _MOST_SHIFT:
                 raise UnsupportedOperator(
-                    f"{op.kind} {op.result.name} has weights of scale {scale(weights + gate):g}, "
+                    f"{op.kind} {_made(op)} has weights of scale {scale(weights + gate):g}, "
                     "with which its sums exceed 64 bits; convert the model again"
                 )
             numbers += [short_multiplier(multiplier), shift]

@@ -1,12 +1,11 @@
 """Functions of one int16: ABS, LEAKY_RELU, NEG, and the functions that need a table.
 
-EXP, GELU, LOG, LOGISTIC, RSQRT and TANH are straight lines between the entries of a table, as in
+EXP, GELU, LOG and RSQRT are straight lines between the entries of a table, as in
 the reference. The tables are computed here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,9 +15,9 @@ import numpy as np
 from utvm_deploy.graph.attributes import LeakyRelu
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
+from utvm_deploy.kernels.contract.lazy_tvm import tirx
 from utvm_deploy.kernels.contract.operands import element_count
-from utvm_deploy.kernels.contract.operation import Operation, Parameters
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.requantization import clamped, quantize_multiplier, requantize
 from utvm_deploy.kernels.portable.integers.real_functions import real_function
 from utvm_deploy.kernels.portable.schedules.skeletons import Unary
@@ -26,12 +25,6 @@ from utvm_deploy.kernels.portable.schedules.skeletons import Unary
 _LEAST, _MOST = -32768, 32767
 #: Intervals of the tables of EXP, GELU, LOG, RSQRT and SOFTMAX, which have one more entry.
 INTERVALS = 512
-# The table of the sigmoid has a value for every 1/24, as a fraction of 2**16.
-_STEPS_OF_ONE = 24
-_SIGMOID_ENTRIES = 256
-# An input of 1.0 becomes 3 * 4096, so that each of these steps is 2**9.
-_INPUT_OF_ONE = 3 * 4096
-_INTEGER_BITS = 3
 NOTHING, VALUE, MULTIPLE = "nothing", "value", "multiple"
 
 
@@ -76,44 +69,6 @@ class Negated(Unary):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Unary):
-    """LOGISTIC or TANH of int16 by one table: tanh(x) = 2 sigmoid(2 x) - 1."""
-
-    is_tanh: bool = False
-
-    what: ClassVar[str] = "sigmoid"
-    why: ClassVar[str] = "integers only, between entries of a table"
-    tables: ClassVar[Mapping[str, tuple[int, str]]] = {"table": (_SIGMOID_ENTRIES, "int32")}
-    parameters: ClassVar[tuple[str, ...]] = ("multiplier", "half", "shift")
-
-    @property
-    def name(self) -> str:
-        return f"{'tanh' if self.is_tanh else 'logistic'}_{self.count}_int16"
-
-    def element(self, value: Any, given: Mapping[str, Any]) -> Any:
-        table, multiplier, half, shift = given.values()
-        # tanh looks at twice its argument.
-        bits = 8 if self.is_tanh else 9
-        saturated = (0xFFFF << 8) if self.is_tanh else (0x7FFF << 10)
-        value = (value.astype("int32") * multiplier + half) >> shift
-        magnitude = te.if_then_else(value >= 0, value, 0 - value)
-        entry = magnitude >> bits
-        below = te.min(entry, _SIGMOID_ENTRIES - 2)
-        first = table[below]
-        between = (magnitude & ((1 << bits) - 1)) * (table[below + 1] - first)
-        line = (first << bits) + between
-        share = te.if_then_else(entry >= _SIGMOID_ENTRIES - 1, saturated, line)
-        if self.is_tanh:
-            positive = share - (1 << 23) + (1 << 7)
-            negative = (1 << 23) + (1 << 7) - 1 - share
-            result = te.if_then_else(value >= 0, positive, negative) >> 8
-        else:
-            positive, negative = share + (1 << 9), (1 << 25) + (1 << 9) - 1 - share
-            result = te.if_then_else(value >= 0, positive, negative) >> 10
-        return result.astype("int16")
-
-
-@dataclass(frozen=True)
 class Interpolated(Unary):
     """A line between two of 513 table entries."""
 
@@ -150,16 +105,6 @@ def lower_negated(op: Operation) -> KernelCall:
     return op.call(kernel, in_place=[0])
 
 
-def lower_sigmoid(op: Operation) -> KernelCall:
-    """LOGISTIC and TANH of int16."""
-    is_tanh = op.kind == "TANH"
-    multiplier, shift = _input_scaling(op.ends[0].scale, is_tanh)
-    scalars = {"multiplier": multiplier, "half": 1 << shift >> 1, "shift": shift}
-    parameters: Parameters = {"table": sigmoid_table(), **scalars}
-    kernel = Sigmoid(element_count(op.source), is_tanh=is_tanh)
-    return op.call(kernel, parameters, in_place=[0])
-
-
 def lower_interpolated(op: Operation) -> KernelCall:
     """EXP, GELU, LOG and RSQRT."""
     kernel = Interpolated(element_count(op.source))
@@ -168,34 +113,6 @@ def lower_interpolated(op: Operation) -> KernelCall:
     ends, span = (source * least, source * most), result * most - result * least
     table = line_table(real_function(op), *ends, span)
     return op.call(kernel, {"table": table}, in_place=[0])
-
-
-def sigmoid_table() -> Array:
-    """sigmoid(i / 24) in 1/2**16, lowered by half of the error of the line to the next entry."""
-
-    def sigmoid(steps: float) -> float:
-        return 65536 / (1 + math.exp(-steps / _STEPS_OF_ONE))
-
-    table = np.zeros(_SIGMOID_ENTRIES, np.int32)
-    for i in range(_SIGMOID_ENTRIES):
-        excess = (sigmoid(i) + sigmoid(i + 1)) / 2 - sigmoid(i + 0.5)
-        table[i] = math.floor(sigmoid(i) - excess / 2 + 0.5)
-    table[-1] = 65535
-    return table
-
-
-def _input_scaling(scale: float, is_tanh: bool) -> tuple[int, int]:
-    """The multiplier and the right shift that bring an input to a scale of 1/12288."""
-    fraction, exponent = math.frexp(scale)
-    if fraction == 0.5:
-        left = 15 - _INTEGER_BITS + exponent - 1
-        if left == 0 or (is_tanh and left == 1):
-            return 3 << left, 0
-    multiplier, shift = scale * _INPUT_OF_ONE, 0
-    while multiplier <= 32767.0 / 2 and shift <= 30:
-        shift += 1
-        multiplier *= 2
-    return int(multiplier), shift
 
 
 def line_table(
@@ -237,8 +154,6 @@ INT16_LOWERINGS = {
     "GELU": lower_interpolated,
     "LEAKY_RELU": lower_two_slopes,
     "LOG": lower_interpolated,
-    "LOGISTIC": lower_sigmoid,
     "NEG": lower_negated,
     "RSQRT": lower_interpolated,
-    "TANH": lower_sigmoid,
 }
