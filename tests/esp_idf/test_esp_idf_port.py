@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -86,8 +88,11 @@ def test_deadlines_faults_and_restarts(double: Board) -> None:
 
 
 def test_ticks_pass_the_counters_wrap(double: Board) -> None:
-    """The double's counter has 32 bits, which wrap after 1.1 s."""
-    with utvm_deploy.connect(double) as device:
+    """The double's counter has 32 bits, which wrap after 1.1 s. The link is that of USB."""
+    assert double.project.esp_idf is not None
+    esp_idf = replace(double.project.esp_idf, has_usb=True)
+    usb = replace(double, project=replace(double.project, esp_idf=esp_idf))
+    with utvm_deploy.connect(usb) as device:
         module = device.load_module(FUNCTIONS)
         turns = 10_000
         first = module["turn"](turns).ticks.min

@@ -40,6 +40,7 @@ def test_the_texts_follow_from_the_board() -> None:
         'CONFIG_IDF_TARGET="esp32c3"',
         "CONFIG_ESP_DEFAULT_CPU_FREQ_MHZ_160=y",
         "CONFIG_ESP_TASK_WDT_INIT=n",
+        "CONFIG_ESPTOOLPY_FLASHSIZE_4MB=y",
         "CONFIG_ESP_SYSTEM_MEMPROT_FEATURE=n",
         "CONFIG_ESP_CONSOLE_NONE=y",
     ):
@@ -120,7 +121,8 @@ def test_the_arguments_of_the_build(
 ) -> None:
     board = load_board(NAME)
     tree = create_project(None, board, tmp_path / "tree")
-    build_project(tree)
+    # By a relative name, from the working folder.
+    build_project("tree")
     ((argv, env),) = said
     build = tree / "build"
     assert argv == [
@@ -181,6 +183,11 @@ def test_what_is_missing_is_one_sentence(
     ("output", "kind", "says"),
     [
         ("ld: region `dram0_0_seg' overflowed by 4096 bytes", CompileError, "does not fit"),
+        (
+            "Error: app partition is too small for binary image.bin size 0x5f0000:",
+            CompileError,
+            "does not fit .app partition is too small for binary image.bin size 0x5f0000:",
+        ),
         ("x\nmain.c:3: error: no such thing\n", BuildError, "error: no such thing"),
     ],
 )

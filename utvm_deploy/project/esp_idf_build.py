@@ -31,7 +31,7 @@ _FIRST_ERROR = re.compile(
 )
 _OVERFLOW = re.compile(
     r"region [`'](?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes?|(?P<name>\w+) segment data "
-    "does not fit"
+    r"does not fit|app partition is too small[^\n]*"
 )
 
 
@@ -88,7 +88,9 @@ def _dotted(version: tuple[int, ...]) -> str:
 def build_esp_idf(directory: Path, build: Path, board: Board, esp_idf: EspIdf, log: Path) -> None:
     """Configure and build the project in ``directory``."""
     tree = find_esp_idf()
-    argv = [tree.python, str(tree.base / _TOOL), "-C", str(directory), "-B", str(build)]
+    # A relative SDKCONFIG would count from the project.
+    build = build.absolute()
+    argv = [tree.python, str(tree.base / _TOOL), "-C", str(directory.absolute()), "-B", str(build)]
     # It goes with the build folder: a new build takes the defaults again.
     argv += ["-D", f"SDKCONFIG={build / 'sdkconfig'}", "build"]
     env = {"IDF_PATH": str(tree.base), "IDF_TARGET": esp_idf.target}

@@ -1,7 +1,7 @@
 """The texts of a project of ESP-IDF, as far as they follow from the board and the model.
 
     DIR/
-      CMakeLists.txt  sdkconfig.defaults
+      CMakeLists.txt  sdkconfig.defaults  partitions.csv
       main/CMakeLists.txt             the one component: its sources are those of the other folders
       runtime/  model/                as in every project; model/sources.cmake lists the model's
       template/                       the port; app_config.h and image_id.h are generated
@@ -23,6 +23,8 @@ from utvm_deploy.project.zephyr import MODEL_ENTRY_POINTS, fill, kept_entry_poin
 #: The RAM of ESP-IDF without radio: code that runs in RAM, variables, rings, stacks and heap. An
 #: estimate; the linker says if it is too little.
 SYSTEM_RAM_BYTES = 160 * 1024
+#: The boot loader and the partition table are in front of the application.
+BEFORE_APP_BYTES = 0x10000
 #: What an interrupt saves on a task's stack, and what is watched at its end.
 STACK_MARGIN_BYTES = 512
 
@@ -63,6 +65,8 @@ def esp_idf_files(
         "BOARD": board.name,
         "TARGET": esp_idf.target,
         "CPU_MHZ": str(board.cpu.clock_hz // 1_000_000),
+        "FLASH_MB": str(board.main_flash.size >> 20),
+        "APP_KB": str((board.main_flash.size - BEFORE_APP_BYTES) >> 10),
         "CONFIG": "\n".join(esp_idf.config),
         "SOURCES": "\n         ".join(name for name in own if name not in model),
         "KEEP": " ".join(f'"-u {name}"' for name in (*RUNTIME_ENTRY_POINTS, MODEL_ENTRY_POINTS)),
@@ -73,6 +77,7 @@ def esp_idf_files(
     return {
         "CMakeLists.txt": fill(text_in(templates, "CMakeLists.txt.in"), words),
         "main/CMakeLists.txt": fill(text_in(templates, "component.cmake.in"), words),
+        "partitions.csv": fill(text_in(templates, "partitions.csv.in"), words),
         "sdkconfig.defaults": fill(text_in(templates, "sdkconfig.defaults.in"), words),
         "model/sources.cmake": "\n".join([*lines, ""]),
         "template/app_config.h": _app_config(board, esp_idf),
