@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import tflite
 
 from utvm_deploy.frontend.qdq.tflite_write import Serializer
 
+#: The operators whose weights are pruned.
+_PRUNED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 _TYPES = {np.int32: "Int32Vector", np.uint16: "Uint16Vector", np.uint8: "Uint8Vector"}
 
 
@@ -86,3 +89,28 @@ def sparsified(
         nodes = inner
     stored = np.array(nodes, values.dtype)
     return Sparsity(order, list(blocks), levels, index), stored.tobytes()
+
+
+def prune(model: Any, *, stores_zeros: bool = False) -> None:
+    """Make zeros of most int8 weights, and store half of such tensors without them.
+
+    ``stores_zeros``: the same weights, with all zeros.
+    """
+    for number in {op.inputs[1] for op in model.operators if op.kind in _PRUNED}:
+        weights = model.tensors[number]
+        if weights.dtype != "int8" or weights.data is None:
+            continue
+        rng = np.random.default_rng(zlib.crc32(weights.data))
+        values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
+        block = int(rng.choice([one for one in (1, 4) if weights.shape[-1] % one == 0]))
+        kept = (*weights.shape[:-1], weights.shape[-1] // block)
+        is_kept = rng.random(kept) >= rng.uniform(0.6, 1.0)
+        values = values * np.repeat(is_kept, block, axis=-1)
+        weights.data = values.astype(np.int8).tobytes()
+        rank = values.ndim
+        blocks = {rank - 1: block} if block > 1 else {}
+        order = rng.permutation(rank).tolist() + list(range(rank, rank + len(blocks)))
+        compressed = [one for one in range(rank) if rng.random() < 0.5]
+        if rng.random() < 0.5 and not stores_zeros:
+            stored = sparsified(values.astype(np.int8), compressed, blocks, order)
+            weights.sparsity, weights.data = stored

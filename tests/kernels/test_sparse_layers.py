@@ -117,6 +117,32 @@ def test_the_flash_rate_says_whether_zeros_are_packed(tmp_path: Path) -> None:
     assert found == {0.0: "dsp", 4.0: "sparse"}
 
 
+def test_an_estimate_packs_zeros_where_a_compile_does(tmp_path: Path) -> None:
+    path = one_dense(0.9, 4).save(tmp_path / "model.tflite")
+    compiled = utvm_deploy.compile(path, "mps2_an500")
+    found = utvm_deploy.estimate(path, "mps2_an500")
+    (layer,) = found.table
+    assert layer["weights_bytes"] == pytest.approx(compiled.weights_bytes, rel=0.05)
+    assert 15_000 < layer["cycles"] < 30_000 and not layer["is_known"]
+
+
+def test_inspect_says_what_pruning_brings(tmp_path: Path) -> None:
+    path = one_dense(0.9, 4).save(tmp_path / "pruned.tflite")
+    found = utvm_deploy.inspect(path).found
+    (operator,) = found.operators
+    assert operator.zeros == pytest.approx(0.9, abs=0.02)
+    assert operator.packed_bytes is not None and operator.packed_bytes < 9_000
+    assert found.pruning is not None
+    assert (found.pruning.weights_bytes, found.pruning.packed_bytes) == (
+        65_536,
+        operator.packed_bytes,
+    )
+    whole = one_dense(0.0, 1).save(tmp_path / "whole.tflite")
+    bringing = utvm_deploy.inspect(whole).found.pruning
+    assert bringing is not None and bringing.packed_bytes == 65_536
+    assert bringing.pruned_bytes == pytest.approx(operator.packed_bytes, rel=0.05)
+
+
 def test_packing_loses_nothing_and_is_never_larger() -> None:
     rng = np.random.default_rng(9)
     for shape, zeros, block in [

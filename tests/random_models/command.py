@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--float", action="store_true", help="make models of float32")
     parser.add_argument("--int4", action="store_true", help="make models with weights of int4")
+    parser.add_argument("--sparse", action="store_true", help="make models with pruned weights")
     parser.add_argument("--only", metavar="OPERATOR", nargs="+", help="make models of these only")
     parser.add_argument(
         "--coverage", type=Path, metavar="FILE.md", help="write the table of values"
@@ -50,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     opened = partial(Rig, args.board, fence=args.fence, level=args.optimize, core=args.core)
     kinds = tuple(sorted(args.only)) if args.only else None
-    make = partial(generate, kinds=kinds, of_float=args.float, is_narrow=args.int4)
+    make = partial(
+        generate, kinds=kinds, of_float=args.float, is_narrow=args.int4, is_sparse=args.sparse
+    )
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
     for seed, outcome in _outcomes(opened, seeds, make, args.jobs):

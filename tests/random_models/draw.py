@@ -27,10 +27,10 @@ Shape = tuple[int, ...]
 
 
 class Draw:
-    """A seeded source of model parts."""
+    """A seeded source of model parts; windows are mostly of a pixel if it is ``pointwise``."""
 
-    def __init__(self, seed: int | Sequence[int]) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed: int | Sequence[int], *, pointwise: bool = False) -> None:
+        self.rng, self.pointwise = np.random.default_rng(seed), pointwise
 
     def between(self, low: int, high: int) -> int:
         """A whole number, both ends included."""

@@ -53,6 +53,13 @@ NARROW_KINDS = (
 )
 
 
+#: The same of models whose weights are mostly zeros; the weights of others are not packed.
+SPARSE_KINDS = (
+    *("ADD", "AVERAGE_POOL_2D", "CONV_2D", "CONV_2D", "DEPTHWISE_CONV_2D"),
+    *("FULLY_CONNECTED", "FULLY_CONNECTED"),
+)
+
+
 def supported_kinds() -> tuple[str, ...]:
     """The operators that models are made of: imported, and known here."""
     return tuple(sorted([*_FOLDED, *(kind for kind in IMPORTERS if kind in OPERATIONS)]))
@@ -72,20 +79,22 @@ def generate(
     *,
     of_float: bool = False,
     is_narrow: bool = False,
+    is_sparse: bool = False,
 ) -> Recipe:
     """The model of that number; the same in every run with the same operators.
 
     ``kinds`` are the operators to use, all that are supported by default. A model ``of_float`` is
-    thought of as one of int8 whose numbers are float32. One that ``is_narrow`` has weights of int4.
+    thought of as one of int8 whose numbers are float32. One that ``is_narrow`` has weights of int4,
+    and one that ``is_sparse`` mostly weights of zero.
     """
     supported = float_kinds() if of_float else supported_kinds()
-    supported = NARROW_KINDS if is_narrow else supported
+    supported = NARROW_KINDS if is_narrow else SPARSE_KINDS if is_sparse else supported
     kinds = supported if kinds is None else kinds
     if of_float:
         made = (_generated(seed, kinds, Draw((seed, attempt)), of_float) for attempt in count())
         return next(recipe for recipe in made if _bytes(recipe) <= _FLOAT_BYTES)
-    recipe = _generated(seed, kinds, Draw(seed), of_float)
-    return replace(recipe, is_narrow=True) if is_narrow else recipe
+    recipe = _generated(seed, kinds, Draw(seed, pointwise=is_sparse), of_float)
+    return replace(recipe, is_narrow=is_narrow, is_sparse=is_sparse)
 
 
 def generate_network(seed: int, grow: Callable[[Scope, Ref], Ref] = grow) -> Recipe:
@@ -104,7 +113,7 @@ def _generated(seed: int, kinds: Sequence[str], draw: Draw, of_float: bool) -> R
     scope = Scope(draw, of_float=of_float)
     first = kinds[seed % len(kinds)]
     _start(scope, first)
-    if kinds in (supported_kinds(), NARROW_KINDS) and draw.chance(_NETWORKS):
+    if kinds in (supported_kinds(), NARROW_KINDS, SPARSE_KINDS) and draw.chance(_NETWORKS):
         grow(scope, scope.refs()[-1])
         return Recipe(tuple(scope.steps), _outputs(scope))
     for _ in range(draw.one(_STEPS) - 1):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from sparse_writer import prune
 from tflite_serializer import TensorSpec
 from tflite_writer import ModelWriter
 
@@ -50,6 +51,8 @@ class Recipe:
     outputs: tuple[Ref, ...]
     of_float: bool = False  # its quantized tensors are written as the float32 that they mean
     is_narrow: bool = False  # its int8 weights are written as int4
+    is_sparse: bool = False  # most of its int8 weights are zeros, and many are stored without these
+    stores_zeros: bool = False  # the same model, with all zeros
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -68,6 +71,8 @@ def write(recipe: Recipe) -> ModelWriter:
     writer.output(*(made[step][output] for step, output in recipe.outputs))
     if recipe.is_narrow:
         writer.pack_weights()
+    if recipe.is_sparse:
+        prune(writer, stores_zeros=recipe.stores_zeros)
     if recipe.of_float:
         writer.tensors[:] = map(_as_float, writer.tensors)
     return writer

@@ -46,15 +46,20 @@ FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
 #: And of weights of int4.
 NARROW_QUICK = {"host": 12, "mps2_an500": 5, "mps3_an547": 3}
 NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
+#: And of weights of which most are zeros.
+SPARSE_QUICK = {"host": 100, "mps2_an500": 20}
+SPARSE_LONG = {"host": 1_000, "mps2_an500": 200}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
 
 
-def run(board: str, first: int, count: int, *, core: str = "", **given: Any) -> list[Outcome]:
+def run(
+    board: str, first: int, count: int, *, core: str = "", level: str = "time", **given: Any
+) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board, fence=emulator is not None or is_possible(), core=core) as rig:
+    with Rig(board, fence=emulator is not None or is_possible(), core=core, level=level) as rig:
         return [
             rig.check(generate(seed, **given), f"seed_{seed}")
             for seed in range(first, first + count)
@@ -111,6 +116,19 @@ def test_random_models_of_int4_are_byte_exact(name: str) -> None:
 @pytest.mark.parametrize("name", NARROW_LONG)
 def test_many_random_models_of_int4_are_byte_exact(name: str) -> None:
     check(run(name, 1_000, NARROW_LONG[name], is_narrow=True))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", SPARSE_QUICK)
+def test_random_models_with_zeros_are_byte_exact(name: str) -> None:
+    first = sum(count for board, count in SPARSE_QUICK.items() if board < name)
+    check(run(name, first, SPARSE_QUICK[name], level="size", is_sparse=True))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SPARSE_LONG)
+def test_many_random_models_with_zeros_are_byte_exact(name: str) -> None:
+    check(run(name, 1_000, SPARSE_LONG[name], level="size", is_sparse=True))
 
 
 @pytest.mark.soak

@@ -83,7 +83,9 @@ class InspectResult(Result):
                 "output": one.outputs[0].name if one.outputs else "",
                 "dtype": one.outputs[0].dtype if one.outputs else "",
                 "shape": one.outputs[0].shape if one.outputs else (),
-                **picked(one, "macs", "weights_bytes", "live_bytes", "problem"),
+                **picked(
+                    one, "macs", "weights_bytes", "zeros", "packed_bytes", "live_bytes", "problem"
+                ),
             }
             for one in self.found.operators
         ]

@@ -79,6 +79,8 @@ def _window(draw: Draw, image: Sequence[int], padding: str, dilation: Sequence[i
 
 def _geometry(draw: Draw, image: Sequence[int], *, dilates: bool = True) -> dict:
     dilation = (1, 1)
+    if draw.pointwise and draw.chance(0.7):
+        return {"window": (1, 1), "stride": (1, 1), "dilation": (1, 1), "padding": "SAME"}
     if dilates and draw.chance(0.25):
         dilation = (draw.between(1, 3), draw.between(1, 3))
     stride = draw.one(((1, 1), (1, 1), (2, 2), (2, 1), (draw.between(1, 4), draw.between(1, 4))))

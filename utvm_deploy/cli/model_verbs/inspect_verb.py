@@ -21,6 +21,8 @@ from utvm_deploy.results.inspecting.supported import supported_operators
 
 #: Outputs of one operator that the table names where the model cannot be compiled.
 _MOST_OUTPUTS = 2
+#: The table has a column of zeros if a layer has at least this share of them.
+_SHOWN_ZEROS = 0.2
 #: Operators that compute in float32 and are named.
 _MOST_NAMED = 8
 
@@ -83,6 +85,7 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
         return
     has_islands = _has_islands(found)
     plans = found.quantizable
+    has_zeros = any((operator.zeros or 0.0) >= _SHOWN_ZEROS for operator in found.operators)
     is_of_other_format = plans is not None and plans.is_of_other_format
     can_tell = plans is not None and not is_of_other_format
     out.table(
@@ -90,7 +93,9 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
             *("#", "operator", "detail", "output"),
             "quantizable to" if can_tell else "quantization",
             *((">island", ">float operations") if has_islands else ()),
-            *(">MACs", ">weights", ">live RAM"),
+            *(">MACs", ">weights"),
+            *((">zeros", ">packed") if has_zeros else ()),
+            ">live RAM",
         ],
         [
             (
@@ -102,6 +107,7 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
                 *((operator.float_island, operator.float_operations) if has_islands else ()),
                 operator.macs or None,
                 operator.weights_bytes or None,
+                *((_share(operator.zeros), operator.packed_bytes) if has_zeros else ()),
                 operator.live_bytes,
             )
             for operator in found.operators
@@ -110,6 +116,8 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
     _report_floats(found, out)
     if found.quantizable is not None:
         _report_quantizable(found.quantizable, out)
+    if found.pruning is not None:
+        _report_pruning(found.pruning, out)
     assert found.peak_operator is not None
     overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
@@ -117,6 +125,20 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
+
+
+def _report_pruning(found: facts.Pruning, out: Output) -> None:
+    """What zeros in the weights bring, and what more of them would."""
+    what = f"weights of {found.layers} dense and pointwise layers: {found.weights_bytes:,} bytes"
+    if found.packed_bytes < found.weights_bytes:
+        what += f", packed without zeros {found.packed_bytes:,}"
+    if found.pruned_bytes < found.packed_bytes:
+        what += f"; pruned to {found.zeros:.0%} zeros in blocks of 1x4, {found.pruned_bytes:,}"
+    out.line(what)
+
+
+def _share(zeros: float | None) -> str | None:
+    return None if zeros is None else f"{zeros:.0%}"
 
 
 def _report_estimate(result: EstimateResult, out: Output) -> dict[str, Any]:

@@ -26,12 +26,10 @@ from utvm_deploy.compiler.arena.plan import Step
 from utvm_deploy.graph.attributes import Convolution, InputRows, Move
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower, lower_dense
-from utvm_deploy.kernels.choose.space import identity_of
+from utvm_deploy.kernels.choose.space import identity_of, packings
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
 from utvm_deploy.kernels.contract.packed_weights import packed_type, unpacked_graph
-from utvm_deploy.kernels.contract.reading import reading_of
-from utvm_deploy.kernels.native.sparse.layer import SparseLayer
-from utvm_deploy.kernels.native.sparse.packing import FORMS
+from utvm_deploy.kernels.contract.reading import own_cycles, reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
@@ -224,8 +222,8 @@ class KernelCosts:
 
     def _packings(self, step: Step) -> Iterator[Option]:
         """All forms of packed zeros."""
-        for form in FORMS:
-            call = self._call(self._graph, step.operator, Candidate.of(SPARSE, form=form))
+        for candidate in packings(self._graph, step.operator, self._near.core):
+            call = self._call(self._graph, step.operator, candidate)
             if call is not None:
                 other = replace(step, call=call)
                 yield Option(other, sum(self._scratch_of(other)), self._unknown(other), False)
@@ -421,8 +419,9 @@ class KernelCosts:
         whole = self._whole_of(step)
         if whole is not None:
             return self._of_strip(step, whole)
-        if isinstance(step.call.kernel, SparseLayer):
-            return step.call.kernel.cycles(self._near.core)
+        own = own_cycles(step.call.kernel, self._near.core)
+        if own is not None:
+            return own
         is_portable = step.call.family == GENERIC
         per_mac = self.table.per_portable_mac if is_portable else self.table.per_native_mac
         return per_mac * step.call.macs + self.table.per_output_byte * size

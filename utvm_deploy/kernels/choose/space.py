@@ -32,6 +32,12 @@ def space(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda one: one.family != default))
 
 
+def packings(graph: Graph, operator: Operator, core: str) -> tuple[Candidate, ...]:
+    """The candidates that leave out zeros; () if all weights are multiplied."""
+    portable = lower(graph, operator, candidate=Candidate(GENERIC))
+    return candidates_in(SPARSE, Layer(graph, operator, core, portable))
+
+
 def free_kernel(
     graph: Graph, operator: Operator, candidates: Sequence[Candidate], *, everywhere: bool = False
 ) -> OwnKernel | None:

@@ -27,6 +27,13 @@ class Reading:
 _USUAL = Reading()
 
 
+def own_cycles(kernel: object, core: str) -> float | None:
+    """About the cycles of a call on a core, by the kernel itself; None if it does not say."""
+    cycles = getattr(kernel, "cycles_on", None)
+    found: float | None = cycles(core) if cycles is not None else None
+    return found
+
+
 def reading_of(kernel: object) -> Reading:
     """How a kernel reads."""
     found: Reading = getattr(kernel, "reading", _USUAL)

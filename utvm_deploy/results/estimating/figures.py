@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from utvm_deploy.boards.board import Board
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.contract.reading import own_cycles
 from utvm_deploy.results.estimating.formulas import (
     Errors,
     Formulas,
@@ -87,10 +88,16 @@ def estimated(graph: Graph, board: Board) -> Estimated:
     known = formulas_of(core)
     plan = shape_plan(graph, board)
     table = target_of(core).costs.get(core, ESTIMATED)
-    ticks = [
-        (rough_cycles(graph, one, table), False) if known is None else known.ticks_of(graph, one)
-        for one in plan.layers
-    ]
+
+    def ticks_of(layer: ShapedLayer) -> tuple[float, bool]:
+        own = own_cycles(layer.call.kernel, core)
+        if own is not None:
+            return own, False
+        if known is None:
+            return rough_cycles(graph, layer, table), False
+        return known.ticks_of(graph, layer)
+
+    ticks = [ticks_of(one) for one in plan.layers]
     layers = tuple(
         _layer(graph, index, one, *found)
         for index, (one, found) in enumerate(zip(plan.layers, ticks, strict=True))

@@ -1,8 +1,8 @@
 """The kernels and the arena of a model by its shapes alone.
 
 A kernel follows from shapes, types and the pattern of scales. So weights are replaced by arrays of
-ones that take no memory, and what was found for a layer is kept for all layers like it, of any
-model. Records are not asked, and channels that are constant are not dropped.
+ones that take no memory, unless their zeros are packed. What was found for a layer is kept for all
+layers like it, of any model. Records are not asked, and channels that are constant are not dropped.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from utvm_deploy.kernels.contract.call import (
     is_native,
 )
 from utvm_deploy.kernels.contract.packed_weights import is_packed
+from utvm_deploy.kernels.native.sparse.layer import packable
+from utvm_deploy.kernels.native.sparse.packing import smallest
 from utvm_deploy.records import Setting
 from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.targets.table import ESTIMATED, target_of
@@ -83,7 +85,9 @@ def shaped(graph: Graph, *, has_weights: bool = True) -> Graph:
     simpler = simplify(graph, passes)
     tensors = list(simpler.tensors)
     for operator in simpler.operators:
-        for number in (one for one in operator.inputs if one is not None):
+        matrix = packable(simpler, operator)
+        kept = operator.inputs[1:2] if matrix is not None and smallest(matrix) is not None else ()
+        for number in (one for one in operator.inputs if one is not None and one not in kept):
             tensors[number] = _stand_in(tensors[number])
     return simpler.replaced(tensors=tuple(tensors))
 
@@ -239,4 +243,7 @@ def _facts(graph: Graph, operator: Operator, tensor: Tensor) -> tuple[Hashable, 
     found = tensor.quantization
     same = first is not None and graph.tensors[first].quantization == found
     scales = 0 if found is None else min(len(found.scales), 2)
-    return tensor.shape, tensor.dtype, tensor.data is not None, scales, same
+    data: Hashable = tensor.data is not None
+    if tensor.data is not None and any(tensor.data.strides):
+        data = hash(tensor.data.tobytes())  # its zeros are packed
+    return tensor.shape, tensor.dtype, data, scales, same

@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.attribute_values import NO_CLAMP
 from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.macs import macs
-from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.kernels.native.sparse.layer import packable
+from utvm_deploy.kernels.native.sparse.packing import LEAST_SAVED, pruned_bytes, smallest
 from utvm_deploy.results.inspecting.graph_picture import describe, graph_svg
 from utvm_deploy.results.inspecting.islands import (
     FloatIsland,
@@ -31,6 +35,9 @@ __all__ = [
     "inspect_refused",
     "with_problems",
 ]
+
+#: The share of zeros that ``Pruning`` speaks of.
+PRUNED = 0.9
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,26 @@ class OperatorFacts:
     clamp: tuple[int, int] | None  # of the quantized output; None if there is no activation
     macs: int | None = None  # None, as all that follows, where the model cannot be imported
     weights_bytes: int | None = None
+    #: Of an int8 layer whose zeros may be left out: the share of zeros, and the bytes of its packed
+    #: weights, or None if they are not packed.
+    zeros: float | None = None
+    packed_bytes: int | None = None
     live_bytes: int | None = None  # activations that must be in RAM while it runs
     # Of what computes in float32: the number of its island, from 1 on, and its operations.
     float_island: int | None = None
     float_operations: int | None = None
     problem: str | None = None  # why it cannot be compiled, and what to do
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What pruning would bring the layers whose zeros may be left out."""
+
+    layers: int
+    weights_bytes: int  # without biases, as they are in the file
+    packed_bytes: int  # as they would be compiled today
+    zeros: float  # the share of zeros, in blocks of 1x4, after pruning
+    pruned_bytes: int  # and what all would take then
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +109,7 @@ class Inspection:
     peak_operator: int | None = None  # position in ``operators`` where that is
     problems: tuple[str, ...] = ()  # of the model as a whole
     float_islands: tuple[FloatIsland, ...] = ()
+    pruning: Pruning | None = None  # None if no weights could be packed
     quantizable: Quantizable | None = None  # of a float model, if somebody asks for it
 
     __repr__ = one_line
@@ -133,7 +156,27 @@ def inspect_model(graph: Graph) -> Inspection:
         peak_activation_bytes=live[peak] if live else 0,
         peak_operator=peak,
         float_islands=islands,
+        pruning=_pruning(graph),
     )
+
+
+def _pruning(graph: Graph) -> Pruning | None:
+    matrices = [packable(graph, operator) for operator in graph.operators]
+    found = [one for one in matrices if one is not None and one.nbytes > LEAST_SAVED]
+    if not found:
+        return None
+    sizes = [_packed_bytes(one) or one.nbytes for one in found]
+    pruned = (
+        min(size, pruned_bytes(len(one), one.shape[1], PRUNED))
+        for one, size in zip(found, sizes, strict=True)
+    )
+    whole = sum(one.nbytes for one in found)
+    return Pruning(len(found), whole, sum(sizes), PRUNED, sum(pruned))
+
+
+def _packed_bytes(weights: Array) -> int | None:
+    found = smallest(weights)
+    return None if found is None else found.table_bytes
 
 
 def inspect_refused(name: str, digest: str, found: Survey) -> Inspection:
@@ -178,6 +221,7 @@ def _operator_facts(
     clamp = getattr(operator.attributes, "clamp", None)
     if clamp == NO_CLAMP:
         clamp = None
+    weights = packable(graph, operator)
     return OperatorFacts(
         index=operator.sources[0],
         kind=operator.kind,
@@ -188,6 +232,8 @@ def _operator_facts(
         clamp=None if clamp in ((-128, 127), (-32768, 32767)) else clamp,
         macs=macs(graph, operator),
         weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None),
+        zeros=None if weights is None else float(np.mean(weights == 0)),
+        packed_bytes=None if weights is None else _packed_bytes(weights),
         live_bytes=live_bytes,
         float_island=islands.get(operator.sources[0]),
         float_operations=float_operations(graph, operator)

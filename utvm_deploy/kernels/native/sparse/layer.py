@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.attributes import Convolution, FullyConnected
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.shapes import input_tensor
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Driver, Index, Operand
@@ -35,12 +37,11 @@ from utvm_deploy.kernels.native.sparse.sums_code import (
     sums_cycles,
     sums_text,
 )
-from utvm_deploy.kernels.portable.integers.conv2d import Conv2D
-from utvm_deploy.kernels.portable.integers.fully_connected import Dense
 from utvm_deploy.records.candidate import SPARSE, Candidate
 
 #: Counts of a row have 16 bits, and sums of that many products have 32.
 _MOST_INPUTS = 65_535
+_KINDS = ("CONV_2D", "FULLY_CONNECTED")
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class SparseLayer:
         outputs = (pixels_text(core, pixels) for _, _, pixels in self.tiles)
         return (*sums, shared_text("utvm_scale"), *outputs)
 
-    def cycles(self, core: str) -> float:
+    def cycles_on(self, core: str) -> float:
         """About the cycles of a call."""
         items = self.stored // ITEMS.get(self.form, 1)
         sums = sum(
@@ -154,27 +155,34 @@ def build_sparse(layer: Layer, wish: Wish) -> KernelCall | str:
     choices = SparseChoices.read(wish.candidate)
     if isinstance(choices, str):
         return choices
-    portable = layer.portable.kernel
-    is_dense = isinstance(portable, Dense)
-    if not is_dense and not (isinstance(portable, Conv2D) and _is_pointwise(portable)):
-        return ""
-    if layer.input(1).dtype != "int8":
-        return ""
-    weights = layer.constant(1).reshape(layer.constant(1).shape[0], -1)
-    best = smallest(weights)
-    if best is None or weights.shape[1] > _MOST_INPUTS:
+    weights = packable(layer.graph, layer.operator)
+    best = None if weights is None else smallest(weights)
+    if weights is None or best is None:
         return ""
     if choices.form not in ("", *FORMS):
         return f"there is no form {choices.form!r}; the forms are: {', '.join(FORMS)}"
     found = packed(weights, choices.form) if choices.form else best
     if found is None:
         return f"rows of {weights.shape[1]} weights have no whole {choices.form}"
+    is_dense = layer.kind == "FULLY_CONNECTED"
     return _dense_call(layer, found) if is_dense else _pixels_call(layer, found)
 
 
-def _is_pointwise(kernel: Conv2D) -> bool:
-    w = kernel.window
-    return w.kernel == w.strides == (1, 1) and not w.is_padded and kernel.groups == 1
+def packable(graph: Graph, operator: Operator) -> Array | None:
+    """The weights [outputs, inputs] of an int8 layer whose zeros could be left out, or None."""
+    attributes = operator.attributes
+    if operator.kind not in _KINDS or not isinstance(attributes, Convolution | FullyConnected):
+        return None
+    source, weights = (input_tensor(graph, operator, n) for n in (0, 1))
+    types = source.dtype, weights.dtype, graph.tensors[operator.outputs[0]].dtype
+    if weights.data is None or {*types} != {"int8"}:
+        return None
+    if isinstance(attributes, Convolution):
+        is_whole = weights.shape[3] == source.shape[3]
+        if attributes.strides != (1, 1) or weights.shape[1:3] != (1, 1) or not is_whole:
+            return None
+    found = weights.data.reshape(weights.shape[0], -1)
+    return found if found.shape[1] <= _MOST_INPUTS else None
 
 
 def sparse_candidates(layer: Layer) -> tuple[Candidate, ...]:
@@ -228,4 +236,4 @@ def _call(
     )
 
 
-SPARSE_STRATEGIES = (Strategy(("CONV_2D", "FULLY_CONNECTED"), build_sparse, sparse_candidates),)
+SPARSE_STRATEGIES = (Strategy(_KINDS, build_sparse, sparse_candidates),)

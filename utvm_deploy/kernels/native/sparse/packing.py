@@ -63,6 +63,18 @@ def smallest(weights: Array) -> Packed | None:
     return best if best.table_bytes + LEAST_SAVED <= weights.nbytes else None
 
 
+def pruned_bytes(outputs: int, inputs: int, zeros: float) -> int:
+    """About the bytes of weights of this shape after pruning, at most those of all weights.
+
+    ``zeros`` is the share of blocks of four that are zeros, or of weights where rows have no whole
+    blocks.
+    """
+    size = ITEMS["list"] if inputs % ITEMS["blocks"] else ITEMS["blocks"]
+    items = round((1 - zeros) * outputs * inputs / size)
+    found = items * (size + 1) + 2 * outputs
+    return found if found + LEAST_SAVED <= outputs * inputs else outputs * inputs
+
+
 def _bitmap(weights: Array) -> Packed:
     outputs, inputs = weights.shape
     words = -(-inputs // WORD_BITS)
