@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.device.probe.failures import failure
 
@@ -141,3 +142,20 @@ def test_the_real_esptool_reads_the_arguments(built: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "Could not open" in done.stdout + done.stderr
+
+
+def test_a_board_file_of_the_user_knows_another_chip(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boards = tmp_path / "boards"
+    boards.mkdir()
+    text = load_board(BOARD).source.replace(BOARD, "mine").replace("ESP32-C3", "ESP32-C6")
+    (boards / "mine.toml").write_text(text.replace("esp32c3", "esp32c6"))
+    other = {**LIST, "extra_esptool_args": {"chip": "esp32c6"}}
+    (built / "flasher_args.json").write_text(json.dumps(other))
+    argv = ["project", "flash", str(built), "--dry-run"]
+    assert main(argv) == 1
+    assert "set UTVM_BOARDS to the folder of your board file" in capsys.readouterr().err
+    monkeypatch.setenv("UTVM_BOARDS", str(boards))
+    assert main(argv) == 0
+    assert "esptool --chip esp32c6 " in capsys.readouterr().out

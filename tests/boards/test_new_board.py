@@ -80,6 +80,11 @@ def test_every_board_can_be_a_start(name: str) -> None:
         ([*F746, "--device", "STM32H743ZI"], 1, "has the chip STM32F746?G or STM32F756?G, not"),
         ([*F746, "--core", "cortex-m7", "--clock", "480M"], 1, "makes 216 MHz, not 480"),
         ([*F746, "--core", "cortex-m4", "--clock", "216M"], 1, "has the core cortex-m7, not cort"),
+        (
+            ["--new", "mine", "--from", "qemu_rv32imc", "--core", "ibex", "--clock", "64M"],
+            1,
+            "has the core rv32imc, not ibex; start with --from qemu_ibex",
+        ),
         ([*F746, "--core", "riscv32", "--clock", "216M"], 1, "RISC-V is not one core"),
         (["--new", "mine", "--device", "X", "--core", "i386"], 1, "--core i386 is not one of"),
         (["--new", "mine", *FROM, "--clock", "0"], 2, "'0' is not a clock"),

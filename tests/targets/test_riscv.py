@@ -477,6 +477,7 @@ def test_the_doctor_says_that_esp_idf_is_absent(
     assert "\nESP-IDF is missing: install ESP-IDF 5.1 or newer, then run its export.sh " in said
     assert "\nflashing program is missing: pip install 'esptool>=5'\n" in said
     assert "\nserial port is missing: " in said
+    assert re.search("^absent +openocd .* export.sh of ESP-IDF, which puts Espressif", said, re.M)
 
 
 def test_a_board_of_esp_idf_is_ten_lines(tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def donor_of(chip: Chip) -> Board | None:
 
 def check_same_chip(base: Board, chip: Chip) -> None:
     """BoardError if the chip is another one than the board's: its file would be wrong for it."""
-    if chip.core is not None and chip.core != base.cpu.core:
-        _check_core(chip.core)
     remedy = "name the chip by --device PART and leave --from out"
+    if chip.core is not None and chip.core != base.cpu.core and not _check_core(chip.core).timers:
+        remedy = _start_with(chip.core)
     if chip.device is not None and base.fits_device(chip.device):
         remedy = "leave --core and --clock out"
     if chip.device is not None and not base.fits_device(chip.device):
@@ -138,11 +138,16 @@ def _check_device(part: str) -> None:
 def _check_timer(core: Core) -> None:
     """A file from facts alone has a timer that all silicon with the core has."""
     if not core.timers:
-        bare = [board.name for board in _boards_with(core.name, "baremetal")]
         raise BoardError(
-            f"chips with the core {core.name} have no timer in common; leave --device out, start "
-            f"with --from {' or --from '.join(bare)}, and edit the file (utvm docs {PAGE})"
+            f"chips with the core {core.name} have no timer in common; leave --device out, "
+            f"{_start_with(core.name)}, and edit the file (utvm docs {PAGE})"
         )
+
+
+def _start_with(core: str) -> str:
+    """What to do about a chip whose core has no timer that all such chips have."""
+    bare = [board.name for board in _boards_with(core, "baremetal")]
+    return f"start with --from {' or --from '.join(bare)}"
 
 
 def of_the_chip(board: Board) -> Iterator[str]:

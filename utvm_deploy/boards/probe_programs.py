@@ -69,6 +69,8 @@ class ProbeCommands:
     server: Action | None = None
     # Whose build folder it takes instead of an image.
     builder: Builder | None = None
+    # What installs its programs, where another maker has one of the same name.
+    install: str = ""
 
     @property
     def program(self) -> str:
@@ -233,6 +235,7 @@ def _openocd_esp() -> ProbeProgram:
             flash=replace(common.flash, arguments=arguments),
             # The port for ESP-IDF serves no debugger.
             server=None,
+            install="run export.sh of ESP-IDF, which puts Espressif's openocd on PATH",
             builder=ESP_IDF_BUILD,
         ),
         facts=("config",),

@@ -39,8 +39,11 @@ def esp_idf_build(directory: Path) -> Path | None:
     return next((one for one in folders if (one / ESP_IDF_BUILD.file).is_file()), None)
 
 
-def read_esp_idf(folder: Path) -> EspIdfBuild:
-    """What there is to flash; BuildError if the list is wrong, or a file of it is missing."""
+def read_esp_idf(folder: Path, board: Board | None = None) -> EspIdfBuild:
+    """What there is to flash; BuildError if the list is wrong, or a file of it is missing.
+
+    Without ``board`` it is the one whose file knows the chip.
+    """
     path = folder.absolute() / ESP_IDF_BUILD.file
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -63,14 +66,14 @@ def read_esp_idf(folder: Path) -> EspIdfBuild:
         if not file.is_file():
             raise BuildError(f"{file} is missing, which {path.name} lists; run: idf.py build")
     parts = [word for at in sorted(files, key=lambda at: int(at, 16)) for word in (at, files[at])]
-    return EspIdfBuild(Image(elf, _board_of(chip, path)), (*options, *map(str, parts)))
+    return EspIdfBuild(Image(elf, board or _board_of(chip, path)), (*options, *map(str, parts)))
 
 
 def _board_of(chip: str, path: Path) -> Board:
     board = board_of_device(chip)
     if board is None or ESP_IDF not in board.project.templates:
         raise BuildError(
-            f"{path} is for the chip {chip!r}, which no board file of ESP-IDF knows; flash it "
-            "with: idf.py flash"
+            f"{path} is for the chip {chip!r}, which no board file of ESP-IDF knows; set "
+            "UTVM_BOARDS to the folder of your board file, or flash it with: idf.py flash"
         )
     return board

@@ -152,6 +152,9 @@ def _programs(board: Board | None) -> list[Check]:
     checks = []
     for program in wanted:
         purpose, install = process.TOOLS.get(program, ("reach this board", f"install {program}"))
+        users = board.probe.commands if board else ()
+        own = [one.install for one in users if one.install and program in one.programs]
+        install = own[0] if own else install
         needed = board is not None and program not in _optional_programs(board)
         checks.append(Check(program, purpose, program_version(program), install, needed))
     return checks

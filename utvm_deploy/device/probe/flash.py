@@ -67,7 +67,7 @@ def flash_image(
         build=build,
         serial=None if takes_port else place.serial,
         port=place.port or "PORT",
-        parts=_parts(Path(build)) if PARTS in commands.flash.arguments else (),
+        parts=_parts(Path(build), image.board) if PARTS in commands.flash.arguments else (),
     )
     # An ELF file holds at least the bytes that go to flash.
     size = image.elf.stat().st_size if image.elf.exists() else 0
@@ -204,11 +204,11 @@ def _build_folder(image: Image, commands: ProbeCommands) -> str:
     )
 
 
-def _parts(build: Path) -> tuple[str, ...]:
+def _parts(build: Path, board: Board) -> tuple[str, ...]:
     """What to flash; a dry run has built nothing."""
     if process.is_dry_run() and not (build / ESP_IDF_BUILD.file).exists():
         return ("PARTS",)
-    return read_esp_idf(build).parts
+    return read_esp_idf(build, board).parts
 
 
 def _run_action(name: str, action: Action, wanted: Wanted, timeout_s: float, what: str) -> None:
