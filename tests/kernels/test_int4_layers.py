@@ -28,7 +28,10 @@ from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.results.verifying.on_board import verify
 from utvm_deploy.targets.table import ESTIMATED
 
-CORES = ("generic", "cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55", "rv32imc_zve32x")
+CORES = (
+    *("generic", "cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m55"),
+    *("rv32imc", "rv32imc_zve32x"),
+)
 RNG = np.random.default_rng(4)
 
 

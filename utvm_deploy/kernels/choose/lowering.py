@@ -31,8 +31,8 @@ from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wi
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
-from utvm_deploy.kernels.native.gathered_gemm import packed_call
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
+from utvm_deploy.kernels.native.packed_call import packed_call
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
 from utvm_deploy.kernels.native.sparse.layer import SPARSE_STRATEGIES
@@ -232,8 +232,20 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
         return refused
     found = strategy.build(_as_int8(layer, strategy), wish)
     if _packed_weights(layer) and not strategy.unpacks and isinstance(found, KernelCall):
-        found = packed_call(found)
+        found = _packed(found, _as_int8(layer, strategy), strategy, wish)
     return found if isinstance(found, str) else replace(found, family=family)
+
+
+def _packed(found: KernelCall, layer: Layer, strategy: Strategy, wish: Wish) -> KernelCall | str:
+    """The call with packed weights of a kernel of int8, or of the first candidate that has one."""
+    made = packed_call(found)
+    if isinstance(made, KernelCall) or strategy.candidates is None or not wish.is_open:
+        return made
+    for one in strategy.candidates(layer):
+        other = strategy.build(layer, replace(wish, candidate=one))
+        if isinstance(other, KernelCall) and isinstance(packed := packed_call(other), KernelCall):
+            return packed
+    return made
 
 
 def _as_int8(layer: Layer, strategy: Strategy) -> Layer:

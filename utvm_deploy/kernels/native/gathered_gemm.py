@@ -17,10 +17,9 @@ from typing import Protocol
 
 import numpy as np
 
-from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_texts, replaced, shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.reading import Reading
@@ -29,16 +28,14 @@ from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.micro_kernel import (
     MicroKernel,
     equal_blocks,
-    packed_halves,
+    line_of,
     table_arguments,
     windows_call,
 )
 
 #: Bytes of the windows that are gathered at a time, unless those of one tile need more.
 _WINDOWS_BYTES = 2048
-_MOST_PIXELS = 24
-#: Channels whose weights of int4 are unpacked at a time, and the bytes that they should take.
-_MOST_BLOCK, _LINE_BYTES = 8, 2048
+MOST_PIXELS = 24
 #: What the function of a ``Product`` takes, where its tables are weights, scaling and limits.
 PRODUCT_PARAMETERS = """
 const int8_t *pixels, const int8_t *weights, const int32_t *scaling, const int32_t *limits,
@@ -231,7 +228,7 @@ class GatheredConv2D:
         """Multiply pixels with the weights of some channels after the other; ``place``: outputs."""
         weights, scaling, limits = self.tables
         of_block, scaling_of_block, _ = self.product.tables(self.block, self.depth)
-        line, part, output = f"(int8_t *){self._line.name}", self._part.at(), self._output
+        line, part, output = line_of(self._line), self._part.at(), self._output
         with c.loop("some", self.output_channels // self.block) as number:
             packed = weights.at(number * (of_block.elements // 2))
             c.call("utvm_unpack_halves", packed, line, of_block.elements)
@@ -328,49 +325,6 @@ def gathered_conv2d_call(
     return replace(call, kernel=kernel, arguments=(call.arguments[0], *tables, call.arguments[-1]))
 
 
-def packed_call(call: KernelCall) -> KernelCall | str:
-    """A call whose weights are int4 as one with packed weights, or why there is none.
-
-    A product says by ``has_parts`` that its tables of some channels are parts of those of all.
-    """
-    kernel = call.kernel
-    if type(kernel) is not GatheredConv2D or kernel.groups > 1:
-        return "its weights are int4"
-    if not getattr(kernel.product, "has_parts", False):
-        return "its weights are int4, which this product does not unpack"
-    outputs, depth, product = kernel.output_channels, kernel.depth, kernel.product
-    whole = [one.elements for one in product.tables(outputs, depth)[:2]]
-
-    def is_part(channels: int) -> bool:
-        part, next_part = (
-            [one.elements for one in product.tables(count, depth)[:2]]
-            for count in (channels, channels + 1)
-        )
-        # A part that zeros fill up is not one: there, the next channels come before the zeros.
-        is_filled = part == next_part
-        is_whole = [one * (outputs // channels) for one in part] == whole
-        return is_whole and not is_filled and part[0] % 8 == 0
-
-    blocks = [n for n in range(1, _MOST_BLOCK + 1) if outputs % n == 0 and is_part(n)]
-    weights = next(
-        one for one in call.arguments if isinstance(one, ConstantArgument) and one.name == "weights"
-    )
-    low, high = element_type("int4").limits
-    if not blocks or weights.data.min() < low or weights.data.max() > high:
-        return f"its weights are int4, of {outputs} channels that have no equal parts"
-    small = [n for n in blocks if product.tables(n, depth)[0].elements <= _LINE_BYTES]
-    block = max(small, default=min(blocks))
-    pixels = kernel.pixels or _MOST_PIXELS // product.pixels * product.pixels
-    packed = replace(weights, data=packed_halves(weights.data))
-    return replace(
-        call,
-        kernel=replace(kernel, block=block, pixels=pixels),
-        arguments=tuple(packed if one is weights else one for one in call.arguments),
-        rounded_once=None,
-        candidate=None,
-    )
-
-
 def windows_texts(run: int = 0) -> tuple[str, str]:
     """The C that gathers windows; ``run``: the bytes of the rows that it is made for."""
     text = shared_text("utvm_windows_gather")
@@ -405,9 +359,7 @@ def gathered(
         return kernel
     if pixels is None:
         tiles = _WINDOWS_BYTES // (kernel.depth * product.pixels)
-        pixels = min(
-            max(tiles, 1) * product.pixels, _MOST_PIXELS // product.pixels * product.pixels
-        )
+        pixels = min(max(tiles, 1) * product.pixels, MOST_PIXELS // product.pixels * product.pixels)
     return replace(kernel, pixels=pixels)
 
 

@@ -15,6 +15,7 @@ from utvm_deploy.kernels.contract.call import (
     NativeKernel,
     ScalarArgument,
 )
+from utvm_deploy.kernels.contract.driver import Operand
 
 #: Added to weights of int4 in packed tables.
 HALVES_OFFSET = 8
@@ -85,6 +86,11 @@ def by_groups(rows: Array | Sequence[Array], size: int) -> Array:
     count, channels = table.shape
     filled = np.pad(table, ((0, 0), (0, -channels % size)))
     return np.ascontiguousarray(filled.reshape(count, -1, size).swapaxes(0, 1))
+
+
+def line_of(line: Operand) -> str:
+    """Scratch of words as the bytes that weights of int4 are unpacked to."""
+    return f"(int8_t *){line.name}"
 
 
 def packed_halves(table: Array) -> Array:

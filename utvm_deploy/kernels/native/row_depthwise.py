@@ -7,16 +7,23 @@ copies to scratch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import bytes_texts, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.driver import Buffer, Driver, KernelParameter, Operand, buffers
+from utvm_deploy.kernels.contract.driver import (
+    Address,
+    Buffer,
+    Driver,
+    KernelParameter,
+    Operand,
+    buffers,
+)
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.micro_kernel import MicroKernel
+from utvm_deploy.kernels.native.micro_kernel import MicroKernel, line_of
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,14 @@ class RowDepthwise:
     channels: int
     product: RowProduct
     repeats: int = 1  # outputs of each input channel, which is copied that many times
+    #: Bytes of weights of int4 that are unpacked to scratch before the first row; 0: they are int8.
+    unpacked: int = field(default=0, kw_only=True)
 
     @property
     def name(self) -> str:
         factor = f"_x{self.repeats}" if self.repeats > 1 else ""
-        return f"depthwise_{self.window.label}_{self.channels}{factor}_{self.product.label}"
+        ends = f"{self.product.label}{'_int4' if self.unpacked else ''}"
+        return f"depthwise_{self.window.label}_{self.channels}{factor}_{ends}"
 
     @property
     def inputs(self) -> int:
@@ -100,6 +110,7 @@ class RowDepthwise:
     @property
     def why(self) -> str:
         where = "rows with borders copied" if self.is_copied else "rows read in place"
+        where += ", weights unpacked first" if self.unpacked else ""
         return f"{self.product.why}, {where}"
 
     @property
@@ -109,15 +120,17 @@ class RowDepthwise:
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
-        return (self._rows,) if self.is_copied else ()
+        line = (self._line,) if self.unpacked else ()
+        return (self._rows, *line) if self.is_copied else line
 
     def texts(self, core: str) -> tuple[str, ...]:
         copied = (*bytes_texts(core), shared_text("utvm_rows")) if self.is_copied else ()
-        return (*self.product.texts(core), *copied)
+        unpack = (shared_text("utvm_unpack_halves"),) if self.unpacked else ()
+        return (*self.product.texts(core), *copied, *unpack)
 
     def drive(self, c: Driver) -> None:
         w, image, output = self.window, self._image, self._output
-        tables = [one.at() for one in self.product.tables]
+        tables = self._read_tables(c)
         numbers = self.product.numbers(self.steps, w.output_width, self.channels)
         with c.loop("batch", w.batch) as n, c.loop("row", w.output_height) as y:
             first = y * w.strides[0]
@@ -129,6 +142,20 @@ class RowDepthwise:
                 places = (image.at(n), rows, first + -w.top, -w.left)
                 c.call("utvm_rows_copy", *places, *sizes, *window, "border")
             c.call(self.product.function, rows, *tables, output.at(n, y), *numbers)
+
+    def _read_tables(self, c: Driver) -> list[Address | str]:
+        """What the micro-kernel reads, with weights that this unpacks."""
+        weights, *others = (one.at() for one in self.product.tables)
+        if not self.unpacked:
+            return [weights, *others]
+        line = line_of(self._line)
+        c.call("utvm_unpack_halves", weights, line, self.unpacked)
+        return [line, *others]
+
+    @property
+    def _line(self) -> Operand:
+        """The unpacked weights, in words."""
+        return Operand("line", (self.unpacked // 4,), "int32")
 
     @property
     def _rows(self) -> Operand:

@@ -92,7 +92,7 @@ class ScalarDepthwise(RowDepthwise):
 
     def drive(self, c: Driver) -> None:
         w, image, output = self.window, self._image, self._output
-        tables = [one.at() for one in self.product.tables]
+        tables = self._read_tables(c)
         numbers = self.product.numbers(self.steps, w.output_width, self.channels)
         apart = self.steps.row * w.strides[0]
         with c.loop("batch", w.batch) as n:

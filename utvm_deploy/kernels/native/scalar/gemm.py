@@ -56,6 +56,11 @@ class ScalarProduct:
         return self.chunks > 0
 
     @property
+    def has_parts(self) -> bool:
+        """As ``packed_call`` asks."""
+        return not self.is_paired and self.dtype == "int8"
+
+    @property
     def depth_step(self) -> int:
         return self.unit
 
