@@ -206,6 +206,27 @@ def test_portable_kernels_have_the_bytes_of_the_file(core: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("compact", [0, 2])
+@pytest.mark.parametrize(
+    ("core", "family"), [("cortex-m3", "thumb"), ("cortex-m55", "mve"), ("rv32imc", "scalar")]
+)
+def test_families_unpack_convolutions_and_depthwise_layers(
+    core: str, family: str, compact: int, tmp_path: Path
+) -> None:
+    m, given = ModelWriter(), {"scale": 0.9, "weight_scale": [0.02] * 64}
+    x = m.input((1, 8, 5, 64))
+    m.output(
+        m.conv2d(x, RNG.integers(-128, 128, (64, 1, 1, 64)), np.zeros(64), **given),
+        m.depthwise_conv2d(x, RNG.integers(-128, 128, (1, 3, 3, 64)), np.zeros(64), **given),
+    )
+    m.pack_weights()
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    for operator in graph.operators:
+        call = lower(graph, operator, core, compact=compact)
+        assert call.family == family and "int4" in call.kernel.name
+        assert weights_bytes(call) == graph.tensors[operator.inputs[1] or 0].size_bytes
+
+
+@pytest.mark.parametrize("compact", [0, 2])
 def test_assembly_has_half_of_the_bytes_of_int8(compact: int, tmp_path: Path) -> None:
     """Beside the weights, tables of level size have 8 bytes for a channel, and 28 for a layer."""
 
