@@ -207,7 +207,11 @@ def test_portable_kernels_have_the_bytes_of_the_file(core: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("compact", [0, 2])
 @pytest.mark.parametrize(
-    ("core", "family"), [("cortex-m3", "thumb"), ("cortex-m55", "mve"), ("rv32imc", "scalar")]
+    ("core", "family"),
+    [
+        *(("cortex-m3", "thumb"), ("cortex-m55", "mve"), ("rv32imc", "scalar")),
+        ("rv32imc_zve32x", "rvv"),
+    ],
 )
 def test_families_unpack_convolutions_and_depthwise_layers(
     core: str, family: str, compact: int, tmp_path: Path

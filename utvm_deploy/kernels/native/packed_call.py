@@ -1,4 +1,8 @@
-"""Kernels of int8 that take weights of int4: they unpack some of them into scratch first."""
+"""Kernels of int8 that take weights of int4.
+
+A product with the method ``halved`` unpacks them in registers. For others, some are unpacked into
+scratch first.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,23 @@ def packed_call(call: KernelCall) -> KernelCall | str:
     if not weights:
         return _WHY
     (table,), (low, high) = weights, element_type("int4").limits
+    if table.data.dtype != "int8" or table.data.min() < low or table.data.max() > high:
+        return f"{_WHY}, and its table has other bytes, too"
     kernel: RowDepthwise | GatheredConv2D | str
+    data = packed_halves(table.data)
     if isinstance(call.kernel, RowDepthwise):
         kernel = _depthwise(call.kernel, table.data.size)
+    elif isinstance(call.kernel, GatheredConv2D) and hasattr(call.kernel.product, "halved"):
+        made = call.kernel.product.halved(table.data, call.kernel.output_channels)
+        if isinstance(made, str):
+            return f"{_WHY}; {made}"
+        product, data = made
+        kernel = replace(call.kernel, product=product)
     else:
         kernel = _convolution(call.kernel)
     if isinstance(kernel, str):
         return kernel
-    if table.data.dtype != "int8" or table.data.min() < low or table.data.max() > high:
-        return f"{_WHY}, and its table has other bytes, too"
-    packed = replace(table, data=packed_halves(table.data))
+    packed = replace(table, data=data)
     return replace(
         call,
         kernel=kernel,

@@ -8,7 +8,8 @@ registers. The weights decide how long a chunk is; all channels have the same on
 
 Layouts:
     pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
-    weights  int8  [depth][channel]; of chunks with their turns as bytes, then 0, before it
+    weights  int8  [depth][channel]; of chunks with their turns as bytes, then 0, before it; of
+                   int4 [depth / 2][channel], the even step of the depth in the lower half
     scaling  int32 [bias, multiplier, right shift][channel]
     limits   int32 [zero point, low, high]
 
@@ -23,7 +24,7 @@ are the first ones, with multipliers of 31 bits and the shift of that word.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -56,6 +57,7 @@ class VectorProduct:
     unit: int
     rounding: str = TWICE
     is_chunked: bool = False  # with blocks of two registers
+    halves: bool = False  # the weights are int4
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -79,7 +81,7 @@ class VectorProduct:
 
     @property
     def label(self) -> str:
-        chunks = "_chunks" if self.is_chunked else ""
+        chunks = "_int4" if self.halves else "_chunks" if self.is_chunked else ""
         return f"rvv{chunks}{self.rounding}_m{self.lmul}_{self.unit}"
 
     @property
@@ -98,8 +100,9 @@ class VectorProduct:
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         rows, limits = _TABLES[self.rounding]
+        weights = self._length_bytes(depth) + depth * channels // (2 if self.halves else 1)
         return (
-            Operand("weights", (self._length_bytes(depth) + depth * channels,), "int8"),
+            Operand("weights", (weights,), "int8"),
             Operand("scaling", (rows * channels,), "int32"),
             Operand("limits", (limits,), "int32"),
         )
@@ -114,6 +117,13 @@ class VectorProduct:
             lengths[: found.size] = found
         table = np.concatenate([lengths.view(np.int8), weights.T.reshape(-1)])
         return table, rows.astype(np.int32).reshape(-1)
+
+    def halved(self, table: Array, channels: int) -> tuple[VectorProduct, Array] | str:
+        """The product with weights of int4, and their table, from that of int8; or why not."""
+        if self.is_chunked or self.unit % 2:
+            return "chunks and an odd depth have no pairs of steps"
+        even, odd = table.reshape(-1, 2, channels).swapaxes(0, 1)
+        return replace(self, halves=True), (even & 15 | odd << 4).astype(np.int8).reshape(-1)
 
     def _length_bytes(self, depth: int) -> int:
         return depth // self.unit + 1 if self.is_chunked else 0
@@ -139,6 +149,9 @@ def _text(product: VectorProduct) -> str:
     }[product.rounding]
     text = family_text("rvv", "utvm_rvv_gemm")
     portable = replaced(text, ("FIRST", first, 1), ("SCALED", scaled, 1))
+    if product.halves:
+        half = "(int8_t)(weights[k / 2 * channels + c] * (k % 2 ? 1 : 16)) >> 4"
+        portable = replaced(portable, ("weights[k * channels + c]", f"({half})", 1))
     lines = [f"lw s0, {FRAME}(sp)", "slli s1, a6, 2"]
     lines += [f"lw s{2 + n}, {4 * n}(a3)" for n in range(_TABLES[product.rounding][1])]
     if product.rounding == INT16:
@@ -187,7 +200,13 @@ def _steps(product: VectorProduct, block: Block, sums: list[str], label: int) ->
     load = "lb" if step == 1 else "lh"
     yield f"{label}2:"
     for k in range(product.unit):
-        yield from (*block.load_wide(k % 2, "t4"), "add t4, t4, a6")
+        if product.halves and k % 2:
+            yield f"vsra.vi {block.wide(1)}, {block.wide(1)}, 4"
+        else:
+            yield from (*block.load_wide(int(product.halves) or k % 2, "t4"), "add t4, t4, a6")
+        if product.halves and not k % 2:
+            yield from (f"vsll.vi {block.wide(0)}, {block.wide(1)}, 12",)
+            yield from (f"vsra.vi {block.wide(0)}, {block.wide(0)}, 12",)
         for first in range(0, size, len(_BYTES)):
             some = list(zip(_BYTES, pointers[first:], sums[first:], strict=False))
             yield from (f"{load} {x}, {step * k}({p})" for x, p, _ in some)
