@@ -238,7 +238,7 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
 
 def _packed(found: KernelCall, layer: Layer, strategy: Strategy, wish: Wish) -> KernelCall | str:
     """The call with packed weights of a kernel of int8, or of the first candidate that has one."""
-    made = packed_call(found)
+    made = packed_call(found, is_open=wish.is_open and wish.most_scratch is None)
     if isinstance(made, KernelCall) or strategy.candidates is None or not wish.is_open:
         return made
     for one in strategy.candidates(layer):

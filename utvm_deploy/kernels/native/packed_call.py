@@ -16,11 +16,16 @@ from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
 
 #: Channels whose weights are unpacked at a time, and the bytes that they should take.
 _MOST_BLOCK, _LINE_BYTES = 8, 2048
+#: Pixels of a block at least: a weight takes about as long to unpack as a product or two.
+_SHARING_PIXELS = 12
 _WHY = "its weights are int4"
 
 
-def packed_call(call: KernelCall) -> KernelCall | str:
-    """A call whose weights are int4 as one with packed weights, or why there is none."""
+def packed_call(call: KernelCall, *, is_open: bool = False) -> KernelCall | str:
+    """A call whose weights are int4 as one with packed weights, or why there is none.
+
+    ``is_open``: more pixels than in ``call`` may be gathered, which share what is unpacked.
+    """
     weights = [
         one for one in call.arguments if isinstance(one, ConstantArgument) and one.name == "weights"
     ]
@@ -40,7 +45,7 @@ def packed_call(call: KernelCall) -> KernelCall | str:
         product, data = made
         kernel = replace(call.kernel, product=product)
     else:
-        kernel = _convolution(call.kernel)
+        kernel = _convolution(call.kernel, _SHARING_PIXELS if is_open else 0)
     if isinstance(kernel, str):
         return kernel
     packed = replace(table, data=data)
@@ -60,10 +65,10 @@ def _depthwise(kernel: RowDepthwise, size: int) -> RowDepthwise | str:
     return replace(kernel, unpacked=-(-size // 8) * 8)
 
 
-def _convolution(kernel: object) -> GatheredConv2D | str:
+def _convolution(kernel: object, least: int) -> GatheredConv2D | str:
     """A product says by ``has_parts`` that its tables of some channels are parts of those of all.
 
-    Then these channels are unpacked for a block of pixels.
+    Then these channels are unpacked for a block of at ``least`` that many pixels.
     """
     if type(kernel) is not GatheredConv2D or kernel.groups > 1:
         return _WHY
@@ -88,4 +93,5 @@ def _convolution(kernel: object) -> GatheredConv2D | str:
     small = [n for n in blocks if product.tables(n, depth)[0].elements <= _LINE_BYTES]
     block = max(small, default=min(blocks))
     pixels = kernel.pixels or MOST_PIXELS // product.pixels * product.pixels
+    pixels = max(pixels, least // product.pixels * product.pixels)
     return replace(kernel, block=block, pixels=pixels)
