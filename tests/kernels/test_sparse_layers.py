@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.native.sparse.packing import FORMS, ITEMS, Packed, packed, smallest
 from utvm_deploy.oracle.samples import random_samples
@@ -75,6 +76,28 @@ def made() -> ModelWriter:
 @pytest.mark.parametrize("core", CORES)
 def test_bytes_are_those_of_the_reference(core: str, tmp_path: Path) -> None:
     assert check(made(), tmp_path, core=core, samples=2) == len(made().operators)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("core", [*CORES, "cortex-m3", "cortex-m55"])
+@pytest.mark.parametrize("zeros", [0.0, 0.9])
+def test_outputs_that_are_always_the_same(core: str, zeros: float, tmp_path: Path) -> None:
+    """A quantizer gives the outputs of pruned rows tiny scales."""
+    rng = np.random.default_rng(2)
+    m = ModelWriter()
+    for tiny in (1e-12, 3e-9):
+        scales = [float(np.float32(one)) for one in rng.uniform(0.01, 0.1, 40)]
+        scales[3] = scales[17] = tiny
+        values = pruned(rng, (40, 64), zeros, 4)
+        values[3] = 0
+        bias = rng.integers(-90, 90, 40).astype(np.int32)
+        x = m.input((1, 64), scale=0.05, zero_point=7)
+        given = {"scale": 0.5, "zero_point": -3, "weight_scale": scales}
+        m.output(m.fully_connected(x, values, bias, **given))
+    check(m, tmp_path, core=core, samples=2)
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    family = "sparse" if zeros else families_for(core)[0]
+    assert {lower(graph, one, core).family for one in graph.operators} == {family}
 
 
 @pytest.mark.tools
@@ -187,17 +210,19 @@ def test_a_form_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_a_network_on_boards(device: Device, tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     m = ModelWriter()
-    x = m.input((1, 6, 7, 32), scale=0.05, zero_point=3)
-    given = {"scale": 0.1, "zero_point": -5, "weight_scale": 0.02}
-    for outputs, zeros, block, activation in [(40, 0.9, 4, "RELU6"), (36, 0.8, 1, "NONE")]:
+    x = m.input((1, 6, 7, 64), scale=0.05, zero_point=3)
+    given: dict[str, Any] = {"scale": 0.1, "zero_point": -5, "weight_scale": 0.02}
+    for outputs, zeros, block, activation in [(48, 0.8, 4, "RELU6"), (36, 0.8, 1, "NONE")]:
         values = pruned(rng, (outputs, m.tensors[x].shape[3]), zeros, block)
         bias = rng.integers(-90, 90, outputs).astype(np.int32)
         x = m.conv2d(x, values.reshape(outputs, 1, 1, -1), bias, activation=activation, **given)
     values = pruned(rng, (9, 6 * 7 * 36), 0.95, 1)
+    values[4] = 0
+    given["weight_scale"] = [0.02] * 4 + [1e-12] + [0.03] * 4
     m.output(m.fully_connected(x, values, np.arange(9, dtype=np.int32) * 40, **given))
     path = m.save(tmp_path / "model.tflite")
     samples = random_samples(load_model(path), 2)
-    compiled = utvm_deploy.compile(path, device.board, optimize="size")
+    compiled = utvm_deploy.compile(path, device.board, flash_rate=100_000)
     assert {one.engine for one in compiled.layers} == {"sparse"}
     found = verify(device.load(compiled), path, samples)
     assert found.ok, found

@@ -22,6 +22,8 @@ from utvm_deploy.compiler.options import LEVELS, Objective
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
 _PORTION = 100
+#: With this rate, zeros are packed wherever that saves a byte.
+PACKING_RATE = 100_000.0
 #: A seed becomes a recipe.
 Make = Callable[[int], Recipe]
 # Failures that have the same operator are mostly the same; only so many are reduced.
@@ -50,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
     args = parser.parse_args(argv)
     opened = partial(Rig, args.board, fence=args.fence, level=args.optimize, core=args.core)
+    if args.sparse:
+        opened = partial(opened, flash_rate=PACKING_RATE)
     kinds = tuple(sorted(args.only)) if args.only else None
     make = partial(
         generate, kinds=kinds, of_float=args.float, is_narrow=args.int4, is_sparse=args.sparse

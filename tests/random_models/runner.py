@@ -110,9 +110,9 @@ class Rig:
     """A device and an oracle; a context manager.
 
     ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``level`` is
-    one of ``compiler.options.LEVELS``. With a ``fence`` every access of every layer must be to
-    memory of that layer's own. ``core``: models get the kernels of this core, whose C a process
-    runs if the board is the host.
+    one of ``compiler.options.LEVELS``, and ``flash_rate`` as that option. With a ``fence`` every
+    access of every layer must be to memory of that layer's own. ``core``: models get the kernels
+    of this core, whose C a process runs if the board is the host.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Rig:
         fence: bool = False,
         level: str = Objective.TIME,
         core: str = "",
+        flash_rate: float | None = None,
     ) -> None:
         self.board = load_board(board)
         self._compiled_for = self.board
@@ -135,7 +136,9 @@ class Rig:
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
         self._compile = compile_file or (
             lambda path: compile_model(
-                path, self._compiled_for, CompileOptions(objective=Objective(level))
+                path,
+                self._compiled_for,
+                CompileOptions(objective=Objective(level), flash_rate=flash_rate),
             )
         )
         self._resources = ExitStack()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from guarded import is_possible
 
+from random_models.command import PACKING_RATE
 from random_models.generator import float_kinds, generate, supported_kinds
 from random_models.operations import OPERATIONS, PENDING
 from random_models.recipe import Recipe, write
@@ -54,12 +55,12 @@ FEWEST_EQUAL = 0.7
 
 
 def run(
-    board: str, first: int, count: int, *, core: str = "", level: str = "time", **given: Any
+    board: str, first: int, count: int, *, core: str = "", rate: float | None = None, **given: Any
 ) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board, fence=emulator is not None or is_possible(), core=core, level=level) as rig:
+    with Rig(board, fence=emulator is not None or is_possible(), core=core, flash_rate=rate) as rig:
         return [
             rig.check(generate(seed, **given), f"seed_{seed}")
             for seed in range(first, first + count)
@@ -122,13 +123,13 @@ def test_many_random_models_of_int4_are_byte_exact(name: str) -> None:
 @pytest.mark.parametrize("name", SPARSE_QUICK)
 def test_random_models_with_zeros_are_byte_exact(name: str) -> None:
     first = sum(count for board, count in SPARSE_QUICK.items() if board < name)
-    check(run(name, first, SPARSE_QUICK[name], level="size", is_sparse=True))
+    check(run(name, first, SPARSE_QUICK[name], rate=PACKING_RATE, is_sparse=True))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SPARSE_LONG)
 def test_many_random_models_with_zeros_are_byte_exact(name: str) -> None:
-    check(run(name, 1_000, SPARSE_LONG[name], level="size", is_sparse=True))
+    check(run(name, 1_000, SPARSE_LONG[name], rate=PACKING_RATE, is_sparse=True))
 
 
 @pytest.mark.soak

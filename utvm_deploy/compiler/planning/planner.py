@@ -43,10 +43,13 @@ from utvm_deploy.compiler.planning.stale import Chosen, by_current_records
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
-from utvm_deploy.records import Setting
+from utvm_deploy.records import DEFAULT, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.table import ESTIMATED, target_of
+
+#: The cycles that zeros of weights have to save for each byte of flash, where no rate decides.
+_RATES_OF_ZEROS: Mapping[str, float] = {Objective.BALANCED: FLASH_RATE, Objective.SIZE: 64.0}
 
 
 @dataclass(frozen=True)
@@ -196,8 +199,9 @@ class Planner:
             choose = Either(graph, self.library, choose, core, known.own, flag)
 
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
-        if self.objective == Objective.BALANCED:
-            wanted = tuple(_dense_if_faster(item, costs) for item in wanted)
+        rate = _RATES_OF_ZEROS.get(self.objective)
+        if rate is not None:
+            wanted = tuple(_dense_if_worth(item, costs, rate) for item in wanted)
         scratch_of = self.scheduler.scratch_of
 
         @cache
@@ -239,13 +243,13 @@ class Planner:
         return smaller
 
 
-def _dense_if_faster(item: Step | View, costs: KernelCosts) -> Step | View:
-    """The item, where zeros are packed with them, if packing costs more than flash is worth."""
-    if isinstance(item, View) or item.call.family != SPARSE:
+def _dense_if_worth(item: Step | View, costs: KernelCosts, rate: float) -> Step | View:
+    """The item; a layer gets its zeros back if each byte of them saves ``rate`` cycles."""
+    if isinstance(item, View) or item.call.family != SPARSE or item.call.origin != DEFAULT:
         return item
 
     def cost(form: Option) -> float:
-        return form.cycles + FLASH_RATE * form.step.call.table_bytes
+        return form.cycles + rate * form.step.call.table_bytes
 
     return min(costs.forms(item, math.inf), key=cost).step
 

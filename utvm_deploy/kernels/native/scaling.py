@@ -105,6 +105,13 @@ def _output(value: int, multiplier: int, shift: int, zero_point: int) -> int | N
     return min(max(scaled, INT8_MIN), INT8_MAX)
 
 
+def _dense_output(value: int, scale: float, zero_point: int) -> int:
+    """The reference's output of a fully connected layer, before the layer's limits."""
+    numerator, denominator = scale.as_integer_ratio()
+    steps = (2 * abs(value) * numerator + denominator) // (2 * denominator)
+    return min(max((steps if value >= 0 else -steps) + zero_point, INT8_MIN), INT8_MAX)
+
+
 @lru_cache(maxsize=1024)
 def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Array | str:
     """Multiplier, offset (low word, high word) and shift - 32, to round once in 64 bits.
@@ -116,9 +123,12 @@ def wide_scaling(scale: float, zero_point: int, lowest: int, highest: int) -> Ar
     """
     fraction, exponent = math.frexp(scale)
     shift = 31 - exponent
-    if not 32 <= shift <= 54:
-        return f"the scale {scale:g} needs a shift by {shift}"
     numerator, denominator = scale.as_integer_ratio()
+    if not 32 <= shift <= 54:
+        ends = [_dense_output(end, scale, zero_point) for end in (lowest, highest)]
+        if ends[0] == ends[1]:
+            return np.array([0, 0, ends[0], 0], np.int32)  # as of weights that are all zeros
+        return f"the scale {scale:g} needs a shift by {shift}"
 
     def reference(output: int) -> int:
         """The first sum of which the reference makes ``output`` or more."""

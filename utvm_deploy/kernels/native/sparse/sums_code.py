@@ -33,6 +33,8 @@ _ITEM_CYCLES = {
     ("list", TILE): (11.0, 26.0),
     (BITMAP, TILE): (13.0, 36.0),
 }
+#: Tables of costs are of cores without Helium, which takes a part of that for dense layers.
+_BESIDE_VECTORS = 3.4
 #: Of a row of items, and of an output of a fully connected layer and of a convolution.
 _ROW_CYCLES, _OUTPUT_CYCLES, _PIXEL_CYCLES = 25.0, 22.0, 10.0
 
@@ -84,7 +86,8 @@ def sums_cycles(core: str, form: str, pixels: int, items: int, rows: int) -> flo
     """About the cycles of ``utvm_sparse_FORM_PIXELS``, in those of a core's table of costs."""
     families = target_of(core).families_of(CORES[core]) if core in CORES else ()
     has_assembly = bool({"dsp", "thumb"} & {*families})
-    return _ITEM_CYCLES[form, pixels][not has_assembly] * items + _ROW_CYCLES * rows
+    found = _ITEM_CYCLES[form, pixels][not has_assembly] * items + _ROW_CYCLES * rows
+    return found * (_BESIDE_VECTORS if "mve" in families else 1.0)
 
 
 def outputs_cycles(outputs: int, *, is_dense: bool) -> float:
