@@ -1,4 +1,4 @@
-"""The tables of models' bytes and cycles are those of docs/reference/model-figures.csv."""
+"""The tables of models' bytes and cycles are those of the files of docs/reference/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.passes.simplify import simplify
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks" / "size"))
+sys.path[:0] = [str(ROOT / "benchmarks" / name) for name in ("cmsis_nn", "size")]
+import network_table  # noqa: E402
 from figures import BOARD, Figures, graph_bytes, known, tables_of, with_tables  # noqa: E402
 
 MODEL = ROOT / "models" / "cifar10_cnn.tflite"
@@ -45,3 +46,31 @@ def test_the_figures_of_a_model_are_those_of_a_compile() -> None:
 def test_code_is_what_is_left() -> None:
     row = Figures("m", "best", "size", 1, 100, 20, 30, 10, 5, 8)
     assert row.code == 55
+
+
+def test_the_page_of_benchmarks_has_the_networks_of_the_file() -> None:
+    text, rows = network_table.PAGE.read_text(encoding="utf-8"), network_table.known()
+    assert text == with_tables(text, network_table.tables_of(rows)), "networks.py --write"
+    other = [replace(rows[0], ours=rows[0].ours + 1), *rows[1:]]
+    assert text != with_tables(text, network_table.tables_of(other))
+
+
+def test_a_row_has_the_layer_that_gains_least_and_all_below_1() -> None:
+    def layer(index: int, ratio: float | None, kernel: str | None) -> dict[str, object]:
+        names = {"their_kernel": kernel, "kernel": f"ours_{index}"}
+        return {"index": index, "ratio": ratio, **names}
+
+    layers = [layer(0, 1.4, "a"), layer(1, 0.5, None), layer(2, 0.972, "b"), layer(3, None, "c")]
+    told = {
+        "figures": ["cycles", "core"],
+        "layers": layers,
+        "ours": {"cycles": 100},
+        "theirs": {"cycles": 250},
+        "build": "O3",
+        "ratio_core": 2.25,
+        "in_file": {"theirs": {"cycles": 300}},
+    }
+    row = network_table.row_of("board", "name", told)
+    assert (row.least, row.least_ratio, row.below_1) == ("2 ours_2", 0.972, "2 0.97")
+    *_, line = network_table.table([row])
+    assert line == "| name | 4 | 100 | 250 | `O3` | 2.50 | 2.25 | 3.00 | 0.97, `ours_2` |"
