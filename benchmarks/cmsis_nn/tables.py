@@ -125,8 +125,8 @@ def end_to_end(models: list[dict[str, Any]], unit: str) -> Iterator[str]:
     if not dropped:
         return
     yield ""
-    yield "With all channels of the file for CMSIS-NN, where ours drops constant ones. What other"
-    yield "kernels and what fewer channels gain, multiplied, is the ratio from end to end:"
+    yield "With all channels of the file for CMSIS-NN, where ours drops constant ones. What kernels"
+    yield "gain, times what fewer channels gain, is the ratio from end to end:"
     yield ""
     yield f"| model | ours | CMSIS-NN | end to end | kernels | channels | {' | '.join(FIGURES)} |"
     yield "|---|" + "--:|" * (5 + len(FIGURES))
