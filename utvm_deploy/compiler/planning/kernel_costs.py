@@ -47,10 +47,6 @@ MOST_STEPS = 24
 UNKNOWN_FACTOR, UNKNOWN_PER_BYTE = 1.5, 8.0
 #: Portable C takes that many times the cycles if it unpacks weights: 1.5 to 1.7 were measured.
 UNPACKING_FACTOR = 1.6
-#: What native kernels take more than with weights of int8, in cycles. For each weight that they
-#: unpack into scratch: 1.6 to 2.4 were measured. For each MAC, where the kernel of int8 is of
-#: another family: 1.1 were measured, of dense layers.
-PER_UNPACKED, PER_OTHER_MAC = 2.4, 1.1
 
 
 @dataclass(frozen=True)
@@ -255,9 +251,9 @@ class KernelCosts:
         own, other = (
             getattr(one.call.kernel, "estimated_cycles", 0.0) for one in (step, best.step)
         )
-        more = PER_UNPACKED * reading_of(step.call.kernel).unpacked
+        more = self.table.per_unpacked * reading_of(step.call.kernel).unpacked
         if not own and step.call.family != best.step.call.family:
-            more += PER_OTHER_MAC * step.call.macs
+            more += self.table.per_other_mac * step.call.macs
         return float(max(own * (best.cycles / other if other else 1.0), best.cycles) + more)
 
     def _estimated(self, graph: Graph, step: Step, cycles: float) -> Iterator[Option]:

@@ -49,6 +49,16 @@ class DenseRoutine(ABC):
     def function(self) -> str:
         """The C function's name."""
 
+    @property
+    def unpacked_part(self) -> float:
+        """What a weight of int4 takes to unpack, as a part of what that into scratch takes."""
+        return 0.0
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """C texts that the function needs."""
+        return ()
+
     @abstractmethod
     def text(self, core: str) -> str:
         """The C text of the function, ordered for a core."""
@@ -91,7 +101,8 @@ class DenseLayer:
 
     @property
     def reading(self) -> Reading:
-        return Reading(rewidens=True)
+        weights = self.inputs * self.outputs * self.batch
+        return Reading(rewidens=True, unpacked=int(self.routine.unpacked_part * weights))
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
@@ -99,7 +110,7 @@ class DenseLayer:
         return source, *self.tables, output
 
     def texts(self, core: str) -> tuple[str, ...]:
-        return shared_text("utvm_scale_wide"), self.routine.text(core)
+        return shared_text("utvm_scale_wide"), *self.routine.helpers, self.routine.text(core)
 
     def drive(self, c: Driver) -> None:
         values: dict[str, Argument] = {

@@ -35,6 +35,10 @@ class CostTable:
     #: Of a call, and of a byte that is moved.
     per_call: float
     per_moved_byte: float
+    #: What native kernels take more than with weights of int8. The first is for each weight of int4
+    #: that they unpack into scratch, the other for each MAC if int8 has a kernel of another family.
+    per_unpacked: float
+    per_other_mac: float
     #: Of a line that the cache does not hold any more, and the MACs that read one line.
     per_miss: float
     macs_per_line: int

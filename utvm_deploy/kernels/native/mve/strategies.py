@@ -27,7 +27,7 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     gathered_conv2d_call,
 )
 from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
-from utvm_deploy.kernels.native.mve.dense import MveDense
+from utvm_deploy.kernels.native.mve.dense import FACTOR, SUM_LIMIT, MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import MveElementwise
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
@@ -37,6 +37,7 @@ from utvm_deploy.kernels.native.mve.pool import MvePool
 from utvm_deploy.kernels.native.mve.shared_blocks import has_left_shift
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
 from utvm_deploy.kernels.native.pool import pool_call
+from utvm_deploy.kernels.native.scaling import extremes
 from utvm_deploy.kernels.portable.integers.conv2d import Conv2D, DepthwiseConv2D
 
 #: Up to this many channels, less than half of a vector, DSP code may be faster at stride 1.
@@ -88,10 +89,14 @@ def windows_choices(kernel: object) -> Iterator[Choices]:
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
     """FULLY_CONNECTED, if one rounding in 64 bits does for it."""
-    tables = dense_tables(layer)
+    halves = layer.input(1).dtype == "int4"
+    tables = dense_tables(layer, FACTOR if halves else 1)
     if isinstance(tables, str):
         return tables
-    return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1))
+    most = max(int(np.abs(end).max()) for end in extremes(tables.bias, tables.weights))
+    if halves and most >= SUM_LIMIT:
+        return f"a sum with int4 weights can reach {most}"
+    return dense_call(layer.portable, tables, MveDense(len(tables.scales) > 1, halves))
 
 
 build_elementwise = of_portable(partial(scaled_call, MveElementwise))
@@ -104,7 +109,7 @@ MVE_STRATEGIES = (
         build_convolution,
         candidates_of("mve", build_convolution, windows_choices),
     ),
-    Strategy(("FULLY_CONNECTED",), build_dense),
+    Strategy(("FULLY_CONNECTED",), build_dense, unpacks=True),
     Strategy(_ELEMENTWISE, build_elementwise),
     Strategy(_POOLS, build_pool),
     Strategy(("TRANSPOSE_CONV",), of_portable(mve_transpose_conv_call)),
