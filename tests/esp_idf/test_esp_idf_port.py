@@ -16,6 +16,8 @@ from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.results.profiling.layer_costs import profile
 from utvm_deploy.results.verifying.on_board import verify
 
+pytestmark = pytest.mark.tools
+
 MODEL = data_dir("models") / "digits.tflite"
 INPUTS = np.arange(64, dtype=np.int8).reshape(1, 8, 8, 1)
 

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from utvm_deploy.base.process import Completed
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.device.doctor.installed import installed_checks
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project import build_image, build_project, create_project
 from utvm_deploy.project.esp_idf_build import find_esp_idf
 from utvm_deploy.project.tree import project_files
@@ -55,12 +57,26 @@ def test_the_texts_follow_from_the_board() -> None:
     ):
         assert f"#define {macro}\n" in config
     component = files["main/CMakeLists.txt"]
-    assert "../template/guard.c\n" in component and "../model/" not in component.split("SRCS")[1]
+    assert "../template/guard.c\n" in component and "../model/tiny" not in component
     assert "../model/" in files["model/sources.cmake"]
     # Another model changes nothing that the system is built from.
     other = project_files(None, board)
     for name in ("CMakeLists.txt", "main/CMakeLists.txt", "sdkconfig.defaults"):
         assert other[name] == files[name]
+
+
+def test_a_users_library_is_linked_into_the_component() -> None:
+    board = load_board(NAME)
+    nn = ExternalLibrary("N-N", "", ("/nn/Include",), "/nn/libnn.a", "0f", "gcc", ("nn_f",))
+    files = project_files(replace(tiny_model(board), external=nn), board)
+    assert files["main/CMakeLists.txt"].endswith("/../model/library.cmake)\n")
+    library = files["model/library.cmake"]
+    assert "set(N_N_LIBRARY /nn/libnn.a CACHE " in library
+    assert 'target_link_libraries(${COMPONENT_LIB} PRIVATE "${N_N_LIBRARY}")\n' in library
+    assert (
+        "target_include_directories(${COMPONENT_LIB} SYSTEM PRIVATE ${N_N_INCLUDE_DIRS})" in library
+    )
+    assert "(void *)&tiny_check_library" in files["template/entry_points.c"]
 
 
 def with_esp_idf(tmp_path: Path, lines: str, ram: str = "") -> Path:
@@ -150,6 +166,7 @@ def test_a_built_project_is_flashed_through_its_port(
     assert flash[:5] == ["esptool", "--chip", "esp32c3", "--port", "/dev/ttyUSB7"]
 
 
+@pytest.mark.tools
 def test_what_is_missing_is_one_sentence(
     idf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +222,7 @@ def test_a_build_that_fails_says_why(
         build_project(tree)
 
 
+@pytest.mark.tools
 def test_the_sequences_for_silicon() -> None:
     """One for each instruction stands where no table is published; nothing crosses words."""
     board = load_board(NAME)

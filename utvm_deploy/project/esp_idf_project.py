@@ -17,7 +17,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.facts import ESP_IDF, Board, EspIdf
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS, text_in
+from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS, external_lines, text_in
 from utvm_deploy.project.zephyr import MODEL_ENTRY_POINTS, fill, kept_entry_points
 
 #: The RAM of ESP-IDF without radio: code that runs in RAM, variables, rings, stacks and heap. An
@@ -72,6 +72,10 @@ def esp_idf_files(
         "KEEP": " ".join(f'"-u {name}"' for name in (*RUNTIME_ENTRY_POINTS, MODEL_ENTRY_POINTS)),
     }
     lines = ["# What changes with the model.", f'set(MODEL_SOURCES "{";".join(model)}")']
+    library = ["# What the model calls of others."]
+    external = compiled.external if compiled is not None else None
+    if external is not None and external.is_linked:
+        library += external_lines(external, "${COMPONENT_LIB}")
     if compiled is not None:
         lines.append(f'set(MODEL_OPTIONS "-std=c99;{compiled.optimization_flag}")')
     return {
@@ -80,6 +84,7 @@ def esp_idf_files(
         "partitions.csv": fill(text_in(templates, "partitions.csv.in"), words),
         "sdkconfig.defaults": fill(text_in(templates, "sdkconfig.defaults.in"), words),
         "model/sources.cmake": "\n".join([*lines, ""]),
+        "model/library.cmake": "\n".join([*library, ""]),
         "template/app_config.h": _app_config(board, esp_idf),
         "template/entry_points.c": kept_entry_points(compiled),
     }

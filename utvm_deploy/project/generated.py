@@ -336,7 +336,7 @@ def cmake_lists(
             f"  COMPILE_OPTIONS {optimization_flag})",
         ]
     if external is not None and external.is_linked:
-        lines += _external_lines(external)
+        lines += external_lines(external, "image")
     lines += [
         _cmake_call("target_link_options(image PRIVATE", [*_machine_flags(board), *link]),
         f"target_link_libraries(image PRIVATE {'m' if board.is_host else 'c m gcc'})",
@@ -382,7 +382,8 @@ def quoted(text: str) -> str:
     return '"' + re.sub(r'([\\"$;])', r"\\\1", text) + '"'
 
 
-def _external_lines(external: ExternalLibrary) -> Iterator[str]:
+def external_lines(external: ExternalLibrary, target: str) -> Iterator[str]:
+    """CMake's lines that link ``target`` with a user's library."""
     variable = re.sub(r"\W", "_", external.name.upper())
     origin = f" ({external.url})" if external.url else ""
     yield f"# {external.name}{origin} is not part of this tree: it is the user's copy,"
@@ -395,10 +396,10 @@ def _external_lines(external: ExternalLibrary) -> Iterator[str]:
     yield f'  message(FATAL_ERROR "no {external.name} at ${{{variable}_LIBRARY}}: give '
     yield f'-D{variable}_LIBRARY=... and -D{variable}_INCLUDE_DIRS=...")'
     yield "endif()"
-    yield f"target_include_directories(image SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})"
+    yield f"target_include_directories({target} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})"
     # In front of the C library, whose memcpy it calls.
-    yield f'target_link_libraries(image PRIVATE "${{{variable}_LIBRARY}}")'
-    yield (f'set_property(TARGET image APPEND PROPERTY LINK_DEPENDS "${{{variable}_LIBRARY}}")')
+    yield f'target_link_libraries({target} PRIVATE "${{{variable}_LIBRARY}}")'
+    yield f'set_property(TARGET {target} APPEND PROPERTY LINK_DEPENDS "${{{variable}_LIBRARY}}")'
 
 
 def _cmake_call(head: str, values: Sequence[str], tail: str = ")") -> str:
