@@ -5,11 +5,13 @@ int32_t first = 0, second = 0, third = 0, fourth = 0;
 for (; vector != end; vector += 4, a += 4, b += 4, c += 4, d += 4) {
     for (int32_t i = 0; i < 4; i++) {
         // The inner two of four bytes are exchanged.
-        const int32_t x = vector[i], k = i == 1 || i == 2 ? 3 - i : i;
-        first += x * a[k];
-        second += x * b[k];
-        third += x * c[k];
-        fourth += x * d[k];
+        const int32_t k = i == 1 || i == 2 ? 3 - i : i;
+        // All loads first: a core may wait for one whose value is used at once.
+        const int32_t x = vector[i], p = a[k], q = b[k], r = c[k], s = d[k];
+        first += x * p;
+        second += x * q;
+        third += x * r;
+        fourth += x * s;
     }
 }
 sums[0] = first;

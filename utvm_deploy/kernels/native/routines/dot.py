@@ -22,7 +22,7 @@ _SUMS = ("r7", "r8", "r9", "r10")
 #: GCC would load all bytes of a turn first, for which there are too few registers.
 _AS_WRITTEN = """
 #if defined(__GNUC__) && !defined(__clang__)
-__attribute__((noinline, optimize("no-schedule-insns")))
+__attribute__((noinline, optimize("no-schedule-insns", "no-tree-ter")))
 #endif
 """.lstrip()
 #: Saved first, and read again for the next four rows.
