@@ -135,7 +135,9 @@ def _graph(
     scales = 1 if axis is None else outputs
     spread = rng.uniform(0.5, 1.5, scales).astype(np.float32) * np.float32(0.02)
     of_weights = Quantization(tuple(map(float, spread)), (0,) * scales, axis)
-    of_result = Quantization((float(np.float32(0.05 * 70 * 0.02 * depth**0.5)),), (-5,))
+    # A fused RELU6 is behind nearly every depthwise convolution: one rounding is exact then.
+    zero_point = -128 if kind == "DEPTHWISE_CONV_2D" else -5
+    of_result = Quantization((float(np.float32(0.05 * 70 * 0.02 * depth**0.5)),), (zero_point,))
     values = rng.integers(-127, 128, weights, dtype=np.int8)
     bias = rng.integers(-500, 500, outputs, dtype=np.int32)
     of_bias = Quantization(tuple(0.05 * s for s in of_weights.scales), (0,) * scales, None)

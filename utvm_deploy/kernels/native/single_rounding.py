@@ -43,36 +43,43 @@ def single_scaling(
     zero_point: int,
     limits: tuple[int, int],
     *,
-    factor_bits: int = 0,
+    factor_bits: int | Array = 0,
+    lifted: bool = False,
 ) -> Scaling | None:
     """The tables of the form with one rounding; None if a channel has none.
 
     ``scaling`` is that of ``short_scaling``, and ``weights`` have the channel first. The kernel
-    sums up 2**factor_bits times each sum; so does the bias of the result.
+    sums up 2**factor_bits times each sum; so does the bias of the result. ``factor_bits`` is one
+    number, or one for each channel. ``lifted``: the bias is so large that no sum is negative.
     """
     if int(scaling.shift.max()) > _LARGEST_SHIFT:
         return None
     lowest, highest = (one.astype(np.int64) for one in extremes(scaling.bias, weights))
+    bits: Wide = np.zeros_like(lowest) + np.asarray(factor_bits, dtype=np.int64)
+    if max(_magnitude(lowest << bits), _magnitude(highest << bits)) >= 1 << 31:
+        return None
     multiplier, right = scaling.multiplier.astype(np.int64), scaling.shift.astype(np.int64)
     is_constant = multiplier == 0
     least, most = _bounds(
         np.where(is_constant, 1 << 30, multiplier), right, (lowest, highest), zero_point, limits,
-        factor_bits,
+        bits,
     )  # fmt: skip
     if bool((~is_constant & (least >= most)).any()):
         return None
-    shift = right - 1 + factor_bits
-    bias = scaling.bias.astype(np.int64) << factor_bits
+    shift = right - 1 + bits
+    bias = scaling.bias.astype(np.int64) << bits
+    lift = _REACH - (lowest << bits) if lifted else np.zeros_like(bias)
     offset = (scaling.offset.astype(np.int64) >> right) << shift
     for channel in np.flatnonzero(~is_constant):
-        m, low, high = int(multiplier[channel]), int(least[channel]), int(most[channel])
+        m, up = int(multiplier[channel]), int(lift[channel])
+        low, high = int(least[channel]) - m * up, int(most[channel]) - m * up
         added = _added(m, low, high - low)
         if added is None:
             return None
-        bias[channel] += added
+        bias[channel] += up + added
         offset[channel] = -((added * m - low) // _WORD)
-    ends = np.stack([lowest, highest]) << factor_bits
-    ends = ends + bias - (scaling.bias.astype(np.int64) << factor_bits)
+    ends = np.stack([lowest, highest]) << bits
+    ends = ends + bias - (scaling.bias.astype(np.int64) << bits)
     scaled = (ends * multiplier >> 32) + offset
     if max(_magnitude(ends), _magnitude(scaled), _magnitude(offset)) >= 1 << 31:
         return None
@@ -101,10 +108,10 @@ def _bounds(
     ends: tuple[Wide, Wide],
     zero_point: int,
     limits: tuple[int, int],
-    factor_bits: int,
+    factor_bits: Wide,
 ) -> tuple[Wide, Wide]:
     """The least C of each channel, and the C above the greatest one."""
-    m, s = multiplier[:, None], right[:, None]
+    m, s, factor_bits = multiplier[:, None], right[:, None], factor_bits[:, None]
     lowest, highest = (one[:, None] for one in ends)
     outputs = np.arange(max(limits[0], INT8_MIN) + 1, limits[1] + 1, dtype=np.int64)[None, :]
     firsts = np.clip(first_sums(m, s, outputs - zero_point), lowest, highest + 1)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly import patches_code
+from utvm_deploy.kernels.native.dsp.assembly.depthwise_twins_code import twins_scaling
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
 from utvm_deploy.kernels.native.dsp.assembly.winograd_transforms import MOST_EXPANDED
 from utvm_deploy.kernels.native.dsp.columns import (
@@ -26,6 +27,7 @@ from utvm_deploy.kernels.native.dsp.columns import (
 )
 from utvm_deploy.kernels.native.dsp.depthwise_pixels import DspPixels, DspRowProduct, PixelsChoices
 from utvm_deploy.kernels.native.dsp.depthwise_planes import DspPlanes, PlanesChoices, planes_kernels
+from utvm_deploy.kernels.native.dsp.depthwise_twins import DspTwins, TwinsChoices, twins_kernels
 from utvm_deploy.kernels.native.dsp.patches import (
     DspPatches,
     PatchesChoices,
@@ -58,7 +60,7 @@ from utvm_deploy.records.candidate import COMPACT_MOST
 
 #: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
 _MOST_SLOWER = 1.5
-_AnyKernel: TypeAlias = DspColumns | DspPatches | DspWinograd | DspPlanes | DspPixels
+_AnyKernel: TypeAlias = DspColumns | DspPatches | DspWinograd | DspPlanes | DspPixels | DspTwins
 _NO_HALVES = "no kernel unpacks the int4 weights of several groups"
 _TOO_FAR = "windows too far apart for columns"
 
@@ -69,7 +71,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     scaling = tables.short_scaling()
     if isinstance(scaling, str):
         return scaling
-    kernel: DspColumns | DspPatches | DspPixels | DspPlanes | DspWinograd | str | None = None
+    kernel: _AnyKernel | str | None = None
     if wish.compact == COMPACT_MOST and shares_driver(tables, len(tables.weights), scaling):
         kernel = _shared_kernel(tables, wish)
     if kernel is None:
@@ -188,27 +190,41 @@ def _is_exact_winograd(tables: ConvolutionTables) -> bool:
 
 def _depthwise_kernel(
     tables: ConvolutionTables, wish: Wish, scaling: Scaling
-) -> DspPlanes | DspPixels | str:
+) -> DspPlanes | DspPixels | DspTwins | str:
     """The best of the kernels that the wish leaves open, or why there is none."""
-    planes = PlanesChoices() if wish.is_open else PlanesChoices.read(wish.candidate)
-    pixels = PixelsChoices() if wish.is_open else PixelsChoices.read(wish.candidate)
-    if isinstance(planes, str) and isinstance(pixels, str):
+    twins = TwinsChoices.read(wish.candidate)
+    # Twins have no packed tables: then another kernel takes their place.
+    is_open = wish.is_open or (isinstance(twins, TwinsChoices) and wish.compact > 0)
+    twins = TwinsChoices() if is_open else twins
+    planes = PlanesChoices() if is_open else PlanesChoices.read(wish.candidate)
+    pixels = PixelsChoices() if is_open else PixelsChoices.read(wish.candidate)
+    if isinstance(planes, str) and isinstance(pixels, str) and isinstance(twins, str):
         return planes
     window, outputs = tables.window, tables.weights.shape[0]
     multiplier = outputs // tables.inputs
-    kernels: list[DspPlanes | DspPixels] = []
+    kernels: list[DspPlanes | DspPixels | DspTwins] = []
     if isinstance(planes, PlanesChoices):
         found = planes_kernels(window, tables.inputs, multiplier, planes)
         if wish.compact > 0 or tables.halves:
             found = (replace(one, is_compact=True, halves=tables.halves) for one in found)
         kernels += found
-    packs = tables.halves and wish.is_open
+    if isinstance(twins, TwinsChoices) and not wish.compact and _are_exact_twins(tables, scaling):
+        kernels += twins_kernels(window, outputs, twins)
+    packs = tables.halves and is_open
     if isinstance(pixels, PixelsChoices) and not packs:
         kernels.append(DspPixels(window, outputs, DspRowProduct(window.kernel), multiplier))
     elif packs and not kernels and shares_driver(tables, outputs, scaling):
         product = DspRowProduct(window.kernel)
         return SharedPixels(window, outputs, product, multiplier, tables.halves)
     return best_kernel(kernels, wish) or "a window that is dilated, or too large for planes"
+
+
+def _are_exact_twins(tables: ConvolutionTables, scaling: Scaling) -> bool:
+    """Whether one rounding of both rows gives the reference's outputs."""
+    if tables.halves or len(tables.weights) != tables.inputs:
+        return False
+    quantized = tables.zero_point, tables.limits
+    return twins_scaling(scaling, tables.weights, *quantized) is not None
 
 
 def convolution_choices(kernel: object) -> Iterator[Choices]:
@@ -223,11 +239,14 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
                 if 2 * found.pixels * found.depth <= MOST_CANDIDATE_BYTES:
                     yield PatchesChoices(found.pixels, step)
         yield from choices_of_small(winograd_kernels(*sizes))
-    elif isinstance(kernel, DspPlanes | DspPixels):
+    elif isinstance(kernel, DspPlanes | DspPixels | DspTwins):
         yield kernel.choices
+        channels = kernel.channels, 1
         if isinstance(kernel, DspPlanes):
             channels = kernel.channels, kernel.multiplier
-        else:
+        elif isinstance(kernel, DspPixels):
             channels = kernel.inputs, kernel.repeats
+        if channels[1] == 1:
+            yield from choices_of_small(twins_kernels(kernel.window, channels[0], TwinsChoices()))
         yield from choices_of_small(planes_kernels(kernel.window, *channels, PlanesChoices()))
         yield PixelsChoices()
