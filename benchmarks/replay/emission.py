@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -118,16 +119,16 @@ def graphs_of(models: Sequence[Path]) -> list[Any]:
 
 
 @cache
-def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, tuple[Any, Any]]:
-    """Key of each kernel of the models and of the zoo -> a graph and its operator that need it."""
+def operators_by_key(models: tuple[Path, ...]) -> Mapping[str, Sequence[tuple[Any, Any]]]:
+    """Key of each kernel of the models and of the zoo -> graphs with operators that need it."""
     from utvm_deploy.compiler.arena.plan import is_view
     from utvm_deploy.kernels.choose.space import identity_of
 
-    found: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, list[tuple[Any, Any]]] = {}
     for graph in graphs_of(models):
         for operator in graph.operators:
             if not is_view(graph, operator):
-                found.setdefault(identity_of(graph, operator).key, (graph, operator))
+                found.setdefault(identity_of(graph, operator).key, []).append((graph, operator))
     return found
 
 
@@ -155,15 +156,19 @@ def emit(core: str, selection: Collection[str] | None = None) -> Iterator[Emitte
 
 def emit_records(core: str, selection: Collection[str] | None = None) -> Iterator[Emitted]:
     """The kernel of each shipped record whose model is on this computer."""
+    from utvm_deploy.base.errors import UnsupportedOperator
     from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_parts
 
     operators = operators_by_key(tuple(model_files()))
     wanted = record_names(core)
     for name in sorted(wanted if selection is None else wanted.keys() & set(selection)):
         key, candidate = wanted[name]
-        if key in operators:
-            _, function = candidate_function(*operators[key], core, candidate)
-            yield Emitted(name, record_parts(function), function.name)
+        for needs in operators.get(key, ()):
+            # The numbers of a layer decide whether it can have some kernels.
+            with suppress(UnsupportedOperator):
+                _, function = candidate_function(*needs, core, candidate)
+                yield Emitted(name, record_parts(function), function.name)
+                break
 
 
 def record_names(core: str) -> Mapping[str, tuple[str, Any]]:

@@ -8,6 +8,7 @@ is not in the tables here is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from utvm_deploy.torch.in_memory import check_module_and_example
 _CLAMP = (-128, 127)
 _SCALE = Quantization((1 / 16,), (-3,))
 _SHARES = Quantization((1 / 256,), (-128,))
+_POSITIVE = Quantization((1 / 16,), (-128,))
 #: What is part of the operator before it.
-_FUSED = ("native_batch_norm", "_native_batch_norm_legit_no_training", "relu", "hardtanh", "clamp")
+_CUTTING = ("relu", "hardtanh", "clamp")
+_FUSED = ("native_batch_norm", "_native_batch_norm_legit_no_training", *_CUTTING)
 _CLAMPING = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "MUL", "TRANSPOSE_CONV")
 #: The result is the input.
 _SAME = ("clone", "detach", "alias", "dropout", "contiguous", "native_dropout", "lift_fresh")
@@ -119,7 +122,11 @@ class _Graph:
             return  # of constants
         is_part = name in _FUSED and self._producer(first) in _CLAMPING
         if is_part or name in _SAME:
-            self._know(made, self._numbers[id(first)])
+            number = self._numbers[id(first)]
+            if is_part and name in _CUTTING and self._producer(first) == "DEPTHWISE_CONV_2D":
+                # The least output is 0: so one rounding is exact, which some kernels ask for.
+                self._tensors[number] = replace(self._tensors[number], quantization=_POSITIVE)
+            self._know(made, number)
         else:
             build = _BUILDERS.get(name)
             if build is None:
