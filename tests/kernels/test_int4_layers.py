@@ -292,6 +292,27 @@ def network() -> ModelWriter:
     return m
 
 
+@pytest.mark.tools
+def test_dead_channels_go_and_parallel_layers_become_one(tmp_path: Path) -> None:
+    m, given = ModelWriter(), {"scale": 0.3, "weight_scale": 0.02}
+    bias = np.zeros(16, np.int32)
+    bias[7:] = 1 << 22  # at the end of the clamp, whatever the input is
+    x = m.conv2d(m.input((1, 6, 6, 3)), RNG.integers(-128, 128, (16, 1, 1, 3)), bias, **given)
+    m.output(m.conv2d(x, RNG.integers(-128, 128, (5, 1, 1, 16)), bias[:5], **given))
+    y = m.input((1, 30))
+    for _ in range(3):
+        m.output(m.fully_connected(y, RNG.integers(-128, 128, (16, 30)), bias[:16] // 99, **given))
+    m.pack_weights()
+    path = m.save(tmp_path / "model.tflite")
+    compiled = utvm_deploy.compile(path, "host")
+    kernels = [one.kernel for one in compiled.layers]
+    assert len(kernels) == 3 and all("int4" in one for one in kernels)
+    assert any("3x8" in one for one in kernels) and any("30x48" in one for one in kernels)
+    with utvm_deploy.connect("host") as device:
+        found = verify(device.load(compiled), path, random_samples(load_model(path), 2))
+    assert found.ok, found
+
+
 def _convolution(folder: Path, size: int, inputs: int, outputs: int) -> Path:
     """A file with one 3x3 convolution of int4 over a square image."""
     m = ModelWriter()

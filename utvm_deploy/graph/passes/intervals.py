@@ -339,10 +339,10 @@ def _scales(image: Tensor, weights: Tensor, result: Tensor) -> list[float]:
 
 
 def constant_weights(graph: Graph, operator: Operator) -> Tensor | None:
-    """The int8 weights of an operator if they are constant and symmetric, else None."""
+    """The int8 or int4 weights of an operator if they are constant and symmetric, else None."""
     number = operator.inputs[1]
     weights = None if number is None else graph.tensors[number]
-    if weights is None or weights.data is None or weights.dtype != "int8":
+    if weights is None or weights.data is None or weights.dtype not in ("int8", "int4"):
         return None
     if weights.quantization is None or any(weights.quantization.zero_points):
         return None

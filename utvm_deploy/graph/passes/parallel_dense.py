@@ -77,7 +77,7 @@ def _key(graph: Graph, operator: Operator) -> object:
         return None
     source, weights = (input_tensor(graph, operator, place) for place in (0, 1))
     result = graph.tensors[operator.outputs[0]]
-    is_int8 = source.dtype == result.dtype == weights.dtype == "int8"
+    is_int8 = source.dtype == result.dtype == "int8" and weights.dtype in ("int8", "int4")
     if not is_int8 or weights.quantization is None or result.quantization is None:
         return None
     if weights.data is None or any(weights.quantization.zero_points):
@@ -86,7 +86,8 @@ def _key(graph: Graph, operator: Operator) -> object:
     if math.prod(result.shape) != outputs:
         return None
     scales = weights.quantization.scales
-    scale = None if len(scales) == outputs else (scales, result.quantization.scales)
+    one_scale = None if len(scales) == outputs else (scales, result.quantization.scales)
+    scale = weights.dtype, one_scale
     return operator.inputs[0], operator.attributes, result.quantization.zero_points, scale
 
 
@@ -148,7 +149,7 @@ def _joined_weights(graph: Graph, parts: Sequence[Operator]) -> Tensor:
     if len(quantization.scales) > 1:
         scales = tuple(s for one in weights if one.quantization for s in one.quantization.scales)
         quantization = Quantization(scales, (0,) * len(scales), axis=0)
-    return Tensor(weights[0].name, data.shape, "int8", quantization, data)
+    return Tensor(weights[0].name, data.shape, weights[0].dtype, quantization, data)
 
 
 def _joined_bias(graph: Graph, parts: Sequence[Operator]) -> Tensor | None:
