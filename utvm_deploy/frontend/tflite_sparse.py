@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.fields import array_of, vector_of
-from utvm_deploy.frontend.files.limits import MAX_NUMBERS, MAX_RANK, Budget
+from utvm_deploy.frontend.files.limits import MAX_NUMBERS, MAX_RANK, MAX_STORED, Budget
 from utvm_deploy.graph.element_type import ElementType
 from utvm_deploy.graph.model import Array
 
@@ -91,8 +91,14 @@ def dense_data(
             f"tensor '{name}' is sparse and of {element.name}, which LiteRT does not take; convert "
             "the model without sparsity"
         )
+    stored = raw.size // element.unit_bytes
+    if stored > MAX_STORED:
+        raise ModelError(
+            f"tensor '{name}' is sparse and has {stored:,} elements that are stored, more than "
+            f"{MAX_STORED:,}; choose a model for microcontrollers"
+        )
     budget.copy(math.prod(shape), f"tensor '{name}'")
-    places = _places(layout, raw.size // element.unit_bytes, budget)
+    places = _places(layout, stored, budget)
     if raw.size != places.size * element.unit_bytes:
         raise layout.fail(
             f"has {places.size:,} elements of {element.name}, but its buffer has {raw.size:,} bytes"

@@ -27,6 +27,8 @@ MAX_NUMBERS = 4 * 1024 * 1024
 #: Elements of all constants that are copied: of int4, of booleans, and stored without zeros. They
 #: may share bytes, too.
 MAX_COPIED = 64 * 1024 * 1024
+#: Stored elements of a sparse tensor: the place of each is computed, in eight bytes.
+MAX_STORED = 8 * 1024 * 1024
 #: Names repeat in every message and report; the converter's longest are a few hundred bytes.
 MAX_NAME_BYTES = 4_096
 #: The largest rank that any TFLite kernel takes.
@@ -49,6 +51,7 @@ LIMITS: tuple[tuple[str, int], ...] = (
     ("dimensions of a tensor", MAX_RANK),
     ("elements of a tensor", MAX_TENSOR_ELEMENTS),
     ("elements of all constants of int4, of booleans, and without zeros, together", MAX_COPIED),
+    ("stored elements of a sparse tensor", MAX_STORED),
     ("extents of all operators' inputs and outputs, added up", MAX_EXTENTS),
 )
 

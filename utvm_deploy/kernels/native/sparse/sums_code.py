@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
@@ -77,7 +77,7 @@ def sums_text(core: str, form: str, pixels: int) -> str:
         a.subs("r12", "r12", 1)
         a.store(r11=_Slots.sums, r12=_Slots.outputs)
     a.leave()
-    body = shared_text(f"utvm_sparse_{form}").replace("PIXELS", str(pixels))
+    body = replaced(shared_text(f"utvm_sparse_{form}"), ("PIXELS", str(pixels), 4))
     condition = CONDITION if form == "blocks" else _THUMB
     return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition)
 
@@ -133,7 +133,7 @@ def pixels_text(core: str, pixels: int) -> str:
         a.strb(sums[0], post("r3", 1))
         a.subs("lr", "lr", 1)
     a.leave()
-    body = shared_text("utvm_sparse_pixels").replace("PIXELS", str(pixels))
+    body = replaced(shared_text("utvm_sparse_pixels"), ("PIXELS", str(pixels), 2))
     return a.c_function(f"utvm_sparse_pixels_{pixels}", body, CONDITION)
 
 
