@@ -18,7 +18,7 @@ from utvm_deploy.frontend.relax.road import with_constants
 from utvm_deploy.frontend.tflite_tables import called_subgraphs, read_file
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.number_formats import NumberFormat
-from utvm_deploy.graph.number_formats.packing import is_table
+from utvm_deploy.graph.number_formats.formats import is_table
 
 
 @lru_cache(maxsize=2)
@@ -48,7 +48,7 @@ def in_format(data: bytes, own: NumberFormat, path: Path) -> bytes:
         made = with_constants(loaded(data), rounded).dumped()
     else:
         made = _with_tables(data, rounded)
-    if not count:
+    if not count and not own.computes:
         raise ModelError(
             f"{path} has no float32 weights, so --format does not apply; it is for float models"
         )

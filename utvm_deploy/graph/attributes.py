@@ -184,6 +184,8 @@ class CallTir(OfMixedTypes):
     name: str
     text: str  # the PrimFunc as ``tvm.ir.save_json`` writes it
     macs: int = 0  # multiplications whose products are summed up
+    # The parameters that are numbers of the graph's format, where the PrimFunc has float32.
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,8 @@ def _check_floats(graph: Graph, operator: Operator, where: str) -> None:
 def _check_moved(graph: Graph, numbers: Sequence[int | None], where: str) -> None:
     """One element type that has a C name; its meaning does not matter."""
     types = {_dtype(graph, number) for number in numbers if number is not None}
-    if len(types) != 1 or not types <= _MOVABLE:
+    own = graph.number_format
+    if len(types) != 1 or not types <= (_MOVABLE | {own.dtype} if own else _MOVABLE):
         raise ModelError(f"{where} moves {', '.join(sorted(types))}")
 
 

@@ -97,7 +97,7 @@ def difference(
     for ours, others in zip(outputs, theirs, strict=True):
         for number, one, other in zip(graph.outputs, ours, others, strict=True):
             step = _step(graph, number)
-            found = gaps(one, other) / (_magnitude(other) if step is None else step)
+            found = gaps(one, other) / (magnitude_of(other) if step is None else step)
             elements += found.size
             largest = float(found[np.isfinite(found)].max(initial=0.0))
             if step is None:
@@ -152,7 +152,7 @@ def gaps(one: Array, other: Array) -> NDArray[np.float64]:
     return np.nan_to_num(found, nan=np.inf, posinf=np.inf)
 
 
-def _magnitude(array: Array) -> float:
+def magnitude_of(array: Array) -> float:
     """The largest finite magnitude; 1 if all are 0."""
     magnitudes = np.abs(array[np.isfinite(array)].astype(np.float64))
     return float(magnitudes.max(initial=0.0)) or 1.0

@@ -10,7 +10,6 @@ graph, each built by LLVM: they show which layer is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,15 +22,16 @@ from utvm_deploy.graph.signals.attributes import Signal
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import (
     ConstantArgument,
+    KernelCall,
+    LibraryKernel,
     ScalarArgument,
-    TensorArgument,
     is_native,
 )
 from utvm_deploy.oracle.interpreter import Interpreted
 from utvm_deploy.oracle.signals.formulas import computed
 
-#: From the tensors so far to the outputs of an operator.
-_Function: TypeAlias = Callable[[Mapping[int, Array]], dict[int, Array]]
+#: Computes an operator: its PrimFunc, and the arrays of all parameters.
+_Compute: TypeAlias = Callable[[Operator, Any, Sequence[Array]], None]
 #: The name of this reference for reports.
 REFERENCE = "TVM 0.27 for this computer (LLVM)"
 
@@ -45,12 +45,12 @@ def interpret(model: Path, samples: Sequence[Sequence[Array]]) -> Interpreted:
     graph = relax_graph(relax_model, model.stem)
     # A model in a number format has no given form: its graph says which numbers weights are.
     whole = whole_module(relax_model) if relax_model.given else None
-    functions = [_function(graph, operator) for operator in graph.operators]
+    compute = _ByLlvm()
     tensors: list[dict[int, Array]] = []
     for sample in samples:
         if len(sample) != len(graph.inputs):
             raise ValueError(f"it has {len(graph.inputs)} inputs, but {len(sample)} were given")
-        values = _computed(graph, functions, sample)
+        values = tensors_of(graph, sample, compute)
         if whole is not None:
             values.update(zip(graph.outputs, whole(*sample), strict=True))
         tensors.append(values)
@@ -59,7 +59,7 @@ def interpret(model: Path, samples: Sequence[Sequence[Array]]) -> Interpreted:
 
 def layers(graph: Graph, sample: Sequence[Array]) -> dict[int, Array]:
     """Each tensor of a graph for one sample, by its number; LLVM builds each operator."""
-    return _computed(graph, [_function(graph, operator) for operator in graph.operators], sample)
+    return tensors_of(graph, sample, _ByLlvm())
 
 
 def whole_module(model: RelaxModel) -> Callable[..., list[Array]]:
@@ -80,69 +80,69 @@ def whole_module(model: RelaxModel) -> Callable[..., list[Array]]:
     return run
 
 
-def _computed(
-    graph: Graph, functions: Sequence[_Function], sample: Sequence[Array]
+class _ByLlvm:
+    """What computes an operator's function; each is built once."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, Any] = {}
+
+    def __call__(self, operator: Operator, function: Any, arrays: Sequence[Array]) -> None:
+        import tvm
+
+        if id(operator) not in self._built:
+            named = function.with_attr("global_symbol", "main")
+            self._built[id(operator)] = tvm.compile(named, target="llvm")
+        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays]
+        self._built[id(operator)](*tensors)
+        for array, tensor in zip(arrays, tensors, strict=True):
+            if array.flags.writeable:
+                array[...] = tensor.numpy()
+
+
+def tensors_of(
+    graph: Graph, sample: Sequence[Array], compute: _Compute, *, is_wide: bool = False
 ) -> dict[int, Array]:
+    """Each tensor of a graph for one sample, by its number; ``compute`` does the portable kernels.
+
+    It gets the operator, its PrimFunc, and an array for each parameter, of which it writes the last
+    ones. If ``is_wide``, what it writes as float32 is float64. Layers whose kernel is a C routine
+    are left out, with those that need them.
+    """
+    if graph.number_format is not None and not graph.number_format.computes:
+        graph = graph.replaced(number_format=None)  # its weights are floats, too
     values: dict[int, Array] = dict(zip(graph.inputs, sample, strict=True))
-    for function in functions:
-        values.update(function(values))
-    return values
-
-
-def _function(graph: Graph, operator: Operator) -> _Function:
-    """What computes an operator: a function from the tensors so far to its outputs."""
-    if operator.kind == "RESHAPE":
-        source, (output,) = operator.inputs[0], operator.outputs
-        assert source is not None
-        return lambda values: {
-            output: _value(graph, values, source).reshape(graph.tensors[output].shape)
-        }
-    if isinstance(operator.attributes, Signal):
-        return partial(_of_signals, graph, operator, operator.attributes)
-    import tvm
-
-    call = lower(graph, operator)
-    assert not is_native(call.kernel)
-    function = call.kernel.prim_func()  # type: ignore[union-attr]
-    built = tvm.compile(function.with_attr("global_symbol", "main"), target="llvm")
-    buffers = (one for one in function.params if hasattr(one, "shape"))
-    shapes = [tuple(int(extent) for extent in one.shape) for one in buffers]
-
-    def run(values: Mapping[int, Array]) -> dict[int, Array]:
-        arguments: list[Any] = []
-        made: dict[int, Any] = {}
-        places = iter(shapes)
-        for argument in call.arguments:
-            if isinstance(argument, ScalarArgument):
-                arguments.append(argument.value)
+    values |= {n: one.data for n, one in enumerate(graph.tensors) if one.data is not None}
+    for operator in graph.operators:
+        read = [number for number in operator.inputs if number is not None]
+        shapes = {number: graph.tensors[number].shape for number in operator.outputs}
+        if any(number not in values for number in read):
+            continue
+        if operator.kind == "RESHAPE":
+            values |= {made: values[read[0]].reshape(shape) for made, shape in shapes.items()}
+        elif isinstance(operator.attributes, Signal):
+            made = computed(operator.kind, operator.attributes, [values[n] for n in read])
+            values |= dict(zip(operator.outputs, made, strict=True))
+        else:
+            call = lower(graph, operator)
+            if isinstance(call.kernel, LibraryKernel) or is_native(call.kernel):
                 continue
-            shape = next(places)
-            if isinstance(argument, ConstantArgument):
-                array = argument.data
-            elif argument.tensor in operator.outputs:
-                array = np.zeros(shape, graph.tensors[argument.tensor].dtype)
-            else:
-                array = _value(graph, values, argument.tensor)
-            tensor = tvm.runtime.tensor(np.ascontiguousarray(array).reshape(shape))
-            if isinstance(argument, TensorArgument) and argument.tensor in operator.outputs:
-                made[argument.tensor] = tensor
-            arguments.append(tensor)
-        built(*arguments)
-        return {
-            number: np.asarray(tensor.numpy()).reshape(graph.tensors[number].shape)
-            for number, tensor in made.items()
-        }
-
-    return run
+            for number, shape in shapes.items():
+                dtype = graph.tensors[number].dtype
+                wide = "float64" if is_wide and dtype == "float32" else dtype
+                values[number] = np.zeros(shape, wide)
+            compute(operator, *_passed(call, values))
+    return {number: array for number, array in values.items() if graph.tensors[number].data is None}
 
 
-def _of_signals(
-    graph: Graph, operator: Operator, attributes: Signal, values: Mapping[int, Array]
-) -> dict[int, Array]:
-    read = [_value(graph, values, number) for number in operator.inputs if number is not None]
-    return dict(zip(operator.outputs, computed(operator.kind, attributes, read), strict=True))
-
-
-def _value(graph: Graph, values: Mapping[int, Array], number: int) -> Array:
-    data = graph.tensors[number].data
-    return values[number] if data is None else data
+def _passed(call: KernelCall, values: Mapping[int, Array]) -> tuple[Any, list[Array]]:
+    """The PrimFunc of a call, without scalars, and its arrays."""
+    function: Any = call.kernel.prim_func()  # type: ignore[union-attr]
+    arrays = []
+    for parameter, argument in zip(function.params, call.arguments, strict=True):
+        if isinstance(argument, ScalarArgument):
+            function = function.specialize({parameter: argument.value})
+            continue
+        is_table = isinstance(argument, ConstantArgument)
+        array = argument.data if is_table else values[argument.tensor]  # type: ignore[union-attr]
+        arrays.append(array.reshape([int(extent) for extent in parameter.shape]))
+    return function, arrays

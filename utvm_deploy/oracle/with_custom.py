@@ -17,7 +17,7 @@ import numpy as np
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import format_given, given_shapes
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.relax.facts import is_relax
@@ -25,6 +25,7 @@ from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.signals.attributes import Signal, UtvmRgb565
+from utvm_deploy.oracle.number_reference import run_numbers
 from utvm_deploy.oracle.program import is_first
 from utvm_deploy.oracle.reference import ReferenceRun, run_reference
 from utvm_deploy.oracle.signals.formulas import FORMULAS, computed
@@ -43,6 +44,10 @@ def run_oracle(
 
     Raises VerifyError, and PluginError for what the plug-in's reference does wrong.
     """
+    own = format_given()
+    if own is not None and own.computes:
+        several = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]
+        return run_numbers(load_model(path, custom, is_quiet=True), several)
     graph = _with_custom(path, custom)
     if graph is None:
         return run_reference(

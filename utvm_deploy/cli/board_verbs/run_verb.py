@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
-from utvm_deploy.device import checked_inputs
+from utvm_deploy.device import DeviceModel, checked_inputs
 from utvm_deploy.device.link.base import Hello
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.oracle.number_reference import float64_differences
 from utvm_deploy.oracle.samples import load_input, random_samples
 
 
@@ -47,6 +49,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             model = device.load(compiled)
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)
+            differences = _differences(model, graph, inputs) if args.float64 else []
             hello, is_modelled = model.device.hello, model.device.is_modelled
     if origin:
         out.line(f"input: {origin}; --input FILE.npy gives your own")
@@ -56,6 +59,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
         flat = array.ravel()
         shown = " ".join(str(value) for value in flat[:16]) + (" ..." if flat.size > 16 else "")
         out.line(f"{short_name(buffer.name)} {list(buffer.shape)} {buffer.dtype}: {shown}")
+    for one in differences:
+        out.line("layer {layer} {operator} {name}: {difference:.1e} from float64".format(**one))
     modelled = "modelled " if is_modelled else ""
     out.line(f"{ticks:,} {modelled}{hello.tick_unit} on {board.name}{_latency(ticks, hello)}")
     out.result(
@@ -68,6 +73,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             "ticks_per_second": hello.ticks_per_second,
             "is_modelled": is_modelled,
             "input": "files" if _files(args) else "random",
+            **({"float64": differences} if args.float64 else {}),
             "outputs": [
                 {"name": b.name, "dtype": b.dtype, "shape": b.shape, "values": a}
                 for b, a in zip(compiled.outputs, outputs, strict=True)
@@ -75,6 +81,27 @@ def run(args: argparse.Namespace, out: Output) -> int:
         },
     )
     return 0
+
+
+def _differences(model: DeviceModel, graph: Graph, inputs: Sequence[Array]) -> list[dict[str, Any]]:
+    """How far each layer's output on the board is from float64, relative to its magnitude."""
+    made = {
+        buffer.source: (run.layer, buffer, array)
+        for run in model.run_layers(*inputs)
+        for buffer, array in zip(run.layer.outputs, run.outputs, strict=True)
+        if buffer.source is not None
+    }
+    arrays = {source: array for source, (_, _, array) in made.items()}
+    return [
+        {
+            "layer": made[source][0].index,
+            "operator": made[source][0].kind,
+            "name": short_name(made[source][1].name),
+            "difference": difference,
+        }
+        for source, difference in float64_differences(graph, inputs, arrays).items()
+        if source in made
+    ]
 
 
 def _files(args: argparse.Namespace) -> list[Path]:

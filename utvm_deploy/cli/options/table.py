@@ -554,6 +554,7 @@ RUN: Rows = (
     Option(
         "--output FILE.npy...", "where to write an output; once for each output of the model", ()
     ),
+    Option("--float64", "also say how far each layer is from the same model in float64"),
 )
 HOT = Option(
     "--hot N",

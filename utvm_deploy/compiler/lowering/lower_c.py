@@ -22,7 +22,7 @@ from tvm.tirx import stmt as tir
 from utvm_deploy.base.errors import CompileError, last_words
 from utvm_deploy.compiler.lowering.float_literals import with_marks, without_marks
 from utvm_deploy.compiler.lowering.math_calls import register_lowerings, with_own_functions
-from utvm_deploy.compiler.lowering.numbers import buffer_of_numbers, with_decoded
+from utvm_deploy.compiler.lowering.numbers import buffer_of_numbers, with_numbers_in
 from utvm_deploy.kernels.contract.c_function import (
     CFunction,
     Parameter,
@@ -62,17 +62,19 @@ def lower_to_c(
     flat = _by_tvm(name, lambda: _lowering_passes(core)(module))[name]
     buffers = [p for p in flat.params if _is_buffer(p)]
     extracted = _Extractor(buffers[: len(buffers) - outputs])
-    body = with_own_functions(extracted.visit(flat.body), name)
+    body = with_own_functions(flat.body, name)
     stored: dict[Any, Any] = {}
     if numbers is not None:
         own = numbers.number_format
         stored = {p: buffer_of_numbers(p, own) for p in (flat.params[n] for n in numbers.numbers)}
-        body = with_decoded(body, stored, own)
+        body = with_numbers_in(body, stored, own)
+    body = extracted.visit(body)
     _check_casts(name, body)
     parameters: list[Any] = []
     declarations: list[Any] = []
     writable: list[bool] = []
     written = buffers[len(buffers) - outputs :] + extracted.lifted
+    written += [stored[one] for one in written if one in stored]
     for given in [*flat.params, *extracted.lifted]:
         parameter = stored.get(given, given)
         if not _is_buffer(parameter):
@@ -92,7 +94,9 @@ def lower_to_c(
     )
     text = _by_tvm(name, lambda: _generate(tvm.IRModule({name: plain}), name))
     signature, text = _finish(text, name, writable, may_alias)
-    texts = [] if numbers is None else [numbers.number_format.c_text()]
+    texts = []
+    if numbers is not None:
+        texts = [numbers.number_format.c_text(), *numbers.number_format.by_float_texts(text)]
     functions = math_texts("".join([*texts, *extracted.imports, text]), needs_bits=bool(texts))
     imports = (*exact_float_texts(text), *functions, *texts, *extracted.imports)
     return CFunction(name, imports, signature, text, tuple(extracted.scratch))

@@ -19,6 +19,7 @@ from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.byte_tables import tabulate_bytes
 from utvm_deploy.graph.passes.simplify import CHANNEL_KEEPING, PASSES, UNJOINED, Pass, simplify
+from utvm_deploy.kernels.choose.arithmetic import with_arithmetic
 from utvm_deploy.kernels.contract.format_kernel import check_c
 
 
@@ -48,6 +49,7 @@ def imported(request: Request) -> Network:
         graph = replace(load_model(Path(model), custom), name=Path(model).stem)
     if graph.number_format is not None:
         check_c(graph.number_format)
+        graph = with_arithmetic(graph)
     computed = simplify(graph, (("tabulate_bytes", tabulate_bytes),))
     if not options.allow_float:
         refuse_float(computed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from textwrap import dedent, indent
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,27 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("maximum", "minimum", "less"), ("a", "b")),
     "fma": ("a", "b", "c"),
 }
+#: Those that a format may lack, by their names in NumPy -> C's operators of float32. Maxima and
+#: minima are the first operand only if it is beyond the second one.
+BY_FLOAT: Mapping[str, str] = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "maximum": ">",
+    "minimum": "<",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+}
+COMPARISONS = ("less", "less_equal", "equal", "not_equal")
+#: TVM's nodes -> what they are here, and those whose operands are swapped.
+_KINDS = ("Add", "Sub", "Mul", "Div", "Max", "Min", "LT", "LE", "EQ", "NE")
+NODES: Mapping[str, str] = dict(zip(_KINDS, BY_FLOAT, strict=True))
+SWAPPED: Mapping[str, str] = {"GT": "less", "GE": "less_equal"}
+#: Our functions of two numbers.
+OF_TWO = ("powf", "atan2f", "fmodf", "hypotf", "copysignf")
 #: Bits of a number at least and at most; a number is kept in one or two bytes.
 FEWEST_BITS, MOST_BITS = 4, 16
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -35,7 +57,7 @@ class Function:
     """A function of numbers: the body of its function in C99, and the same with NumPy arrays.
 
     Both give equal bits. The C may call ``utvm_bits_of(float)`` and ``utvm_float_of(uint32_t)``,
-    and the format's own helpers. NumPy's function takes arrays of one shape, and gives one.
+    and the format's own helpers. NumPy's function takes arrays of one dimension, and gives one.
     """
 
     c: str
@@ -81,9 +103,30 @@ class NumberFormat:
             if name in OPERATIONS:
                 given = ", ".join(f"{code} {one}" for one in OPERATIONS[name])
             made = "float" if name == "decode" else code
-            body = "\n".join(f"    {line}".rstrip() for line in _lines(function.c))
+            body = indent(dedent(function.c).strip(), "    ")
             parts.append(f"static inline {made} {self.symbol(name)}({given}) {{\n{body}\n}}")
         return "\n\n".join(parts) + "\n"
+
+    def by_float_texts(self, code: str) -> list[str]:
+        """The C of the functions by way of float32 that ``code`` calls."""
+        called = re.findall(rf"\b{self.symbol('')}(\w+)\(", code)
+        return [self._by_float(one) for one in sorted({*called} - self.functions.keys())]
+
+    def _by_float(self, name: str) -> str:
+        """The C of a function that the format lacks: it computes on float32."""
+        code, encode = f"{self.dtype}_t", self.symbol("encode")
+        if name == "of_integer":
+            given, value = "int32_t x", "(float)x"
+        else:
+            operands = "ab" if name in BY_FLOAT or name in OF_TWO else "a"
+            given = ", ".join(f"{code} {one}" for one in operands)
+            floats = [f"{self.symbol('decode')}({one})" for one in operands]
+            value = f"utvm_{name}({', '.join(floats)})"
+            if name in BY_FLOAT:
+                value = f" {BY_FLOAT[name]} ".join(floats)
+                value += f" ? {floats[0]} : {floats[1]}" if name in ("maximum", "minimum") else ""
+        value = value if name in COMPARISONS else f"{encode}({value})"
+        return f"static inline {code} {self.symbol(name)}({given}) {{\n    return {value};\n}}\n"
 
     def encoded(self, values: NDArray[Any]) -> Codes:
         """Float32 as numbers. PluginError for an ``encode`` that breaks its promise."""
@@ -111,14 +154,18 @@ class NumberFormat:
         if operation in self.operations:
             made = self.by_numpy(operation, *operands)
             return made.astype("bool" if operation == "less" else self.dtype)
-        floats = [self.decoded(one) for one in operands]
+        first, second = (self.decoded(one) for one in operands)
         with np.errstate(all="ignore"):
-            found: Codes = BY_FLOAT[operation](self, *floats)
-        return found
+            if operation in ("maximum", "minimum"):
+                is_first = first > second if operation == "maximum" else first < second
+                return self.encoded(np.where(is_first, first, second))
+            found: Codes = getattr(np, operation)(first, second)
+        return found if operation in COMPARISONS else self.encoded(found)
 
     def by_numpy(self, name: str, *operands: NDArray[Any]) -> NDArray[Any]:
         """What a function gives for arrays of one shape; PluginError if it gives no such array."""
-        arrays = np.broadcast_arrays(*operands) if len(operands) > 1 else list(operands)
+        shape = np.broadcast_shapes(*(one.shape for one in operands))
+        arrays = [np.broadcast_to(one, shape).reshape(-1) for one in operands]
         try:
             with np.errstate(all="ignore"):
                 made = self.functions[name].numpy(*arrays)
@@ -126,28 +173,11 @@ class NumberFormat:
             raise self.wrong(f"{name} of NumPy raised {said_of(error)}; correct it") from error
         if not isinstance(made, np.ndarray) or made.shape != arrays[0].shape:
             raise self.wrong(f"{name} of NumPy gives {_shown(made)}; return an array of its shape")
-        return made
+        return made.reshape(shape)
 
     def wrong(self, what: str) -> PluginError:
         """The error for a format that is not what it says."""
         return PluginError(f"number format {self.name}: {what}")
-
-
-def _by_float(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda own, *floats: own.encoded(np.asarray(function(*floats), np.float32))
-
-
-#: What computes an operation that a format lacks. C rounds the same way: it has no other operations
-#: of float32. Maxima and minima are the first operand unless the second one is beyond it.
-BY_FLOAT: Mapping[str, Callable[..., Any]] = {
-    "add": _by_float(np.add),
-    "subtract": _by_float(np.subtract),
-    "multiply": _by_float(np.multiply),
-    "divide": _by_float(np.divide),
-    "maximum": _by_float(lambda a, b: np.where(a > b, a, b)),
-    "minimum": _by_float(lambda a, b: np.where(a < b, a, b)),
-    "less": lambda own, a, b: a < b,
-}
 
 
 def all_codes(own: NumberFormat) -> Codes:
@@ -204,14 +234,20 @@ def check_format(own: NumberFormat) -> None:
         )
 
 
-def _lines(text: str) -> list[str]:
-    """The lines of a text without the indentation that all of them have."""
-    lines = text.strip("\n").rstrip().splitlines()
-    least = min((len(one) - len(one.lstrip()) for one in lines if one.strip()), default=0)
-    return [one[least:] for one in lines]
-
-
 def _shown(made: object) -> str:
     if isinstance(made, np.ndarray):
         return f"an array of shape {made.shape}"
     return f"an object of type {type(made).__name__}"
+
+
+def is_table(values: NDArray[Any]) -> bool:
+    """Whether a constant is a table of float32 with two dimensions or more, such as weights."""
+    return values.dtype == np.float32 and sum(extent > 1 for extent in values.shape) > 1
+
+
+def packed(values: NDArray[Any], own: NumberFormat) -> Codes | None:
+    """A table as numbers of the format; None unless each of its values is one."""
+    if not is_table(values):
+        return None
+    codes = own.encoded(values)
+    return codes if own.decoded(codes).tobytes() == values.tobytes() else None

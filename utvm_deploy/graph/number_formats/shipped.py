@@ -12,11 +12,10 @@ from utvm_deploy.graph.number_formats.formats import Function, NumberFormat
 
 
 def _upper_half(x: NDArray[Any]) -> NDArray[Any]:
-    """The upper 16 bits of a float32, rounded to nearest, halves to even; NaN stays one."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    """The upper 16 bits of a float32, rounded to nearest, halves to even; each NaN is the same."""
+    bits = x.view(np.uint32).astype(np.uint64)
     rounded = bits + 0x7FFF + (bits >> 16 & 1)
-    quiet = bits | 0x400000
-    return (np.where(np.isnan(x), quiet, rounded) >> 16).astype(np.uint16)
+    return np.where(np.isnan(x), 0x7FC0, rounded >> 16).astype(np.uint16)
 
 
 BFLOAT16 = NumberFormat(
@@ -26,7 +25,7 @@ BFLOAT16 = NumberFormat(
         """
         const uint32_t bits = utvm_bits_of(x);
         if ((bits & 0x7fffffffu) > 0x7f800000u) {
-            return (uint16_t)((bits | 0x400000u) >> 16);
+            return 0x7fc0u;
         }
         return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
         """,
@@ -48,7 +47,7 @@ FLOAT16 = NumberFormat(
         const uint32_t sign = bits >> 16 & 0x8000u;
         const uint32_t magnitude = bits & 0x7fffffffu;
         if (magnitude > 0x7f800000u) {
-            return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+            return 0x7e00u;
         }
         if (magnitude >= 0x477ff000u) { // 65520, which is rounded to infinity
             return (uint16_t)(sign | 0x7c00u);
@@ -65,10 +64,15 @@ FLOAT16 = NumberFormat(
         const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
         return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
         """,
-        lambda x: x.astype(np.float16).view(np.uint16) | np.where(np.isnan(x), 0x200, 0),
+        lambda x: np.where(np.isnan(x), 0x7E00, x.astype(np.float16).view(np.uint16)),
     ),
     Function(
         """
+        #if defined(__GNUC__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M'
+        float value; // the core converts them
+        __asm__("vcvtb.f32.f16 %0, %1" : "=t"(value) : "t"(utvm_float_of(x)));
+        return value;
+        #else
         const uint32_t sign = (uint32_t)(x & 0x8000u) << 16;
         const uint32_t magnitude = x & 0x7fffu;
         if (magnitude >= 0x7c00u) {
@@ -80,6 +84,7 @@ FLOAT16 = NumberFormat(
             return utvm_float_of(sign | utvm_bits_of(value));
         }
         return utvm_float_of(sign | ((magnitude << 13) + 0x38000000u));
+        #endif
         """,
         lambda x: x.view(np.float16).astype(np.float32),
     ),

@@ -10,8 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.process import is_dry_run
 from utvm_deploy.graph.number_formats import OPERATIONS, NumberFormat
-from utvm_deploy.graph.number_formats.formats import all_codes, same, sample_floats
-from utvm_deploy.graph.number_formats.packing import packed
+from utvm_deploy.graph.number_formats.formats import all_codes, packed, same, sample_floats
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import (
     AnyKernel,
@@ -59,7 +58,7 @@ def format_kernel_of(kernel: object) -> FormatKernel | None:
 def with_numbers(call: KernelCall, own: NumberFormat | None) -> KernelCall:
     """The call with its tables of weights in a format, where their values are its numbers."""
     kernel: AnyKernel = call.kernel
-    if own is None or isinstance(kernel, LibraryKernel) or is_native(kernel):
+    if own is None or own.computes or isinstance(kernel, LibraryKernel) or is_native(kernel):
         return call
     arguments: list[Argument] = list(call.arguments)
     numbers = set()

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from utvm_deploy.graph.attributes import CallTir
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.call import Kernel, KernelCall
+from utvm_deploy.kernels.contract.format_kernel import FormatKernel
 from utvm_deploy.kernels.contract.lazy_tvm import tvm
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.portable.schedules.tir_schedule import schedule_tir
@@ -42,7 +43,9 @@ def lower_call_tir(op: Operation) -> KernelCall:
     """The call of a PrimFunc; all of its inputs are passed."""
     a = op.attributes(CallTir)
     label = re.sub(r"[^A-Za-z0-9_]", "_", a.name)[:_MOST_NAME].strip("_") or "tir"
-    kernel = TirKernel(label, a.text)
+    kernel: Kernel = TirKernel(label, a.text)
+    if a.numbers and op.graph.number_format is not None:
+        kernel = FormatKernel(kernel, op.graph.number_format, frozenset(a.numbers))
     return op.call(kernel, inputs=range(len(op.operator.inputs)), macs=a.macs)
 
 

@@ -16,7 +16,7 @@ from utvm_deploy.compiler.options import FAST
 from utvm_deploy.device import DeviceModel
 from utvm_deploy.graph.float_bounds import EXACT, FLOAT_BOUNDS, OF_MODELS, Bound
 from utvm_deploy.graph.model import Array, Graph
-from utvm_deploy.oracle import relax_reference
+from utvm_deploy.oracle import number_reference, relax_reference
 
 #: The tensors of one sample: file position -> the reference's array.
 Tensors = Mapping[int, Array]
@@ -24,6 +24,8 @@ Tensors = Mapping[int, Array]
 
 def bounds_of(compiled: CompiledModel, reference: str) -> dict[int, Bound]:
     """Of each layer, by its index, the bound that holds if it gets the reference's inputs."""
+    if reference.startswith(number_reference.REFERENCE):
+        return {layer.index: EXACT for layer in compiled.layers}
     by_llvm = reference == relax_reference.REFERENCE
     outputs = {buffer.source for buffer in compiled.outputs} if by_llvm else set()
     bounds = {layer.index: _bound_of(layer, outputs) for layer in compiled.layers}
