@@ -18,7 +18,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
     is_native,
 )
-from utvm_deploy.kernels.contract.lazy_tvm import tvm
+from utvm_deploy.kernels.portable.call_tir import text_of
 
 
 def with_arithmetic(graph: Graph) -> Graph:
@@ -90,8 +90,7 @@ class _Maker:
             is_float = str(getattr(parameter, "dtype", "")) == "float32"
             if is_float and passed[-1] not in self._plain:
                 codes.append(position)
-        text = str(tvm.ir.save_json(function))
-        attributes = CallTir(kernel.name, text, call.macs, tuple(codes))
+        attributes = CallTir(kernel.name, text_of(function), call.macs, tuple(codes))
         count = len(operator.outputs)
         return replace(
             operator, kind="CALL_TIR", inputs=tuple(passed[:-count]), attributes=attributes

@@ -39,6 +39,11 @@ class TirKernel:
         return schedule_tir(sch)
 
 
+def text_of(function: Any) -> str:
+    """A PrimFunc as ``CallTir`` has it."""
+    return str(tvm.ir.save_json(function))
+
+
 def lower_call_tir(op: Operation) -> KernelCall:
     """The call of a PrimFunc; all of its inputs are passed."""
     a = op.attributes(CallTir)
