@@ -68,9 +68,10 @@ def test_every_board_can_be_a_start(name: str) -> None:
         (
             ["--new", "mine", "--device", "ESP32-C6"],
             1,
-            ": utvm bundle MODEL --board esp32c3_devkitm --format esp-idf\n",
+            "utvm bundle MODEL --board esp32c3_devkitm --format esp-idf, or: utvm boards --new "
+            "NAME --from esp32c3_devkitm --core rv32imc --clock 160000000\n",
         ),
-        (["--new", "mine", "--device", "esp32p4"], 1, "are supported by bundles only"),
+        (["--new", "mine", "--device", "esp32p4"], 1, "are in no board file: their cores have"),
         (["--new", "mine", "--device", "GD32VF103"], 1, "utvm bundle MODEL --board qemu_rv32imc\n"),
         (["--new", "mine", "--device", "CH32V003"], 1, "RV32IC and RV32E are not supported"),
         (["--new", "mine", "--device", "X", "--core", "ibex"], 1, "start with --from qemu_ibex, "),

@@ -132,6 +132,9 @@ def _check_device(part: str) -> None:
     for board in _boards_with(*kind.bundles)[:1] if kind.bundles else ():
         form = f" --format {board.template}" if board.template == ESP_IDF else ""
         command = f": utvm bundle MODEL --board {board.name}{form}"
+        if board.project.esp_idf is not None:
+            command += f", or: utvm boards --new NAME --from {board.name}"
+            command += f" --core {board.cpu.core} --clock {board.cpu.clock_hz}"
     raise BoardError(f"{part}: {kind.sentence}{command}")
 
 
@@ -165,6 +168,8 @@ def of_the_chip(board: Board) -> Iterator[str]:
             yield f"{what} ({driver.name})"
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         yield "caches"
+    if project.esp_idf is not None:
+        yield f"the chip's name ({project.esp_idf.target})"
     if project.boot_block != "none":
         yield f"boot block ({project.boot_block})"
     yield "addresses of memory"

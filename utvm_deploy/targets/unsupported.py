@@ -9,7 +9,6 @@ from dataclasses import dataclass
 PAGE = "reference/chips"
 _BUNDLE = "a bundle's portable C compiles for it: utvm bundle MODEL --board host"
 _OF_CORE = "take a bundle for a board with that core"
-_BUNDLES_ONLY = "supported by bundles only"
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ UNSUPPORTED = (
         "ESP32-C, ESP32-H and ESP32-P",
         ("esp32c", "esp32h", "esp32p"),
         "their cores have the instructions of rv32imc, and ESP-IDF builds their firmware",
-        _OF_CORE,
-        _BUNDLES_ONLY,
+        f"{_OF_CORE}, or edit a copy of its file",
+        "in no board file",
         ("rv32imc", "esp-idf"),
     ),
     Unsupported(
@@ -58,7 +57,7 @@ UNSUPPORTED = (
         ("gd32v", "ch32v", "hazard3"),
         "their cores have the instructions of rv32imc, and no board file describes them",
         _OF_CORE,
-        _BUNDLES_ONLY,
+        "supported by bundles only",
         ("rv32imc", "baremetal"),
     ),
     Unsupported(
