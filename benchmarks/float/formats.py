@@ -1,6 +1,7 @@
 """Flash, modelled cycles and accuracy of float32 models by the format of their numbers.
 
-    python benchmarks/float/formats.py MODEL[=DATA]... --board BOARD [--format NAME|FILE.py]...
+    python benchmarks/float/formats.py MODEL[=DATA]... --board BOARD [--samples N]
+        [--format NAME|FILE.py]...
 
 Prints a row for each model and format. The accuracy is that of ``utvm eval`` on the labelled data;
 without data, it is how far the outputs of ``utvm run`` are from those of float32, as a share of the
@@ -36,10 +37,10 @@ def outputs(path: Path, options: list[str]) -> np.ndarray:
     return np.concatenate([np.ravel(one["values"]) for one in made])
 
 
-def accuracy(path: Path, data: str, options: list[str]) -> str:
+def accuracy(path: Path, data: str, samples: str, options: list[str]) -> str:
     """A metric of the reference, or the distance from float32."""
     if data:
-        metrics = told("eval", path, "--data", data, *options)["metrics"]
+        metrics = told("eval", path, "--data", data, "--samples", samples, *options)["metrics"]
         name = "accuracy" if "accuracy" in metrics else "rmse"
         return f"{name} {metrics[name]:.4f}"
     floats, ours = outputs(path, []), outputs(path, options)
@@ -50,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", metavar="MODEL[=DATA]", nargs="+")
     parser.add_argument("--board", required=True)
+    parser.add_argument("--samples", default="100")
     parser.add_argument("--format", action="append", default=[])
     args = parser.parse_args()
     print("| model | numbers | weights | flash | modelled cycles | accuracy |")
@@ -62,7 +64,7 @@ def main() -> None:
             made = told("profile", path, "--board", args.board, "--no-store", *options)
             cells = [path.stem, Path(numbers).stem or "float32"]
             cells += [f"{made[key]:,}" for key in ("weights_bytes", "flash_bytes", "ticks")]
-            cells.append(accuracy(path, data, options))
+            cells.append(accuracy(path, data, args.samples, options))
             print(f"| {' | '.join(cells)} |", flush=True)
 
 

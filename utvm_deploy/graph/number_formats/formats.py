@@ -45,6 +45,12 @@ NODES: Mapping[str, str] = dict(zip(_KINDS, BY_FLOAT, strict=True))
 SWAPPED: Mapping[str, str] = {"GT": "less", "GE": "less_equal"}
 #: Our functions of two numbers.
 OF_TWO = ("powf", "atan2f", "fmodf", "hypotf", "copysignf")
+_APART = """\
+#if defined(__GNUC__)
+#define UTVM_APART __attribute__((noinline, unused)) static
+#else
+#define UTVM_APART static inline
+#endif"""
 #: Bits of a number at least and at most; a number is kept in one or two bytes.
 FEWEST_BITS, MOST_BITS = 4, 16
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -97,15 +103,18 @@ class NumberFormat:
     def c_text(self) -> str:
         """The C of all functions; that of ``kernels/c/math/bits.h`` goes before it."""
         code = f"{self.dtype}_t"
-        parts = [self.helpers.strip("\n")] if self.helpers else []
+        parts = [_APART, self.helpers.strip("\n")] if self.computes else [self.helpers.strip("\n")]
         for name, function in self.functions.items():
             given = "float x" if name == "encode" else f"{code} x"
             if name in OPERATIONS:
                 given = ", ".join(f"{code} {one}" for one in OPERATIONS[name])
             made = "float" if name == "decode" else code
             body = indent(dedent(function.c).strip(), "    ")
-            parts.append(f"static inline {made} {self.symbol(name)}({given}) {{\n{body}\n}}")
-        return "\n\n".join(parts) + "\n"
+            # Calls of long functions from unrolled loops would be many times their code.
+            is_long = self.computes and function.c.count(";") > 1
+            kind = "UTVM_APART" if is_long else "static inline"
+            parts.append(f"{kind} {made} {self.symbol(name)}({given}) {{\n{body}\n}}")
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def by_float_texts(self, code: str) -> list[str]:
         """The C of the functions by way of float32 that ``code`` calls."""
