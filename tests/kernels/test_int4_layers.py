@@ -205,6 +205,29 @@ def test_portable_kernels_have_the_bytes_of_the_file(core: str, tmp_path: Path) 
             assert bool(call.why_not) == (len(families_for(core)) > 1)
 
 
+@pytest.mark.tools
+@pytest.mark.parametrize("core", ["generic", "cortex-m7"])
+def test_a_model_may_have_both_weights(core: str, tmp_path: Path) -> None:
+    """The C of both goes into one file."""
+    m = made("int16")
+    for operator in made("int16").operators:
+        x, weights = (m.tensors[number] for number in operator.inputs[:2])
+        y, *rest = (m.tensors[number] for number in (operator.outputs[0], *operator.inputs[2:]))
+        source = m.tensor(x.shape, x.dtype, x.scales, x.zero_points)
+        m.inputs.append(source)
+        stored = RNG.integers(-8, 8, weights.shape).astype(np.int8)
+        number = m.constant(stored, weights.scales, axis=weights.axis)
+        biases = [len(m.tensors) + place for place in range(len(rest))]
+        m.tensors += rest
+        inputs = [source, number, *biases]
+        out = m.tensor(y.shape, y.dtype, y.scales, y.zero_points)
+        m.operator(operator.kind, inputs, [out], operator.options)
+        m.output(out)
+    path = m.save(tmp_path / "model.tflite")
+    assert check(m, tmp_path, core=core, samples=1) == len(m.operators)
+    assert {t.dtype for t in load_model(path).tensors} >= {"int4", "int8", "int16"}
+
+
 @pytest.mark.parametrize("compact", [0, 2])
 @pytest.mark.parametrize(
     ("core", "family"),

@@ -11,7 +11,7 @@ import numpy as np
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
 from utvm_deploy.kernels.native.dense import DenseLayer, dense_call
-from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import OUTPUTS, PAIR
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_products import OUTPUTS, PAIR
 from utvm_deploy.kernels.native.dsp.dense_few_outputs import MOST_OUTPUTS, FewOutputs
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import (
     HALVES_FACTOR,

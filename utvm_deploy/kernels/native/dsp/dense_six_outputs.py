@@ -30,12 +30,8 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.native.dense import DenseRoutine, pack_scales
-from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import (
-    OUTPUTS,
-    PAIR,
-    SixOutputsForm,
-    six_outputs_text,
-)
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import six_outputs_text
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_products import OUTPUTS, PAIR, SixOutputsForm
 from utvm_deploy.kernels.native.layer_tables import DenseTables
 from utvm_deploy.kernels.native.micro_kernel import HALVES_OFFSET
 

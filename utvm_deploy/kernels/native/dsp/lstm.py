@@ -18,11 +18,8 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.driver import Buffer, Operand
 from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
-from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import (
-    RAW_BYTES,
-    SixOutputsForm,
-    six_outputs_text,
-)
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import RAW_BYTES, six_outputs_text
+from utvm_deploy.kernels.native.dsp.assembly.dense_six_products import SixOutputsForm
 from utvm_deploy.kernels.native.dsp.assembly.gates_code import gates_table, gates_text
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import SixOutputs, pack_bias

@@ -131,6 +131,8 @@ class Int16x8ProductConv(RoutineKernel):
             ("utvm_wide_conv(", "utvm_wide_conv_part(", 1),
             ("int64_t *totals) {\n    const int32_t outputs = geometry[14];", _COUNT_BEHIND, 1),
             ("x++, output += outputs", "x++, output += geometry[14]", 1),
+            # A model may have layers with weights of int8, too.
+            *((f"utvm_wide_{name}(", f"utvm_wide_part_{name}(", 2) for name in _CONV_HELPERS),
         )
         names = "utvm_unpack_halves", "utvm_wide_conv_int4"
         unpack, driver = map(shared_text, names)
@@ -182,6 +184,7 @@ class Int16x8ProductDense(RoutineKernel):
         return (*wide_dot_texts(core), unpack, part, driver)
 
 
+_CONV_HELPERS = ("gather", "short", "long")
 #: The parameter of ``utvm_wide_conv_part`` in place of a number of the geometry.
 _COUNT_BEHIND = "int64_t *totals, int32_t outputs) {"
 

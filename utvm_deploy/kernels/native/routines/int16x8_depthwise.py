@@ -94,6 +94,9 @@ class Int16x8Depthwise(RoutineKernel):
             (f"utvm_wide_depthwise_by_{self.pixel}(", "utvm_wide_depthwise_part(", 1),
             ("int32_t high, int16_t *output) {", "int32_t high, int16_t *output, int32_t n) {", 1),
             ("channels, low, high};", "n, low, high};", 1),
+            # A model may have layers with weights of int8, too.
+            ("utvm_taps_before(", "utvm_part_taps_before(", 3),
+            ("utvm_taps_until(", "utvm_part_taps_until(", 3),
             ("int32_t n = 0; n < geometry[0]; n++", "int32_t i = 0; i < geometry[0]; i++", 1),
         )
         unpack, driver = map(shared_text, ("utvm_unpack_halves", "utvm_wide_depthwise_int4"))
