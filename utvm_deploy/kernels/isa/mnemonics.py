@@ -133,6 +133,8 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (Kind.LOAD_MULTIPLE, "l", "vpop"),
     (VectorKind.VECTOR_LOAD, "wm", "vldrb vldrh vldrw"),
     (VectorKind.VECTOR_STORE, "dm", "vstrb vstrh vstrw"),
+    (VectorKind.VECTOR_LOAD_PARTS, "wm", "vld40 vld41 vld42 vld43"),
+    (VectorKind.VECTOR_STORE_PARTS, "Lm", "vst40 vst41 vst42 vst43"),
     (VectorKind.VECTOR_SIMPLE, "wfs", "vadd vsub vhadd vand vorr veor vbic vmax vmin vshl vshr"),
     (VectorKind.VECTOR_SIMPLE, "ws", "vdup vneg vabs vmvn vcls vclz"),
     (VectorKind.VECTOR_SIMPLE, "", "vmov"),  # see instruction() for its roles

@@ -18,6 +18,7 @@ from utvm_deploy.kernels.contract.driver import (
     Buffer,
     Driver,
     KernelParameter,
+    Number,
     Operand,
     buffers,
 )
@@ -137,10 +138,7 @@ class RowDepthwise:
             rows = image.at(n, first)
             if self.is_copied:
                 rows = self._rows.at()
-                sizes = (w.height, w.width, self.inputs, self.repeats, self.pitch)
-                window = (w.kernel[0], w.dilations[0], w.padded_width)
-                places = (image.at(n), rows, first + -w.top, -w.left)
-                c.call("utvm_rows_copy", *places, *sizes, *window, "border")
+                self._copy_rows(c, n, first, w.kernel[0])
             c.call(self.product.function, rows, *tables, output.at(n, y), *numbers)
 
     def _read_tables(self, c: Driver) -> list[Address | str]:
@@ -157,11 +155,23 @@ class RowDepthwise:
         """The unpacked weights, in words."""
         return Operand("line", (self.unpacked // 4,), "int32")
 
+    def _copy_rows(self, c: Driver, n: Number, first: Number, lines: int) -> None:
+        """Copy ``lines`` rows of image ``n``; ``first`` counts from its upper border."""
+        w = self.window
+        sizes = (w.height, w.width, self.inputs, self.repeats, self.pitch)
+        window = (lines, w.dilations[0], w.padded_width)
+        places = (self._image.at(n), self._rows.at(), first + -w.top, -w.left)
+        c.call("utvm_rows_copy", *places, *sizes, *window, "border")
+
+    @property
+    def lines(self) -> int:
+        """Rows of the image that a call of the micro-kernel reads."""
+        return self.window.kernel[0]
+
     @property
     def _rows(self) -> Operand:
         """Copies of the rows under a window."""
-        w = self.window
-        return Operand("rows", (w.kernel[0], w.padded_width, self.pitch), "int8")
+        return Operand("rows", (self.lines, self.window.padded_width, self.pitch), "int8")
 
     @property
     def _image(self) -> Operand:

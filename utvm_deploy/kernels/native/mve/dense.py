@@ -102,9 +102,9 @@ class MveDense(DenseRoutine):
         with a.loop("gt"):  # four more outputs
             a.ldr("r1", _Slots.vector)
             a.ldm("r12!", _SUMS)
-            a.add("r3", "r7", "r9", "lsl #1")
+            a.add("r3", "r7", "r9", "lsl #2")
             multiply_four_channels(a, _SUMS)
-            a.mov("r7", "r3")
+            a.add("r7", "r7", "r9", "lsl #1")
             _scale(a, self.per_channel)
             a.load(r1=a.stack_argument("output"), r3=a.stack_argument("outputs"))
             a.vmov("q3[2]", "q3[0]", "r0", "r2")

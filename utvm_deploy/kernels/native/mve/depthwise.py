@@ -1,14 +1,14 @@
 """DEPTHWISE_CONV_2D for cores with Helium: two pixels of eight channels, any window.
 
-Eight products fit eight lanes of 16 bits. So does the sum of two, if the absolute values of both
-weights come to 255 at most. Then two taps are summed up before they are widened to four vectors of
-32 bits: the even and the odd lanes of both pixels. Otherwise each tap is widened. Groups of
-channels are the outer loop, so that a row of pixels reads a group's tables once.
+VMULLB and VMULLT multiply the even and the odd lanes of a tap to products of 32 bits: four vectors
+of sums for both pixels. The loop loads the next tap of the first pixel ahead, so that products and
+sums of two taps overlap. Groups of channels are the outer loop, so that a row of pixels reads a
+group's tables once.
 
 Layouts, for channel c = 8 group + lane and tap t = column + kernel columns * row:
     rows     int8  [row][column][channels, a multiple of eight]
     weights  int8  [group][tap][lane]
-    offsets  int32 [tap]: bytes from the window's first pixel
+    offsets  int32 [tap]: bytes from the window's first pixel, and a 0 that is loaded ahead
     scaling  int32 [group][bias, multiplier, right shift (, left shift)][even lanes, odd lanes]
 """
 
@@ -39,13 +39,10 @@ from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 #: Channels of a group: the lanes of 16 bits.
 GROUP = 8
-#: Two products of weights whose absolute values sum to this fit 16 bits: 255 * 128 < 2**15.
-_PAIR_LIMIT = 255
 
 PARAMETERS = """
 const int8_t *rows, const int8_t *weights, const int32_t *scaling, const int32_t *offsets,
-const int32_t *limits, int8_t *output, int32_t step, int32_t count, int32_t channels, int32_t taps,
-int32_t pairs
+const int32_t *limits, int8_t *output, int32_t step, int32_t count, int32_t channels, int32_t taps
 """
 
 
@@ -63,10 +60,9 @@ class _Slots(StackFrame, size_bytes=64):
     channels_left: Slot
     channels: Slot
     count: Slot  # pixels
-    pairs: Slot  # of taps
+    taps: Slot
     output_step: Slot  # from pixel to pixel
     pixel_step: Slot  # from pixel to pixel
-    singles: Slot  # taps outside the pairs
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,6 @@ class MveRowProduct:
     """The micro-kernel of this module."""
 
     taps: int
-    is_paired: bool  # two taps at a time
     has_left: bool  # the scale of a channel needs a left shift
 
     group: ClassVar[int] = GROUP
@@ -85,7 +80,7 @@ class MveRowProduct:
 
     @property
     def label(self) -> str:
-        return "mve" + ("" if self.is_paired else "_single") + ("_left" if self.has_left else "")
+        return "mve" + ("_left" if self.has_left else "")
 
     @property
     def function(self) -> str:
@@ -95,15 +90,14 @@ class MveRowProduct:
         return (_text(self.function, self.has_left),)
 
     def numbers(self, steps: Steps, count: int, channels: int) -> tuple[int, ...]:
-        pairs = self.taps // 2 if self.is_paired else 0
-        return steps.window, count, channels, self.taps, pairs
+        return steps.window, count, channels, self.taps
 
 
 def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCall:
     """The call instead of the portable one."""
     channels = tables.weights.shape[0]
     weights = tables.weights.reshape(channels, -1).T
-    product = MveRowProduct(len(weights), fits_pairs(weights), has_left_shift(tables.shift))
+    product = MveRowProduct(len(weights), has_left_shift(tables.shift))
     kernel = RowDepthwise(tables.window, channels, product, channels // tables.inputs)
     rows, columns = np.indices(tables.window.kernel)
     offsets = rows * kernel.steps.row + columns * kernel.steps.column
@@ -112,15 +106,9 @@ def mve_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelCal
         *(call, kernel, tables.border),
         weights=by_groups(weights, GROUP).reshape(-1),
         scaling=pack_scaling(*numbers, product.has_left),
-        offsets=offsets.reshape(-1).astype(np.int32),
+        offsets=np.append(offsets, 0).astype(np.int32),
         limits=np.array([tables.zero_point, *tables.limits], dtype=np.int32),
     )
-
-
-def fits_pairs(weights: Array) -> bool:
-    """Whether the products of two taps may share 16 bits; ``weights`` are [taps, channels]."""
-    pairs = np.abs(weights[: len(weights) // 2 * 2].astype(np.int64))
-    return bool((pairs[0::2] + pairs[1::2] <= _PAIR_LIMIT).all())
 
 
 def pack_scaling(bias: Array, multiplier: Array, shift: Array, has_left: bool) -> Array:
@@ -183,15 +171,14 @@ def _begin(a: Assembler) -> None:
     a.mov("r12", a.argument("scaling"))
     a.str(a.argument("offsets"), _Slots.offsets)
     a.add("r4", "sp", a.stack_argument("limits").offset)
-    # Limits, output, step, count, channels, taps, pairs.
-    a.ldm("r4", ("r2", "r3", "r5", "r6", "r7", "r8", "r9"))
+    # Limits, output, step, count, channels, taps.
+    a.ldm("r4", ("r2", "r3", "r5", "r6", "r7", "r8"))
     a.strd("r0", "r3", _Slots.first_pixel)
     a.ldm("r2", ("r2", "r3", "r4"))
     a.strd("r2", "r3", _Slots.zero_point)
     a.strd("r4", "r7", _Slots.high)
     a.strd("r7", "r6", _Slots.channels)
-    a.sub("r8", "r8", "r9", "lsl #1")
-    a.store(r9=_Slots.pairs, r8=_Slots.singles)
+    a.str("r8", _Slots.taps)
     a.strd("r7", "r5", _Slots.output_step)
     a.mov("r6", a.argument("weights"))
 
@@ -204,53 +191,28 @@ def _multiply_taps(a: Assembler) -> None:
     a.ldr("r2", _Slots.offsets)
     a.mov("r1", "r6")
     a.vldrw_32("q4", at("r12"))
+    a.ldr("r3", post("r2", 4))
+    a.ldr("r4", _Slots.taps)
     a.vldrw_32("q5", at("r12", 16))
-    a.ldr("r3", _Slots.pairs)
+    a.add("r3", "r0")
     a.vmov("q6", "q4")
-    a.vmov("q7", "q5")
-    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # two taps
-        a.ldrd("r3", "r4", post("r2", 8))
-        a.vldrb_s16("q0", post("r1", 8))
-        a.add("r3", "r0")
-        a.add("r4", "r0")
-        _multiply_tap(a)
-        a.vldrb_s16("q0", post("r1", 8))
-        a.vldrb_s16("q3", at("r4"))
-        a.add("r4", "r5")
-        a.vmul_i16("q3", "q3", "q0")
-        a.vadd_i16("q1", "q1", "q3")
-        a.vldrb_s16("q3", at("r4"))
-        a.vmul_i16("q3", "q3", "q0")
-        a.vadd_i16("q2", "q2", "q3")
-        _add_products(a)
-    a.ldr("r3", _Slots.singles)
-    with a.hardware_loop("wls", "r3"), a.scheduled(is_loop=True):  # one tap
-        a.ldr("r3", post("r2", 4))
-        a.vldrb_s16("q0", post("r1", 8))
-        a.add("r3", "r0")
-        _multiply_tap(a)
-        _add_products(a)
-
-
-def _multiply_tap(a: Assembler) -> None:
-    """Multiply the pixels at r3 and r3 + r5 by the weights in q0, into q1 and q2."""
     a.vldrb_s16("q1", at("r3"))
-    a.add("r3", "r5")
-    a.vmul_i16("q1", "q1", "q0")
-    a.vldrb_s16("q2", at("r3"))
-    a.vmul_i16("q2", "q2", "q0")
-
-
-def _add_products(a: Assembler) -> None:
-    """Add the products in q1 and q2, eight of 16 bits each, to the sums of their pixels."""
-    a.vmovlb_s16("q0", "q1")
-    a.vmovlt_s16("q1", "q1")
-    a.vadd_i32("q4", "q4", "q0")
-    a.vmovlb_s16("q0", "q2")
-    a.vadd_i32("q5", "q5", "q1")
-    a.vmovlt_s16("q2", "q2")
-    a.vadd_i32("q6", "q6", "q0")
-    a.vadd_i32("q7", "q7", "q2")
+    a.vmov("q7", "q5")
+    with a.hardware_loop("dls", "r4"), a.scheduled(is_loop=True):
+        a.vldrb_s16("q0", post("r1", 8))
+        a.add("r3", "r5")
+        a.vldrb_s16("q2", at("r3"))
+        a.vmullb_s16("q3", "q1", "q0")
+        a.vmullt_s16("q1", "q1", "q0")
+        a.vadd_i32("q4", "q4", "q3")
+        a.vadd_i32("q5", "q5", "q1")
+        a.ldr("r3", post("r2", 4))
+        a.vmullb_s16("q3", "q2", "q0")
+        a.vmullt_s16("q2", "q2", "q0")
+        a.add("r3", "r0")
+        a.vldrb_s16("q1", at("r3"))  # of the next tap
+        a.vadd_i32("q6", "q6", "q3")
+        a.vadd_i32("q7", "q7", "q2")
 
 
 def _store(a: Assembler, has_left: bool) -> None:
@@ -260,13 +222,13 @@ def _store(a: Assembler, has_left: bool) -> None:
             requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
         a.ldrd("r2", "r3", _Slots.zero_point)
         a.ldrd("r4", "r9", _Slots.high)
-        for n in range(4, 8):
-            a.vadd_i32(f"q{n}", f"q{n}", "r2")
-        a.vdup_16("q0", "r3")
         a.vqmovnb_s32("q4", "q4")
         a.vqmovnb_s32("q6", "q6")
         a.vqmovnt_s32("q4", "q5")
         a.vqmovnt_s32("q6", "q7")
+        a.vdup_16("q0", "r3")
+        a.vqadd_s16("q4", "q4", "r2")
+        a.vqadd_s16("q6", "q6", "r2")
         a.vdup_16("q1", "r4")
         a.vctp_16("r9")
         a.vmax_s16("q4", "q4", "q0")

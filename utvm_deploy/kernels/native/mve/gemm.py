@@ -10,7 +10,8 @@ Pixels of int16 come in vectors of eight. Their sums fit 32 bits and are rounded
 Layouts, for channel o = 4 quad + 2 slot + pair and depth k = 16 block + byte:
     pixels   int8  [pixel][depth], ``pitch`` bytes from pixel to pixel
     weights  int8  [quad][pair][block][slot][byte], zeros beyond the depth and the channels;
-                   blocks of eight for pixels of int16
+                   blocks of eight for pixels of int16. Of the second pair, blocks and slots are
+                   in reverse: the loop loads a vector ahead, and must not leave the table.
     scaling  int32 [quad][bias by pair and slot | multiplier | right shift (| left shift)]
 """
 
@@ -26,7 +27,7 @@ from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
-from utvm_deploy.kernels.isa.mnemonics import Slot, at
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, pre
 from utvm_deploy.kernels.native.gathered_gemm import PRODUCT_PARAMETERS
 from utvm_deploy.kernels.native.micro_kernel import by_groups
 from utvm_deploy.kernels.native.mve.shared_blocks import (
@@ -76,7 +77,9 @@ def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     filled = np.pad(weights, ((0, -channels % CHANNELS), (0, -depth % by.lanes)))
     # quad, slot, pair, block, byte -> quad, pair, block, slot, byte
     split = filled.reshape(-1, 2, 2, filled.shape[1] // by.lanes, by.lanes)
-    return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
+    packed = np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
+    packed[:, 1] = packed[:, 1, ::-1, ::-1].copy()
+    return packed.reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,7 @@ def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
     a.add("r5", "r1", "r3", "lsl #1")
     a.add("r3", "r1")
     _multiply_tile(a, 0, product.by)
+    a.add("r7", "r7", "r9", "lsl #1")
     for pixel in ("r1", "r3", "r5"):
         a.sub(pixel, pixel, "r9", *(("lsl #1",) if product.by is INT16 else ()))
     _multiply_tile(a, 1, product.by)
@@ -226,14 +230,16 @@ def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
         a.mov(even, "r0")
         a.mov(odd, "r2")
     vectors = ("q1", "q2", "q3")
+    step = -by.lanes if pair else by.lanes
+    by.load_weights(a, "q0", pre("r7", step) if pair else at("r7"))
     with by.loop(a, "r11"), a.scheduled(is_loop=True):
-        by.load_weights(a, "q0", "r7")
         for (even, _), vector, pixel in zip(sums, vectors, ("r1", "r3", "r5"), strict=True):
             by.load_pixels(a, vector, pixel)
             by.multiply(a, even, "q0", vector)
-        by.load_weights(a, "q0", "r7")
+        by.load_weights(a, "q7", at("r7", step))
+        by.load_weights(a, "q0", pre("r7", 2 * step))  # of the next turn
         for (_, odd), vector in zip(sums, vectors, strict=True):
-            by.multiply(a, odd, "q0", vector)
+            by.multiply(a, odd, "q7", vector)
     for v, (even, odd) in zip(("q4", "q5", "q6"), sums, strict=True):
         a.vmov(f"{v}[{2 + pair}]", f"{v}[{pair}]", even, odd)
 
@@ -243,7 +249,7 @@ def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
     a.str("r2", _Slots.left)
     sums = ("r0", "r2", "r4", "r6")
     a.ldm("r12", sums)
-    a.add("r3", "r7", "r9", "lsl #1")
+    a.add("r3", "r7", "r9", "lsl #2")
     multiply_four_channels(a, sums, product.by)
     with a.scheduled():
         a.vmov("q4[2]", "q4[0]", "r0", "r2")
@@ -253,7 +259,7 @@ def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
         a.add("r1", "r3")
         a.add("r4", "r0")
         a.strd("r1", "r4", _Slots.pixels)
-        _finish(a, ("q4",), ("q2",), product)
+        _finish(a, ("q4",), ("q2", "q3"), product)
     _store(a, ("q4",), ("r0",), product.by)
 
 

@@ -17,6 +17,7 @@ from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.isa.assembler import Assembler
 from utvm_deploy.kernels.isa.code_cache import code_cache
+from utvm_deploy.kernels.isa.mnemonics import post, pre
 from utvm_deploy.kernels.native.layer_tables import constants
 from utvm_deploy.kernels.native.mve import gemm
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
@@ -90,19 +91,20 @@ def _four_text() -> str:
     a.mov("r12", a.argument("depth"))
     a.add("r3", 7)
     a.bic("r3", 7)
-    a.add("r3", "r1", "r3", "lsl #1")
+    a.add("r3", "r1", "r3", "lsl #2")
     for n in range(4, 12):
         a.mov(f"r{n}", 0)
     # Totals are stored in the order of channels; weights have those of a pair side by side.
     with INT16.loop(a, "r12"), a.scheduled(is_loop=True):
         INT16.load_pixels(a, "q0", "r0")
-        for weights, pointer, low, high in (
-            ("q1", "r1", "r4", "r5"),
-            ("q2", "r1", "r8", "r9"),
-            ("q1", "r3", "r6", "r7"),
-            ("q2", "r3", "r10", "r11"),
+        up, down = post("r1", INT16.lanes), pre("r3", -INT16.lanes)
+        for weights, place, low, high in (
+            ("q1", up, "r4", "r5"),
+            ("q2", up, "r8", "r9"),
+            ("q1", down, "r6", "r7"),
+            ("q2", down, "r10", "r11"),
         ):
-            INT16.load_weights(a, weights, pointer)
+            INT16.load_weights(a, weights, place)
             a.vmlaldava_s16(low, high, "q0", weights)
     a.stm("r2", ("r4-r11",))
     a.leave()

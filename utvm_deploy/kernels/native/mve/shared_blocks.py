@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.isa.assembler import Assembler
-from utvm_deploy.kernels.isa.mnemonics import at, post
+from utvm_deploy.kernels.isa.mnemonics import Memory, at, post, pre
 
 #: When the preprocessor takes the assembly. Otherwise it takes the portable C.
 CONDITION = "defined(__ARM_FEATURE_MVE) && defined(__GNUC__)"
@@ -41,10 +42,10 @@ class PixelType:
         load = a.vldrb_8 if self.bits == 8 else a.vldrh_16
         load(vector, post(pointer, 16))
 
-    def load_weights(self, a: Assembler, vector: str, pointer: str) -> None:
-        """Load the weights of a vector of pixels and move the pointer past them."""
+    def load_weights(self, a: Assembler, vector: str, place: Memory) -> None:
+        """Load the weights of a vector of pixels."""
         load = a.vldrb_8 if self.bits == 8 else a.vldrb_s16
-        load(vector, post(pointer, self.lanes))
+        load(vector, place)
 
     def multiply(self, a: Assembler, total: str, weights: str, pixels: str) -> None:
         """Add the products of all lanes to a core register."""
@@ -69,15 +70,16 @@ def scaling_rows(bias: Array, multiplier: Array, shift: Array, *, has_left: bool
 def multiply_four_channels(a: Assembler, sums: Sequence[str], by: PixelType = INT8) -> None:
     """Add the products of a pixel at r1 to the sums of four channels.
 
-    Weights are as ``gemm.py`` lays them out: r7 points at those of the first two channels, r3 at
-    the others'. r11 is the depth. Overwrites q0 to q2; r1, r3 and r7 end past what was read.
+    Weights are as ``gemm.py`` lays them out: r7 points at those of the first two channels, r3
+    behind the others'. r11 is the depth. Overwrites q0 to q2; r7 and r3 end between the pairs.
     """
+    up, down = post("r7", by.lanes), pre("r3", -by.lanes)
     with by.loop(a, "r11"), a.scheduled(is_loop=True):
         by.load_pixels(a, "q0", "r1")
-        for total, vector, pointer in zip(
-            sums, ("q1", "q2", "q1", "q2"), ("r7", "r7", "r3", "r3"), strict=True
+        for total, vector, place in zip(
+            sums, ("q1", "q2", "q1", "q2"), (up, up, down, down), strict=True
         ):
-            by.load_weights(a, vector, pointer)
+            by.load_weights(a, vector, place)
             by.multiply(a, total, "q0", vector)
 
 
@@ -93,12 +95,13 @@ def requantize(
     """Requantize vectors of four sums each in place, as the reference does in two roundings.
 
     At r12 + ``offset`` are four multipliers, ``step`` bytes on right shifts, then left shifts if
-    ``has_left``. Overwrites q0 and q1; the temporaries may be any other registers.
+    ``has_left``. Overwrites q0 and q1; the temporaries, two or more, may be any other registers.
 
     VQRDMULH is the first rounding, floor(a * m / 2**31 + 1/2). It cannot saturate, because
     multipliers are not negative. The second is a right shift that rounds halves away from zero.
-    VRSHL rounds them up, so one is taken off negative values before. The shift is a mask of the
-    sign for that: it is negative, or 0 where the value must stay as it is.
+    VRSHL rounds them up, so one is taken off negative values before: the high word of the value
+    times 1. The factor is 0 where the shift is 0, as the value must stay as it is there. A product
+    takes no time of the pipe that the other instructions need.
     """
     a.vldrw_32("q0", at("r12", offset))
     a.vldrw_32("q1", at("r12", offset + step))
@@ -106,15 +109,13 @@ def requantize(
         a.vldrw_32(temporaries[0], at("r12", offset + 2 * step))
         for v in vectors:
             a.vshl_s32(v, v, temporaries[0])
+    factor, *signs = temporaries
+    a.vshr_u32(factor, "q1", 31)
     for v in vectors:
         a.vqrdmulh_s32(v, v, "q0")
-    for v, sign in zip(vectors, temporaries, strict=True):
-        a.vand(sign, v, "q1")
-    for sign in temporaries:
-        a.vshr_s32(sign, sign, 31)
-    for v, sign in zip(vectors, temporaries, strict=True):
+    for v, sign in zip(vectors, cycle(signs), strict=False):
+        a.vmulh_s32(sign, v, factor)
         a.vadd_i32(v, v, sign)
-    for v in vectors:
         a.vrshl_s32(v, v, "q1")
 
 

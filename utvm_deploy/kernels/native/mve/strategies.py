@@ -12,7 +12,6 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
     Layer,
-    NoChoices,
     Strategy,
     Wish,
     candidates_of,
@@ -33,6 +32,7 @@ from utvm_deploy.kernels.native.mve.elementwise import MveElementwise
 from utvm_deploy.kernels.native.mve.gemm import MveProduct
 from utvm_deploy.kernels.native.mve.int16x8 import mve_int16x8_conv_call, mve_int16x8_dense_call
 from utvm_deploy.kernels.native.mve.int16x8_depthwise import mve_int16x8_depthwise_call
+from utvm_deploy.kernels.native.mve.patch_depthwise import PatchDepthwise, patch_depthwise_call
 from utvm_deploy.kernels.native.mve.pool import MvePool
 from utvm_deploy.kernels.native.mve.shared_blocks import has_left_shift
 from utvm_deploy.kernels.native.mve.transpose_conv import mve_transpose_conv_call
@@ -53,6 +53,13 @@ class WindowsChoices(Choices):
     pixels: int | None = None
 
 
+@dataclass(frozen=True)
+class PatchChoices(Choices):
+    """Whether the window of a depthwise convolution is a vector, where it can be."""
+
+    patches: bool = True
+
+
 def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     """CONV_2D and DEPTHWISE_CONV_2D. A depthwise layer of one channel is built as CONV_2D."""
     call = layer.portable
@@ -61,14 +68,15 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         return "it has a group for each channel"
     tables = convolution_tables(layer)
     if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
-        refused = NoChoices.read(wish.candidate)
-        if isinstance(refused, str):
-            return refused
+        own = PatchChoices.read(wish.candidate)
+        if isinstance(own, str):
+            return own
         few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
         is_open = few and wish.candidate is None
         if is_open and isinstance(dsp_convolution(layer, Wish()), KernelCall):
             return "few channels at stride 1, which DSP code does faster"
-        return mve_depthwise_call(call, tables)
+        made = patch_depthwise_call(call, tables) if own.patches else ""
+        return mve_depthwise_call(call, tables) if isinstance(made, str) else made
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
     if isinstance(choices, str):
         return choices
@@ -85,6 +93,13 @@ def windows_choices(kernel: object) -> Iterator[Choices]:
     if isinstance(kernel, GatheredConv2D) and kernel.is_gathered:
         yield WindowsChoices()
         yield from (WindowsChoices(pixels) for pixels in _PIXELS if pixels != kernel.pixels)
+
+
+def depthwise_choices(kernel: object) -> Iterator[Choices]:
+    """Both ways, where there are two."""
+    if isinstance(kernel, PatchDepthwise):
+        yield PatchChoices()
+        yield PatchChoices(patches=False)
 
 
 def build_dense(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -107,7 +122,7 @@ MVE_STRATEGIES = (
     Strategy(
         ("CONV_2D", "DEPTHWISE_CONV_2D"),
         build_convolution,
-        candidates_of("mve", build_convolution, windows_choices),
+        candidates_of("mve", build_convolution, windows_choices, depthwise_choices),
     ),
     Strategy(("FULLY_CONNECTED",), build_dense, unpacks=True),
     Strategy(_ELEMENTWISE, build_elementwise),

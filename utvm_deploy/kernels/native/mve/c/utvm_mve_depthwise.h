@@ -1,4 +1,3 @@
-(void)pairs; // only the assembly multiplies two taps at a time
 for (int32_t c = 0; c < channels; c++) {
     const int8_t *w = weights + c / 8 * 8 * taps + c % 8;
     const int32_t *s = scaling + c / 8 * GROUP_WORDS + c % 2 * 4 + c % 8 / 2;
