@@ -49,6 +49,9 @@ SHAPES = [
     (9, 11, 33, 0, (7, 7), 1, 1, "SAME"),
     (6, 24, 5, 0, (3, 3), 1, 1, "SAME"),
     (12, 18, 36, 0, (3, 4), 1, 1, "VALID"),
+    (7, 9, 32, 0, (3, 3), 1, 1, "VALID"),
+    (8, 11, 16, 0, (4, 4), (1, 2), 1, "VALID"),
+    (9, 9, 20, 0, (3, 3), 1, 2, "SAME"),
     (3, 13, 4, 0, (9, 9), 1, 1, "SAME"),
     (5, 5, 1, 0, (3, 3), 1, 1, "SAME"),
     # Taps beside the image; one column of pixels; channels packed; taller blocks of rows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,12 @@ from tflite_writer import ModelWriter
 from utvm_deploy.compiler.lowering.lowered_kernel import lower_kernel
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.requantization import requantized
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
+from utvm_deploy.kernels.native.mve.patch_depthwise import PatchDepthwise
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import COMPACT_LITTLE, Candidate
 
 CORE = "cortex-m55"
 
@@ -32,6 +35,8 @@ MICRO_KERNELS = {
     "utvm_mve_gemm_left",
     "utvm_mve_depthwise",
     "utvm_mve_depthwise_left",
+    "utvm_mve_patches1",
+    "utvm_mve_patches2",
     "utvm_mve_dense",
     "utvm_mve_dense_each",
     "utvm_mve_add",
@@ -99,19 +104,38 @@ def test_vector_requantization_equals_the_reference() -> None:
             assert rounded == requantized(one, multiplier, shift)
 
 
-def test_depthwise_layers_of_few_channels_are_left_to_dsp_code(tmp_path: Path) -> None:
+def test_depthwise_layers_of_few_channels_and_taps_are_left_to_dsp_code(tmp_path: Path) -> None:
     m = ModelWriter()
-    for channels in (3, 8):
+    for channels, columns in ((3, 5), (8, 5), (3, 3)):
         x = m.input((1, 9, 9, channels), 0.05, 4)
-        weights = np.ones((1, 3, 3, channels), np.int8)
+        weights = np.ones((1, 3, columns, channels), np.int8)
         bias = np.zeros(channels, np.int32)
         m.output(m.depthwise_conv2d(x, weights, bias, weight_scale=0.003, scale=0.1))
     graph = load_model(m.save(tmp_path / "model.tflite"))
-    few, many = graph.operators
+    few, many, patches = graph.operators
     assert lower(graph, few, CORE).family == "dsp"
     assert "few channels" in lower(graph, few, CORE).why_not
     assert lower(graph, few, CORE, Candidate("mve")).family == "mve"
     assert lower(graph, many, CORE).family == "mve"
+    assert lower(graph, patches, CORE).family == "mve"
+
+
+def test_windows_are_vectors_unless_less_is_wanted(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x = m.input((1, 9, 9, 24), 0.05, 4)
+    weights, bias = np.ones((1, 3, 3, 24), np.int8), np.zeros(24, np.int32)
+    m.output(m.depthwise_conv2d(x, weights, bias, weight_scale=0.003, scale=0.1))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    (operator,) = graph.operators
+    vectors, taps = space(graph, operator, CORE)[:2]
+    assert [vectors.label, taps.label] == ["mve", "mve patches=0"]
+
+    def kernel(**wanted: Any) -> object:
+        return type(lower(graph, operator, CORE, **wanted).kernel)
+
+    assert kernel() == kernel(candidate=vectors) == PatchDepthwise
+    for less in ({"candidate": taps}, {"compact": COMPACT_LITTLE}, {"most_scratch": 2_000}):
+        assert kernel(**less) == RowDepthwise
 
 
 @pytest.mark.tools

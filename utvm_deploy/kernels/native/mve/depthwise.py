@@ -219,7 +219,7 @@ def _store(a: Assembler, has_left: bool) -> None:
     """Store the outputs of both pixels at r7 and r7 + r10; r9 becomes the channels left."""
     with a.scheduled():
         for number, vectors in enumerate((("q4", "q6"), ("q5", "q7"))):
-            requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, has_left=has_left)
+            requantize(a, vectors, ("q2", "q3"), 32 + 16 * number, 32, "r4", has_left=has_left)
         a.ldrd("r2", "r3", _Slots.zero_point)
         a.ldrd("r4", "r9", _Slots.high)
         a.vqmovnb_s32("q4", "q4")

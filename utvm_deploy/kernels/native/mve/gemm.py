@@ -210,6 +210,7 @@ def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
     _multiply_tile(a, 1, product.by)
     vectors = ("q4", "q5", "q6")
     with a.scheduled():
+        _finish(a, vectors, ("q2", "q3", "q7"), product)
         a.ldrd("r1", "r0", _Slots.pixels)
         a.load(r3=_Slots.pitch, r4=_Slots.channels)
         a.add("r3", "r3", "r3", "lsl #1")
@@ -218,7 +219,6 @@ def _compute_three_pixels(a: Assembler, product: MveProduct) -> None:
         a.add("r6", "r5", "r4")
         a.add("r4", "r6")
         a.strd("r1", "r4", _Slots.pixels)
-        _finish(a, vectors, ("q2", "q3", "q7"), product)
     _store(a, vectors, ("r0", "r5", "r6"), product.by)
 
 
@@ -226,12 +226,12 @@ def _multiply_tile(a: Assembler, pair: int, by: PixelType) -> None:
     """Put the sums of three pixels and a pair of channels into their lanes of q4, q5 and q6."""
     sums = ("r0", "r2"), ("r4", "r6"), ("r8", "r10")
     a.ldrd("r0", "r2", at("r12", 8 * pair))
+    step = -by.lanes if pair else by.lanes
+    by.load_weights(a, "q0", pre("r7", step) if pair else at("r7"))
     for even, odd in sums[1:]:
         a.mov(even, "r0")
         a.mov(odd, "r2")
     vectors = ("q1", "q2", "q3")
-    step = -by.lanes if pair else by.lanes
-    by.load_weights(a, "q0", pre("r7", step) if pair else at("r7"))
     with by.loop(a, "r11"), a.scheduled(is_loop=True):
         for (even, _), vector, pixel in zip(sums, vectors, ("r1", "r3", "r5"), strict=True):
             by.load_pixels(a, vector, pixel)
@@ -254,12 +254,12 @@ def _compute_one_pixel(a: Assembler, product: MveProduct) -> None:
     with a.scheduled():
         a.vmov("q4[2]", "q4[0]", "r0", "r2")
         a.vmov("q4[3]", "q4[1]", "r4", "r6")
+        _finish(a, ("q4",), ("q2", "q3"), product)
         a.ldrd("r1", "r0", _Slots.pixels)
         a.load(r3=_Slots.pitch, r4=_Slots.channels)
         a.add("r1", "r3")
         a.add("r4", "r0")
         a.strd("r1", "r4", _Slots.pixels)
-        _finish(a, ("q4",), ("q2", "q3"), product)
     _store(a, ("q4",), ("r0",), product.by)
 
 
@@ -270,19 +270,19 @@ def _finish(
     if product.by is INT16:
         requantize_once(a, vectors, "r12", 16, 16)
     else:
-        requantize(a, vectors, temporaries, 16, 16, has_left=product.has_left)
-    a.ldrd("r2", "r3", _Slots.zero_point)
-    a.load(r4=_Slots.high, r8=_Slots.channels_left)
+        requantize(a, vectors, temporaries, 16, 16, "r7", has_left=product.has_left)
+    a.ldrd("r8", "r10", _Slots.zero_point)
+    a.load(r2=_Slots.high, r7=_Slots.channels_left)
     if product.by is INT8:  # int16 has no zero point
+        a.vmov_i32(temporaries[1], 1)
         for v in vectors:
-            a.vadd_i32(v, v, "r2")
-    a.vdup_32("q0", "r3")
-    a.vdup_32("q1", "r4")
-    a.vctp_32("r8")
+            a.vmla_s32(v, temporaries[1], "r8")  # VADD would wait for its pipe
+    a.vdup_32("q0", "r10")
+    a.vdup_32(temporaries[0], "r2")
+    a.vctp_32("r7")
     for v in vectors:
         a.vmax_s32(v, v, "q0")
-    for v in vectors:
-        a.vmin_s32(v, v, "q1")
+        a.vmin_s32(v, v, temporaries[0])
 
 
 def _store(a: Assembler, vectors: tuple[str, ...], places: tuple[str, ...], by: PixelType) -> None:

@@ -21,16 +21,16 @@ Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import bytes_texts, family_text, replaced, shared_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.driver import Buffer, Driver, Number, Operand, buffers
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
-from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
@@ -238,7 +238,7 @@ def _multiply_text(product: PatchProduct) -> str:
     a.mov("r0", 0)
     a.vidup_u32("q3", "r0", 1)
     a.vmul_i32("q3", "q3", "r4")
-    for before, place in zip(places, places[1:], strict=False):
+    for before, place in pairwise(places):
         a.vadd_i32(place, before, "r5")
     with a.loop("gt"):  # four pixels
         a.ldr("r3", a.stack_argument("channels"))
@@ -313,9 +313,9 @@ def _put_text(product: PatchProduct) -> str:
     a.load(r6=a.stack_argument("width"), r7=a.stack_argument("channels"))
     a.ldr("r8", a.stack_argument("pitch"))
     a.adds("r0", 4)
-    next_one = (("r9", "r2"),) if product.rows == 2 else (("r9", "r2"), ("r10", "r9"), ("r11", "r10"))
+    pixels = ("r2", "r9") if product.rows == 2 else ("r2", "r9", "r10", "r11")
     with a.loop("gt"):  # four pixels
-        for number, (pixel, last) in enumerate(next_one, 1):
+        for number, (last, pixel) in enumerate(pairwise(pixels), 1):
             a.mov(pixel, last)
             a.cmp("r6", number)
             with a.when("gt"):

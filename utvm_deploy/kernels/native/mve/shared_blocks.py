@@ -89,6 +89,7 @@ def requantize(
     temporaries: Sequence[str],
     offset: int,
     step: int,
+    one: str,
     *,
     has_left: bool,
 ) -> None:
@@ -110,12 +111,13 @@ def requantize(
         for v in vectors:
             a.vshl_s32(v, v, temporaries[0])
     factor, *signs = temporaries
+    a.mov(one, 1)
     a.vshr_u32(factor, "q1", 31)
     for v in vectors:
         a.vqrdmulh_s32(v, v, "q0")
     for v, sign in zip(vectors, cycle(signs), strict=False):
         a.vmulh_s32(sign, v, factor)
-        a.vadd_i32(v, v, sign)
+        a.vmla_s32(v, sign, one)
         a.vrshl_s32(v, v, "q1")
 
 

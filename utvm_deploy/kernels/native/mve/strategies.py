@@ -25,7 +25,11 @@ from utvm_deploy.kernels.native.gathered_gemm import (
     gathered,
     gathered_conv2d_call,
 )
-from utvm_deploy.kernels.native.layer_tables import convolution_tables, dense_tables
+from utvm_deploy.kernels.native.layer_tables import (
+    ConvolutionTables,
+    convolution_tables,
+    dense_tables,
+)
 from utvm_deploy.kernels.native.mve.dense import FACTOR, SUM_LIMIT, MveDense
 from utvm_deploy.kernels.native.mve.depthwise import mve_depthwise_call
 from utvm_deploy.kernels.native.mve.elementwise import MveElementwise
@@ -53,6 +57,24 @@ class WindowsChoices(Choices):
     pixels: int | None = None
 
 
+def _build_depthwise(layer: Layer, wish: Wish, tables: ConvolutionTables) -> KernelCall | str:
+    """By patches, unless the wish wants less; else tap by tap."""
+    own = PatchChoices.read(wish.candidate)
+    if isinstance(own, str):
+        return own
+    if own.patches and not (wish.is_open and wish.compact):
+        made = patch_depthwise_call(layer.portable, tables)
+        if isinstance(made, KernelCall) and isinstance(made.kernel, PatchDepthwise):
+            most = wish.most_scratch if wish.is_open else None
+            if most is None or sum(one.size_bytes for one in made.kernel.scratch) <= most:
+                return made
+    few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
+    is_open = few and wish.candidate is None
+    if is_open and isinstance(dsp_convolution(layer, Wish()), KernelCall):
+        return "few channels at stride 1, which DSP code does faster"
+    return mve_depthwise_call(layer.portable, tables)
+
+
 @dataclass(frozen=True)
 class PatchChoices(Choices):
     """Whether the window of a depthwise convolution is a vector, where it can be."""
@@ -68,15 +90,7 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
         return "it has a group for each channel"
     tables = convolution_tables(layer)
     if isinstance(call.kernel, DepthwiseConv2D) and call.kernel.channels > 1:
-        own = PatchChoices.read(wish.candidate)
-        if isinstance(own, str):
-            return own
-        few = tables.weights.shape[0] <= _FEW_CHANNELS and tables.window.strides == (1, 1)
-        is_open = few and wish.candidate is None
-        if is_open and isinstance(dsp_convolution(layer, Wish()), KernelCall):
-            return "few channels at stride 1, which DSP code does faster"
-        made = patch_depthwise_call(call, tables) if own.patches else ""
-        return mve_depthwise_call(call, tables) if isinstance(made, str) else made
+        return _build_depthwise(layer, wish, tables)
     choices = WindowsChoices() if wish.is_open else WindowsChoices.read(wish.candidate)
     if isinstance(choices, str):
         return choices
