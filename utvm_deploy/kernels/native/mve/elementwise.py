@@ -3,6 +3,9 @@
 Of a sum, the side with the scale one half is only shifted; the other side is requantized. SUB is
 ADD with a sign for each side. Every right shift is by 1 or more. So 1 is taken off negative values,
 and VRSHL rounds halves away from zero.
+
+Four elements are begun while the four before them are finished, since products and sums have
+different pipes.
 """
 
 from __future__ import annotations
@@ -55,9 +58,8 @@ class MveElementwise(ElementwiseKernel):
 @code_cache
 def _routine(operation: str, dtype: str) -> Assembler:
     """``count`` elements on both sides."""
-    step = 4 * element_type(dtype).unit_bytes
     a = Assembler(CORTEX_M55, loop_parameters(dtype))
-    a.enter(vectors=("d8-d13",))
+    a.enter(vectors=("d8-d15",))
     a.ldr("r12", a.stack_argument("count"))
     for word, register in enumerate(_REGISTERS[operation]):
         if register.startswith("r"):
@@ -65,42 +67,57 @@ def _routine(operation: str, dtype: str) -> Assembler:
         else:
             a.ldr("lr", at("r2", 4 * word))
             a.vdup_32(register, "lr")
-    load = a.vldrb_s32 if dtype == "int8" else a.vldrh_s32
-    store = a.vstrb_32 if dtype == "int8" else a.vstrh_32
-    with a.hardware_loop("dlstp.32", "r12"), a.scheduled(is_loop=True):
-        load("q0", post("r0", step))
-        load("q1", post("r1", step))
-        if operation == ADD:
-            _add(a)
-        else:
-            _multiply(a)
-        _requantize(a, "r9", "r10")
-        a.vadd_i32("q0", "q0", "r11")
-        a.vmax_s32("q0", "q0", "q4")
-        a.vmin_s32("q0", "q0", "q5")
-        store("q0", post("r3", step))
+    ones, others = ("q0", "q1"), ("q2", "q7")
+    a.cmp("r12", 4)
+    with a.unless("lt"):
+        a.sub("r12", "r12", 4)
+        a.lsr("r2", "r12", 3)
+        _begin(a, operation, dtype, *ones)
+        with a.hardware_loop("wls", "r2"), a.scheduled(is_loop=True):
+            _finish(a, dtype, *ones)
+            _begin(a, operation, dtype, *others)
+            _finish(a, dtype, *others)
+            _begin(a, operation, dtype, *ones)
+        _finish(a, dtype, *ones)
+        a.and_("r12", "r12", 7)
+    with a.hardware_loop("wlstp.32", "r12"), a.scheduled(is_loop=True):
+        _begin(a, operation, dtype, *ones)
+        _finish(a, dtype, *ones)
     a.leave()
     return a
 
 
-def _add(a: Assembler) -> None:
-    """q0 becomes the sum of q0, which is requantized, and q1."""
-    a.vmlas_s32("q0", "q3", "r4")  # times the factor, plus the start
-    _requantize(a, "r5", "r6")
-    a.vmlas_s32("q0", "q6", "r8")  # times the sign, plus the offset
-    a.vmla_s32("q0", "q1", "r7")
+def _begin(a: Assembler, operation: str, dtype: str, value: str, other: str) -> None:
+    """Load the next four elements of both sides; ``value`` becomes their sum or product."""
+    step = 4 * element_type(dtype).unit_bytes
+    load = a.vldrb_s32 if dtype == "int8" else a.vldrh_s32
+    load(value, post("r0", step))
+    if operation == MULTIPLY:
+        load(other, post("r1", step))
+        a.vadd_i32(value, value, "r4")
+        a.vadd_i32(other, other, "r5")
+        a.vmul_i32(value, value, other)
+        return
+    a.vmlas_s32(value, "q3", "r4")  # times the factor, plus the start
+    _requantize(a, value, other, "r5", "r6")
+    a.vmlas_s32(value, "q6", "r8")  # times the sign, plus the offset
+    load(other, post("r1", step))
+    a.vmla_s32(value, other, "r7")
 
 
-def _multiply(a: Assembler) -> None:
-    """q0 becomes the product of q0 and q1, less their zero points."""
-    a.vadd_i32("q0", "q0", "r4")
-    a.vadd_i32("q1", "q1", "r5")
-    a.vmul_i32("q0", "q0", "q1")
+def _finish(a: Assembler, dtype: str, value: str, sign: str) -> None:
+    """Requantize and store four sums or products."""
+    store = a.vstrb_32 if dtype == "int8" else a.vstrh_32
+    _requantize(a, value, sign, "r9", "r10")
+    a.vadd_i32(value, value, "r11")
+    a.vmax_s32(value, value, "q4")
+    a.vmin_s32(value, value, "q5")
+    store(value, post("r3", 4 * element_type(dtype).unit_bytes))
 
 
-def _requantize(a: Assembler, multiplier: str, shift: str) -> None:
-    """Scale q0 in place. Overwrites q2."""
-    a.vqrdmulh_s32("q0", "q0", multiplier)
-    a.vshr_s32("q2", "q0", 31)
-    a.vadd_i32("q0", "q0", "q2")
-    a.vrshl_s32("q0", shift)
+def _requantize(a: Assembler, value: str, sign: str, multiplier: str, shift: str) -> None:
+    """Scale a vector in place."""
+    a.vqrdmulh_s32(value, value, multiplier)
+    a.vshr_s32(sign, value, 31)
+    a.vadd_i32(value, value, sign)
+    a.vrshl_s32(value, shift)
