@@ -20,7 +20,7 @@ Layouts:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -38,6 +38,7 @@ from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.kernels.native.mve.shared_blocks import CONDITION
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise, Steps, row_depthwise_call
+from utvm_deploy.records.candidate import COMPACT_LITTLE
 from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 #: Channels of a vector, and pixels whose sums are requantized together.
@@ -182,12 +183,13 @@ def patch_depthwise_call(call: KernelCall, tables: ConvolutionTables) -> KernelC
     channels = tables.weights.shape[0]
     kernel = PatchDepthwise(w, channels, PatchProduct(rows), channels // tables.inputs)
     numbers = np.array([tables.bias, tables.multiplier, tables.shift], dtype=np.int32)
-    return row_depthwise_call(
+    made = row_depthwise_call(
         *(call, kernel, tables.border),
         weights=_pack_weights(tables.weights.reshape(channels, *w.kernel), rows),
         scaling=np.pad(numbers.T, ((1, 0), (0, 0))).reshape(-1),
         limits=np.array([tables.zero_point, *tables.limits], dtype=np.int32),
     )
+    return replace(made, heeds_compact=COMPACT_LITTLE)
 
 
 def _pack_weights(weights: Array, rows: int) -> Array:
