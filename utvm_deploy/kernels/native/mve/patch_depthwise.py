@@ -20,6 +20,7 @@ Layouts:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -29,7 +30,7 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Buffer, Driver, Number, Operand, buffers
+from utvm_deploy.kernels.contract.driver import Argument, Buffer, Driver, Number, Operand, buffers
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
@@ -124,13 +125,15 @@ class PatchDepthwise(RowDepthwise):
         return (*super().scratch, self._columns, self._quads)
 
     def drive(self, c: Driver) -> None:
-        height = self.window.output_height
+        height, tables = self.window.output_height, self._read_tables(c)[:-1]
         with c.loop("batch", self.window.batch) as n:
             for first, count, rows in equal_blocks(height, self.product.rows):
                 with c.loop("row", count) as y:
-                    self._compute_rows(c, n, first + y * rows, rows)
+                    self._compute_rows(c, tables, n, first + y * rows, rows)
 
-    def _compute_rows(self, c: Driver, n: Number, y: Number, rows: int) -> None:
+    def _compute_rows(
+        self, c: Driver, tables: Sequence[Argument], n: Number, y: Number, rows: int
+    ) -> None:
         """Compute ``rows`` rows of the output of image ``n``, from row ``y`` on."""
         w, product, image, output = self.window, self.product, self._image, self._output
         lines = w.kernel[0] + rows - 1
@@ -141,7 +144,6 @@ class PatchDepthwise(RowDepthwise):
         columns, quads = self._columns, self._quads
         vectors = (w.padded_width if self.is_copied else w.width) * self.pitch // GROUP
         c.call("utvm_mve_interleave", source, columns.at(), self.steps.row, vectors, lines)
-        tables = [one.at() for one in product.tables[:2]]
         pitch = 4 * quads.stride(0)
         numbers = product.numbers(self.steps, w.output_width, self.channels)
         sizes = *numbers, pitch, quads.shape[0], self.channels
