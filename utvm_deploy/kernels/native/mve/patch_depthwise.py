@@ -9,13 +9,14 @@ So three routines follow each other for one or two rows of the output:
 3. Words of four pixels are split into pixels of sixteen channels.
 
 The second loop goes through the channels. Its turn requantizes the sums of the turn before, so the
-first turn stores a word that nothing reads, and the last one adds up a channel too many.
+first turn stores a word that nothing reads, and the last one adds up a channel too many. Tables
+have a channel more for that: weights behind the last one, scaling before the first one.
 
-Layouts:
-    columns  int8  [column][channel, a multiple of 16][row of four], and a spare vector
-    weights  int8  [channel][row of the output][column of four][row of four]; the last channel is 0
-    scaling  int32 [channel][bias, multiplier, right shift]; the first channel is 0
-    quads    int8  [four pixels][a spare word, channel][pixel]
+Layouts, for y of one or two rows of the output:
+    columns  int8  [column][channel][row]
+    weights  int8  [channel][y][column][row]
+    scaling  int32 [channel][bias, multiplier, right shift]
+    quads    int8  [four pixels][spare word, channel][pixel]
 """
 
 from __future__ import annotations
