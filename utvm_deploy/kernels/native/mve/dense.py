@@ -8,6 +8,7 @@ or, with a scale for each output,
     bias     int32 [four outputs][bias, multiplier, low word, high word, shift - 32][pair][slot]
 
 Two weights of int4 share a byte, each with 8 added: those of a block of 16 and of the next one.
+No blocks are in reverse.
 Their scales are often larger, so multiples of the sums are scaled.
 """
 
@@ -136,10 +137,13 @@ class MveDense(DenseRoutine):
         }
 
     def _pack_weights(self, weights: Array) -> Array:
-        table = gemm.pack_weights(weights)
         if not self.halves:
-            return table
-        blocks = (table + np.int8(8)).view(np.uint8).reshape(-1, -(-weights.shape[1] // 16), 2, 16)
+            return gemm.pack_weights(weights)
+        blocks = (
+            (gemm.pack_blocks(weights) + np.int8(8))
+            .view(np.uint8)
+            .reshape(-1, -(-weights.shape[1] // 16), 2, 16)
+        )
         filled = np.pad(blocks, ((0, 0), (0, blocks.shape[1] % 2), (0, 0), (0, 0)))
         packed: Array = (filled[:, ::2] | filled[:, 1::2] << np.uint8(4)).view(np.int8)
         return packed.reshape(-1)

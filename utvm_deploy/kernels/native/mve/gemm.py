@@ -73,13 +73,18 @@ def padded_depth(depth: int, by: PixelType = INT8) -> int:
 
 def pack_weights(weights: Array, by: PixelType = INT8) -> Array:
     """[channels, depth] -> the layout above."""
+    packed = pack_blocks(weights, by)
+    packed[:, 1] = packed[:, 1, ::-1, ::-1].copy()
+    return packed.reshape(-1)
+
+
+def pack_blocks(weights: Array, by: PixelType = INT8) -> Array:
+    """[channels, depth] -> [quad, pair, block, slot, byte], nothing in reverse."""
     channels, depth = weights.shape
     filled = np.pad(weights, ((0, -channels % CHANNELS), (0, -depth % by.lanes)))
     # quad, slot, pair, block, byte -> quad, pair, block, slot, byte
     split = filled.reshape(-1, 2, 2, filled.shape[1] // by.lanes, by.lanes)
-    packed = np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
-    packed[:, 1] = packed[:, 1, ::-1, ::-1].copy()
-    return packed.reshape(-1)
+    return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
 
 @dataclass(frozen=True)
