@@ -26,6 +26,8 @@ from utvm_deploy.targets.table import CORES, target_of
 _FEW = 8
 #: Bytes of a row for which the C library's copy is faster.
 _LARGE = 64
+#: Bytes of a row, on average, from which Helium's loop pays; the compiler's code has none for few.
+_LOOPED = 20
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,13 @@ class JoinedRows:
 def build_by_words(layer: Layer, wish: Wish) -> KernelCall | str:
     """The call of a routine for a CONCATENATION, a sum or an extremum, or why there is none."""
     call, kernel = layer.portable, layer.portable.kernel
-    if "mve" in target_of(layer.core).families_of(CORES[layer.core]):
-        return ""
+    has_vectors = "mve" in target_of(layer.core).families_of(CORES[layer.core])
     if isinstance(kernel, Joined):
-        largest = element_type(kernel.dtype).size_bytes(max(kernel.sizes))
-        if largest >= _LARGE:
-            return ""  # the C library's copies have longer blocks
-        return replace(call, kernel=JoinedRows(kernel))
+        sizes = [element_type(kernel.dtype).size_bytes(size) for size in kernel.sizes]
+        fits = sum(sizes) >= _LOOPED * len(sizes) if has_vectors else max(sizes) < _LARGE
+        return replace(call, kernel=JoinedRows(kernel)) if fits else ""
+    if has_vectors:
+        return ""
     if layer.operator.kind == "REDUCE_MAX" and isinstance(kernel, Pool2D) and kernel.channels == 1:
         # A maximum over the last dimension, whose limits are those of its type.
         around = (kernel.window.batch, kernel.window.height, 1)
