@@ -23,6 +23,7 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.native.dsp.bytes import JoinedRows
 from utvm_deploy.kernels.native.gathered_gemm import GatheredConv2D
 from utvm_deploy.kernels.native.mve.patch_depthwise import PatchDepthwise
 from utvm_deploy.kernels.native.row_depthwise import RowDepthwise
@@ -136,6 +137,19 @@ def test_windows_are_vectors_unless_less_is_wanted(tmp_path: Path) -> None:
     assert kernel() == kernel(candidate=vectors) == PatchDepthwise
     for less in ({"candidate": taps}, {"compact": COMPACT_LITTLE}, {"most_scratch": 2_000}):
         assert kernel(**less) == RowDepthwise
+
+
+def test_rows_are_joined_by_vectors_where_these_have_a_loop(tmp_path: Path) -> None:
+    m = ModelWriter()
+    rows = ((16, 16), (24, 8), (8, 64), (20, 20, 20), (512, 512))
+    for sizes in rows:
+        xs = [m.input((1, 3, 5, size), 0.05, 0) for size in sizes]
+        options = ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0})
+        m.output(m.node("CONCATENATION", xs, (1, 3, 5, sum(sizes)), options))
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    joined = [isinstance(lower(graph, one, CORE).kernel, JoinedRows) for one in graph.operators]
+    assert joined == [False, False, True, True, True]
+    assert check(m, tmp_path, core=CORE) == len(rows)
 
 
 @pytest.mark.tools
