@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import tvm
+from float_writer import FloatWriter
 from format_models import EXAMPLE, SHAPES, drawn, module, network
 from tvm import relax
 
 import utvm_deploy
-from utvm_deploy.base.errors import ModelError, UtvmError
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UtvmError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.number_formats import Function, NumberFormat, register
 from utvm_deploy.graph.number_formats.shipped import BFLOAT16
 
@@ -104,6 +106,17 @@ def test_what_has_no_numbers_is_refused(fused: NumberFormat, tmp_path: Path) -> 
     digits = utvm_deploy.models.find("digits").files[0]
     with pytest.raises(ModelError, match="computes nothing in float32, so --format does not apply"):
         utvm_deploy.compile(digits, "host", number_format=fused)
+
+
+def test_states_are_refused(fused: NumberFormat, tmp_path: Path) -> None:
+    m = FloatWriter()
+    x, h = m.input((1, 4), name="x"), m.input((1, 4), name="h")
+    m.output(m.add(x, h))
+    path = m.save(tmp_path / "sums.tflite")
+    graph = load_model(path)
+    states = {"h": graph.tensors[graph.outputs[0]].name}
+    with pytest.raises(UnsupportedOperator, match="which cannot be numbers of fused; use a format"):
+        utvm_deploy.compile(path, "host", states=states, number_format=fused)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", None])

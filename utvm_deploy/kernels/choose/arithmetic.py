@@ -25,11 +25,18 @@ def with_arithmetic(graph: Graph) -> Graph:
     """The graph whose tensors of float32 are numbers of its format, except for its ends.
 
     Each operator of float32 becomes ``CALL_TIR``: its portable kernel, computed with numbers. A
-    graph without a format that computes stays as it is. Raises UnsupportedOperator for operators
-    whose portable kernel is a C routine.
+    graph without a format that computes stays as it is. Raises UnsupportedOperator for states, and
+    for operators whose portable kernel is a C routine; ModelError for a graph without float32.
     """
     own = graph.number_format
-    return graph if own is None or not own.computes else _Maker(graph, own).graph()
+    if own is None or not own.computes:
+        return graph
+    if graph.states:
+        raise UnsupportedOperator(
+            f"{graph.name} keeps states between runs, which cannot be numbers of {own.name}; use a "
+            "format without operations"
+        )
+    return _Maker(graph, own).graph()
 
 
 class _Maker:
