@@ -22,8 +22,8 @@ from utvm_deploy.graph.model import Array
 ITEMS = {"blocks": 4, "list": 1}
 BITMAP = "bitmap"
 FORMS = (BITMAP, *ITEMS)
-#: Weights are packed with at least this share of zeros, and if that saves this many bytes: the
-#: code that multiplies them takes about as many.
+#: Weights are packed with at least this share of zeros, rounded to a percent, and if that saves
+#: this many bytes: the code that multiplies them takes about as many.
 LEAST_ZEROS, LEAST_SAVED = 0.6, 512
 WORD_BITS = 32
 _FARTHEST = 255
@@ -55,8 +55,7 @@ def packed(weights: Array, form: str) -> Packed | None:
 
 def smallest(weights: Array) -> Packed | None:
     """The form with the fewest bytes; None if packing is not worth it."""
-    kept = int(np.count_nonzero(weights))
-    if weights.nbytes < LEAST_SAVED or kept > (1 - LEAST_ZEROS) * weights.size:
+    if weights.nbytes < LEAST_SAVED or round(float(np.mean(weights == 0)), 2) < LEAST_ZEROS:
         return None
     found = [one for one in (packed(weights, form) for form in FORMS) if one is not None]
     best = min(found, key=lambda one: one.table_bytes)

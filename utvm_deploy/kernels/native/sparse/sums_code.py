@@ -22,6 +22,12 @@ TILE = 4
 _THUMB = "defined(__thumb2__) && defined(__GNUC__)"
 _PITCH, _SUMS = "r4", ("r5", "r6", "r7", "r8")
 _TOP_BIT = 1 << (WORD_BITS - 1)
+#: At level size, GCC would keep the sums of pixels in memory.
+_UNROLLED = """
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((noinline, optimize("O3")))
+#endif
+""".lstrip()
 #: With one pixel, two blocks or weights have separate registers.
 _PAIR = (("r6", "r7", "r8", "r9"), ("r10", "r11", "r12", "r3"))
 #: About the cycles of an item (a block, a weight) by its form and pixels: by assembly, and by C.
@@ -79,7 +85,7 @@ def sums_text(core: str, form: str, pixels: int) -> str:
     a.leave()
     body = replaced(shared_text(f"utvm_sparse_{form}"), ("PIXELS", str(pixels), 4))
     condition = CONDITION if form == "blocks" else _THUMB
-    return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition)
+    return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition, _UNROLLED)
 
 
 def sums_cycles(core: str, form: str, pixels: int, items: int, rows: int) -> float:
