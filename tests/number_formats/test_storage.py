@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import tvm
+from float_writer import FloatWriter
 from format_models import SHAPES, drawn, module, network
+from sparse_writer import sparsified
 
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
@@ -47,6 +49,23 @@ def test_relax_modules_have_the_bytes_of_rounded_weights(
         ours, theirs = (device.load(one)(x) for one in (compiled, rounded))
         assert ours.tobytes() == theirs.tobytes()
         assert utvm_deploy.verify(path, device, samples=1, number_format=name).ok
+
+
+def test_weights_that_are_stored_without_zeros_are_rounded(tmp_path: Path) -> None:
+    weights = drawn(6, 8)
+    weights[:, ::2] = 0
+    m = FloatWriter()
+    m.output(m.fully_connected(m.input((1, 8)), weights, drawn(6)))
+    (operator,) = m.operators
+    stored = m.tensors[operator.inputs[1]]
+    stored.sparsity, stored.data = sparsified(weights, (1,))
+    path = m.save(tmp_path / "sparse.tflite")
+    with with_chosen(number_format="bfloat16"):
+        graph = load_model(path)
+    found = graph.tensors[graph.operators[0].inputs[1] or 0].data
+    assert found is not None
+    assert found.tobytes() == known_format("bfloat16").rounded(weights).tobytes()
+    assert utvm_deploy.verify(path, "host", samples=2, number_format="bfloat16").ok
 
 
 def test_the_graph_says_the_format(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import with_constants
+from utvm_deploy.frontend.tflite_dense import densified
 from utvm_deploy.frontend.tflite_tables import called_subgraphs, read_file
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.number_formats import NumberFormat
@@ -47,7 +48,10 @@ def in_format(data: bytes, own: NumberFormat, path: Path) -> bytes:
     if is_relax(data):
         made = with_constants(loaded(data), rounded).dumped()
     else:
-        made = _with_tables(data, rounded)
+        try:
+            made = _with_tables(densified(data), rounded)
+        except ModelError as exc:
+            raise ModelError(f"{path}: {str(exc).removeprefix(f'{path}: ')}") from exc
     if not count and not own.computes:
         raise ModelError(
             f"{path} has no float32 weights, so --format does not apply; it is for float models"
@@ -64,6 +68,11 @@ def _with_tables(data: bytes, rounded: object) -> bytes:
         for tensor in source.tensors:
             if tensor.data is not None and tensor.dtype == "float32":
                 place = _address(tensor.data) - begin
+                if not 0 <= place <= len(data) - tensor.data.nbytes:
+                    raise ModelError(
+                        f"tensor '{tensor.name}' of a loop or branch is stored without zeros, "
+                        "which --format does not take; convert the model without sparsity"
+                    )
                 made = rounded(tensor.data).astype("<f4").tobytes()
                 changed[place : place + len(made)] = made
     return bytes(changed)

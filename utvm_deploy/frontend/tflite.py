@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.base.errors import ModelError
@@ -17,18 +16,13 @@ from utvm_deploy.frontend.control_flow import unrolled
 from utvm_deploy.frontend.files.given_shapes import format_given
 from utvm_deploy.frontend.files.odd_weights import warn_of_weights
 from utvm_deploy.frontend.files.variables import ONCE
-from utvm_deploy.frontend.flat_model import FlatModel, FlatOperator, FlatTensor
 from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.survey import Survey, survey
+from utvm_deploy.frontend.tflite_dense import densified
 from utvm_deploy.frontend.tflite_flat import with_main
-from utvm_deploy.frontend.tflite_tables import (
-    called_subgraphs,
-    metadata_of,
-    read_file,
-    sparse_tensors,
-)
+from utvm_deploy.frontend.tflite_tables import called_subgraphs, metadata_of, read_file
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.names import with_short_names
@@ -138,7 +132,7 @@ def given_bytes(path: Path) -> bytes:
     """
     data = converted(path) or _file_bytes(path)
     try:
-        return _densified(data)
+        return densified(data)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 
@@ -163,30 +157,7 @@ def _unrolled(data: bytes) -> tuple[bytes, tuple[str, ...]]:
         for op in subgraphs[0].operators
         if op.kind == ONCE
     }
-    return _densified(with_main(data, made.model, once)), made.notes
-
-
-@functools.lru_cache(maxsize=2)
-def _densified(data: bytes) -> bytes:
-    """The file with all zeros of its constants, and without the DENSIFY that would add them."""
-    if is_relax(data) or not (sparse := sparse_tensors(data)):
-        return data
-    main = read_file(data)
-    dense = {number: main.tensors[number].data for number in sparse}
-    kept = []
-    for op in main.operators:
-        if op.kind == "DENSIFY" and op.inputs[0] in dense:
-            dense[op.outputs[0]] = dense[op.inputs[0]]
-        else:
-            place = (0, op.index)
-            kept.append(FlatOperator(op.kind, op.inputs, op.outputs, op.intermediates, place))
-    tensors = [
-        FlatTensor(replace(one, data=dense.get(n)), (0, n), is_unchanged=n not in dense)
-        for n, one in enumerate(main.tensors)
-    ]
-    flat = FlatModel(tensors, kept, main.inputs, main.outputs)
-    once = {op.index: op.integer("InitSubgraphIndex") for op in main.operators if op.kind == ONCE}
-    return with_main(data, flat.finished(main.outputs), once)
+    return densified(with_main(data, made.model, once)), made.notes
 
 
 def _file_bytes(path: Path) -> bytes:

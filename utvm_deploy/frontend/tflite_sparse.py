@@ -81,10 +81,10 @@ def dense_data(
     table = tensor.Sparsity()
     order = vector_of(table.TraversalOrderAsNumpy(), budget, f"tensor '{name}'")
     block_map = vector_of(table.BlockMapAsNumpy(), budget, f"tensor '{name}'")
-    count = table.DimMetadataLength()
+    count = max(table.DimMetadataLength(), len(order), len(block_map))
     if count > 2 * MAX_RANK:
         raise ModelError(f"tensor '{name}' has {count} stored dimensions, more than {2 * MAX_RANK}")
-    levels = [table.DimMetadata(n) for n in range(count)]
+    levels = [table.DimMetadata(n) for n in range(table.DimMetadataLength())]
     layout = _Layout(name, shape, order, block_map, levels)
     if element.in_unit > 1:
         raise ModelError(
