@@ -114,6 +114,17 @@ def test_all_layers_are_packed(tmp_path: Path) -> None:
         assert listed[0].family == "sparse" and len({one.family for one in listed}) == 3
 
 
+@pytest.mark.tools
+def test_a_layer_that_pads_has_all_zeros(tmp_path: Path) -> None:
+    """A PAD becomes the padding of the layer behind it."""
+    m = ModelWriter()
+    x = m.pad(m.input((1, 4, 5, 64), scale=0.05, zero_point=3), ((0, 0), (1, 2), (1, 0), (0, 0)))
+    values = pruned(np.random.default_rng(5), (32, 64), 0.9).reshape(32, 1, 1, 64)
+    m.output(m.conv2d(x, values, np.arange(32, dtype=np.int32), weight_scale=0.02, scale=0.3))
+    found = utvm_deploy.verify(m.save(tmp_path / "model.tflite"), "host", samples=2)
+    assert found.ok, found.found
+
+
 def one_dense(zeros: float, block: int, shape: tuple[int, int] = (128, 512)) -> ModelWriter:
     """A fully connected layer of 512x128."""
     values = pruned(np.random.default_rng(3), shape, zeros, block)

@@ -179,7 +179,9 @@ def packable(graph: Graph, operator: Operator) -> Array | None:
         return None
     if isinstance(attributes, Convolution):
         is_whole = weights.shape[3] == source.shape[3]
-        if attributes.strides != (1, 1) or weights.shape[1:3] != (1, 1) or not is_whole:
+        # Its own padding, such as that of a PAD before it, makes more pixels.
+        is_plain = attributes.strides == (1, 1) and not any(attributes.padding)
+        if weights.shape[1:3] != (1, 1) or not (is_whole and is_plain):
             return None
     found = weights.data.reshape(weights.shape[0], -1)
     return found if found.shape[1] <= _MOST_INPUTS else None
