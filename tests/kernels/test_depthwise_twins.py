@@ -23,6 +23,7 @@ from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.requantization import requantized
+from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.isa import assembler
 from utvm_deploy.kernels.isa.instructions import Instruction
 from utvm_deploy.kernels.isa.list_scheduler import cycles, ordered
@@ -34,6 +35,7 @@ from utvm_deploy.kernels.native.dsp.assembly.depthwise_twins_code import (
     twins_scaling,
     twins_text,
 )
+from utvm_deploy.kernels.native.dsp.depthwise_twins import TwinsChoices, twins_kernels
 from utvm_deploy.kernels.native.scaling import Scaling, short_scaling
 from utvm_deploy.records.candidate import Candidate
 from utvm_deploy.targets.arm_m.timing_m7 import CORTEX_M7
@@ -113,6 +115,18 @@ def test_outputs_of_twins_lie_on_what_was_read(tmp_path: Path) -> None:
         overlapped(graph, position, call, function, library, images[position])
         for position, (call, function) in enumerate(zip(calls, functions, strict=True))
     )
+
+
+@pytest.mark.parametrize(
+    ("height", "rows", "top", "is_one"), [(12, 12, 1, True), (12, 13, 1, True), (12, 14, 1, False),
+                                          (2, 2, 2, True), (2, 2, 3, False)],
+)  # fmt: skip
+def test_windows_far_outside_the_image_have_no_twins(
+    height: int, rows: int, top: int, is_one: bool
+) -> None:
+    """A PAD may become such padding; the border would replace a row that is kept."""
+    window = Window(1, height, 9, rows, 9, (3, 3), (1, 1), (1, 1), top, 1)
+    assert any(twins_kernels(window, 8, TwinsChoices())) is is_one
 
 
 def computed(packed: Array, upper: int, below: int) -> tuple[int, int]:

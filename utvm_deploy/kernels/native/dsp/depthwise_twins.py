@@ -107,9 +107,15 @@ class DspTwins:
 
     @property
     def fits(self) -> bool:
-        """Whether channels come in fours at least, and all offsets of addresses are small."""
+        """Whether channels come in fours at least, and all offsets of addresses are small.
+
+        Each window has to begin before the end of the image: the border takes the place of a kept
+        row, which is read with it otherwise. Rows that are kept belong to the strip before.
+        """
+        w = self.window
         least = min(count for _, _, count in equal_blocks(self.channels, self.block))
-        is_kept = 2 * self.pairs >= min(self.kept, self.window.output_height)
+        is_kept = min(2 * self.pairs, w.output_height) >= self.kept
+        is_kept = is_kept and (w.output_height - 1) * w.strides[0] - w.top < w.height
         return least >= _LEAST_CHANNELS and is_kept and self.variant.fits
 
     @property
