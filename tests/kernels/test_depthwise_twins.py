@@ -17,6 +17,9 @@ from test_overlap import compiled, overlapped
 from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.compiler.options import CompileOptions, Objective
+from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
@@ -208,6 +211,15 @@ def test_the_space_has_twins_and_a_packed_layer_takes_planes(tmp_path: Path) -> 
     assert len(found) > 3
     assert "twins" in lower(graph, operator, "cortex-m7", found[0]).kernel.name
     assert "twins" not in lower(graph, operator, "cortex-m7", found[0], compact=1).kernel.name
+
+
+@pytest.mark.parametrize("level", [Objective.SIZE, Objective.BALANCED])
+def test_levels_for_little_flash_take_no_twins(level: Objective, tmp_path: Path) -> None:
+    graph = layer(tmp_path)
+    small = compile_model(graph, load_board("mps2_an500"), CompileOptions(objective=level))
+    assert not any("twins" in text for text in small.sources.values())
+    fast = compile_model(graph, load_board("mps2_an500"))
+    assert any("twins" in text for text in fast.sources.values())
 
 
 def test_loads_and_products_bound_a_block(monkeypatch: pytest.MonkeyPatch) -> None:

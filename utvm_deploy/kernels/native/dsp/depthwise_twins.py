@@ -7,7 +7,7 @@ rows and the lower half are computed together: a word of scratch has a pixel for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import CACHE_LINE_BYT
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
+from utvm_deploy.records.candidate import COMPACT_LITTLE
 
 #: Channels of a block, best first: a line of a cache, or parts of one.
 _BLOCKS = (32, 24, 16, 8)
@@ -272,7 +273,9 @@ class DspTwins:
         rows = twins_scaling(scaling, tables.weights, tables.zero_point, tables.limits)
         assert rows is not None  # asked before
         table = ConstantArgument("weights", pack_twins(weights, scaling, rows))
-        return windows_call(call, self, self.geometry, (table,), tables.border)
+        found = windows_call(call, self, self.geometry, (table,), tables.border)
+        # Levels for little flash take packed planes instead: all layers share their code.
+        return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
 def twins_kernels(window: Window, channels: int, choices: TwinsChoices) -> Iterator[DspTwins]:
