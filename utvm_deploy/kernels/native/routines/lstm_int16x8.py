@@ -91,8 +91,8 @@ def lower_lstm(op: Operation) -> KernelCall:
         name=f"lstm_{label(sizes)}_16x8_by_{order}",
         why="C, the products of four rows at a time",
         c_texts=(
-            *(shared_text("utvm_gates16"), LOGISTIC.text("utvm_sigmoid16")),
-            *(TANH.text("utvm_sigmoid16"), shared_text("utvm_lstm_wide")),
+            *(shared_text("utvm_gates16"), LOGISTIC.one),
+            *(TANH.one, shared_text("utvm_lstm_wide")),
         ),
         assembly=wide_dot_texts,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import shared_text
+from utvm_deploy.kernels.contract.c_texts import replaced, shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.operands import element_count
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
@@ -36,6 +36,10 @@ _PARAMETERS = (
 _SETS = (("r8", "r9", "r10"), ("r11", "r12", "lr"))
 
 
+#: How often each C text has a name that begins with "utvm_sigmoid".
+_CALLS = {"utvm_sigmoid16": 1, "utvm_sigmoid_pairs": 2, "utvm_sigmoids16": 3}
+
+
 @dataclass(frozen=True)
 class Line:
     """A function by lines of 2**bits steps, and the name of its C functions."""
@@ -44,9 +48,14 @@ class Line:
     bits: int
 
     def text(self, name: str) -> str:
-        """A C text for this function."""
-        own = shared_text(name).replace("utvm_sigmoid", f"utvm_{self.name}")
-        return own.replace("utvm_bits", str(self.bits))
+        """A C text of ``_CALLS`` for this function."""
+        calls = ("utvm_sigmoid", f"utvm_{self.name}", _CALLS[name])
+        return replaced(shared_text(name), calls)
+
+    @property
+    def one(self) -> str:
+        """The C text of the function of one value."""
+        return replaced(self.text("utvm_sigmoid16"), ("utvm_bits", str(self.bits), 1))
 
 
 LOGISTIC, TANH = Line("logistic_line", 9), Line("tanh_line", 8)
@@ -100,7 +109,7 @@ def _texts(core: str, line: Line, middle: int, right: int) -> tuple[str, ...]:
         a.str(low, post("r5", 4))
     a.leave()
     pairs = a.c_function(f"utvm_{line.name}_pairs", line.text("utvm_sigmoid_pairs"), CONDITION)
-    return line.text("utvm_sigmoid16"), pairs, line.text("utvm_sigmoids16")
+    return line.one, pairs, line.text("utvm_sigmoids16")
 
 
 def lower_sigmoid(op: Operation) -> KernelCall:
