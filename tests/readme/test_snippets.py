@@ -34,6 +34,7 @@ ELSEWHERE = {
     "docs/guides/backends.md": "backends/test_backends_guide.py",
     "docs/guides/evaluation.md": "readme/test_guide_to_evaluation.py",
     "docs/guides/number-formats.md": "number_formats/test_guide.py",
+    "docs/guides/pruning.md": "readme/test_guide_to_pruning.py",
     "docs/guides/python.md": "readme/test_guide_to_python.py",
     "docs/guides/pytorch.md": "other_formats/test_torch_modules.py",
     "docs/guides/relax.md": "readme/test_guide_to_relax.py",

@@ -37,8 +37,9 @@ _EXTENTS = (1, 2, 3, 4, 5, 8, 16)
 _VERSIONS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12)
 _SCALES = (1e-9, 0.001, 1 / 256, 1 / 32768, 0.05, 1.0, 8.0, 300.0)
 _ZERO_POINTS = (-128, -1, 0, 1, 5, 127)
-#: What the import only warns of: a CONV_2D without a bias.
-_WARNED = ("has_bias was not true",)
+#: What the import only warns of: a CONV_2D without a bias. And what TFLite Micro alone computes: an
+#: LSTM of int16.
+_WARNED = ("has_bias was not true", "input_gate_bias->type != kTfLiteFloat32 (INT64")
 _SECONDS = 5
 _MOST_BYTES = 6 << 30
 

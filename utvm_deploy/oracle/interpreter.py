@@ -123,9 +123,13 @@ def interpret(
 
     Raises Refused for a file that LiteRT does not start.
     """
-    data, widened = with_int8_weights(model.read_bytes())
+    data = model.read_bytes()
     with _refusals():
+        # LiteRT says what is wrong with a file before it is read here.
         known, lacking = with_known_versions(data, built)
+        data, widened = with_int8_weights(data)
+        if widened:
+            known, lacking = with_known_versions(data, built)
         # Without a kernel of some operators, the reference cannot even list them.
         resolver = DEFAULT_KERNELS if lacking else REFERENCE_KERNELS
         program = Program(data if lacking else known, resolver, keeps_all=not outputs_only)

@@ -45,18 +45,29 @@ class Program:
         self._interpreter, self._has_run = self._built(), False
         self.inputs = [int(one["index"]) for one in self._interpreter.get_input_details()]
         self.outputs = [int(one["index"]) for one in self._interpreter.get_output_details()]
-        # Private, but the version is pinned; nothing else lists the operators.
-        self.nodes = [self._node(one) for one in self._interpreter._get_ops_details()]
-        truths = map(truth_of, self.nodes)
-        # The others compute such an operator, and LiteRT runs the model without it.
-        if not any(truth is not None and truth.is_refused for truth in truths):
-            self._interpreter.allocate_tensors()
+        self.nodes = self._prepared_nodes()
         made = [number for node in self.nodes for number in node.outputs if number >= 0]
         if only is None:
             only = [*self.inputs, *made, *self.outputs] if keeps_all else self.outputs
         self.computed = frozenset([*self.inputs, *made])
         # A variable's handle has no bytes, and LiteRT crashes when it is asked for them.
         self._kept = [n for n in dict.fromkeys(only) if self._details(n)["dtype"] is not np.object_]
+
+    def _prepared_nodes(self) -> list[Node]:
+        """The operators that LiteRT will run, or those of a file with one that it refuses."""
+
+        def nodes() -> list[Node]:
+            # Private, but the version is pinned; nothing else lists the operators.
+            return [self._node(one) for one in self._interpreter._get_ops_details()]
+
+        try:
+            self._interpreter.allocate_tensors()
+        except RuntimeError:
+            truths = [truth_of(node) for node in nodes()]
+            # Others compute such an operator, and LiteRT runs the model without it.
+            if not any(truth is not None and truth.is_refused for truth in truths):
+                raise
+        return nodes()
 
     def run(self, samples: Sequence[Sequence[Array]], *, apart: int) -> list[Tensors]:
         """The tensors that are kept, of each sample; ``apart`` is as for ``is_first``."""

@@ -144,7 +144,8 @@ def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCal
         found = _in_family(family, layer, wish)
         if isinstance(found, KernelCall):
             return found
-        if found and not layer.portable.why_not:
+        # That a layer has few zeros does not explain which kernel it has.
+        if found and family != SPARSE and not layer.portable.why_not:
             # The next family's call keeps the reason, too.
             why_not = f"no {family.upper()} kernel: {found}"
             layer = replace(layer, portable=replace(layer.portable, why_not=why_not))

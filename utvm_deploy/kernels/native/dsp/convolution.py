@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TypeAlias
 
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.strategy import Choices, Layer, Wish
+from utvm_deploy.kernels.contract.strategy import Choices, Layer, ListCandidates, Wish
 from utvm_deploy.kernels.native.dsp.assembly import patches_code
 from utvm_deploy.kernels.native.dsp.assembly.depthwise_twins_code import twins_scaling
 from utvm_deploy.kernels.native.dsp.assembly.value_types import INT8_UNSHIFTED
@@ -56,7 +56,7 @@ from utvm_deploy.kernels.native.estimated import (
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables, convolution_tables
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.kernels.native.single_rounding import single_scaling
-from utvm_deploy.records.candidate import COMPACT_MOST
+from utvm_deploy.records.candidate import COMPACT_MOST, Candidate
 
 #: How much longer a depthwise layer may take for a driver that it shares with others, a factor.
 _MOST_SLOWER = 1.5
@@ -225,6 +225,22 @@ def _are_exact_twins(tables: ConvolutionTables, scaling: Scaling) -> bool:
         return False
     quantized = tables.zero_point, tables.limits
     return twins_scaling(scaling, tables.weights, *quantized) is not None
+
+
+def exact_candidates(listed: ListCandidates) -> ListCandidates:
+    """Those of ``listed`` that the layer allows: twins need outputs of one rounding."""
+
+    def candidates(layer: Layer) -> tuple[Candidate, ...]:
+        found = tuple(listed(layer))
+        if all(one.choice("method") != TwinsChoices.method for one in found):
+            return found
+        tables = convolution_tables(layer, turns_dilated=True)
+        scaling = tables.short_scaling()
+        if not isinstance(scaling, str) and _are_exact_twins(tables, scaling):
+            return found
+        return tuple(one for one in found if one.choice("method") != TwinsChoices.method)
+
+    return candidates
 
 
 def convolution_choices(kernel: object) -> Iterator[Choices]:

@@ -11,7 +11,11 @@ from utvm_deploy.kernels.contract.strategy import (
     of_portable,
 )
 from utvm_deploy.kernels.native.dsp.bytes import build_by_words, build_large_pool
-from utvm_deploy.kernels.native.dsp.convolution import build_convolution, convolution_choices
+from utvm_deploy.kernels.native.dsp.convolution import (
+    build_convolution,
+    convolution_choices,
+    exact_candidates,
+)
 from utvm_deploy.kernels.native.dsp.dense import build_dense, dense_choices
 from utvm_deploy.kernels.native.dsp.elementwise import build_elementwise, int16_multiply_call
 from utvm_deploy.kernels.native.dsp.int16x8 import build_int16_convolution, int16_choices
@@ -36,7 +40,7 @@ DSP_STRATEGIES = (
     Strategy(
         ("CONV_2D", "DEPTHWISE_CONV_2D"),
         build_convolution,
-        candidates_of(FAMILY, build_convolution, convolution_choices),
+        exact_candidates(candidates_of(FAMILY, build_convolution, convolution_choices)),
         unpacks=True,
     ),
     Strategy(
