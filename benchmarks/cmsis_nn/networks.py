@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import network_table
@@ -24,28 +24,26 @@ from network import Network
 
 def mobilenet_v2() -> bytes:
     """Inverted residuals, width 0.35, on 80x80."""
-    n = Network((1, 80, 80, 3))
-    n.conv(16, 3, 2)
-    n.depthwise(3)
-    n.conv(8, activation="NONE")
-    for channels, count, stride in ((8, 2, 2), (16, 3, 2), (24, 3, 2), (32, 2, 1), (56, 2, 2)):
-        for number in range(count):
-            _inverted(n, channels, 6, 3, stride if number == 0 else 1)
-    n.conv(224)
-    return n.classify(10)
+    stages = ((8, 2, 2), (16, 3, 2), (24, 3, 2), (32, 2, 1), (56, 2, 2))
+    return _residuals(80, stages, 224)
 
 
 def mobilenet_v2_of_96() -> bytes:
     """All of MobileNetV2 0.35 on 96x96, with ten classes: 17 inverted residuals."""
-    n = Network((1, 96, 96, 3))
+    stages = ((8, 2, 2), (16, 3, 2), (24, 4, 2), (32, 3, 1), (56, 3, 2), (112, 1, 1))
+    return _residuals(96, stages, 1280)
+
+
+def _residuals(side: int, stages: Sequence[tuple[int, int, int]], last: int) -> bytes:
+    """Stages of inverted residuals (channels, count, first stride) on an image of that side."""
+    n = Network((1, side, side, 3))
     n.conv(16, 3, 2)
     n.depthwise(3)
     n.conv(8, activation="NONE")
-    widths = ((8, 2, 2), (16, 3, 2), (24, 4, 2), (32, 3, 1), (56, 3, 2), (112, 1, 1))
-    for channels, count, stride in widths:
+    for channels, count, stride in stages:
         for number in range(count):
             _inverted(n, channels, 6, 3, stride if number == 0 else 1)
-    n.conv(1280)
+    n.conv(last)
     return n.classify(10)
 
 
