@@ -11,7 +11,7 @@ import pytest
 from host_model import COMPILE_TIMEOUT_S, STRICT, write_sources
 
 import utvm_deploy
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.oracle.with_custom import run_oracle
 
@@ -61,7 +61,7 @@ def test_the_guides_program(title: str, shared_models: Path, tmp_path: Path) -> 
     command = ["gcc", *STRICT[:-1], "-O1", *map(str, sources), "-o", str(program)]
     subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
     done = subprocess.run([program], input=frame.tobytes(), capture_output=True, check=True)
-    with given_shapes({}, image=image_of_words(WORDS)):
+    with given_only(Chosen({}, image=image_of_words(WORDS))):
         ((scores,),) = run_oracle(model, [frame]).outputs
     absent, present = scores.reshape(-1).tolist()
     assert done.stdout.decode() == f"{absent} {present} {int(present > absent)}"

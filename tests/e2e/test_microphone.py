@@ -19,7 +19,7 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.device import Device
-from utvm_deploy.frontend.files.given_shapes import Stream, given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, Stream, given_only
 from utvm_deploy.oracle.with_custom import run_oracle
 
 KINDS = ("tone", "chirp", "noise", "voice")
@@ -136,7 +136,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     )
     whole = classifier(folder / "classifier.tflite", WINDOW, head)
     runs = [[part] for one in columns for part in np.split(one, COLUMNS // HOP, 1)]
-    with given_shapes({}, stream=Stream(HOP)):
+    with given_only(Chosen({}, stream=Stream(HOP))):
         found = run_oracle(whole, runs, outputs_only=True, apart=COLUMNS // HOP).outputs
     answers = np.stack([one[0] for one in found]).reshape(len(sounds), -1, len(KINDS))
     return Story(front, whole, sounds, columns, answers)

@@ -14,7 +14,7 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.files import tflite_schema as schema
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.tflite import load_model
 
 pytestmark = pytest.mark.tools
@@ -85,7 +85,7 @@ def test_shapes_that_do_not_fit(
 def test_a_shape_that_an_operator_refuses(tmp_path: Path) -> None:
     path = _opened(_image_net(padding="VALID"), tmp_path / "valid.tflite", 0, 1, 2)
     with (
-        given_shapes({"": (1, 2, 8, 3)}),
+        given_only(Chosen({"": (1, 2, 8, 3)})),
         pytest.raises(ModelError, match="of the shape 1,2,8,3: 'tensor_3' becomes empty"),
     ):
         load_model(path)
@@ -94,9 +94,9 @@ def test_a_shape_that_an_operator_refuses(tmp_path: Path) -> None:
 def test_a_fixed_shape_stays(tmp_path: Path) -> None:
     path = tmp_path / "fixed.tflite"
     _image_net().save(path)
-    with given_shapes({"": (1, 8, 8, 3)}):
+    with given_only(Chosen({"": (1, 8, 8, 3)})):
         assert load_model(path).digest == load_model(path).digest
-    with given_shapes({"": (1, 9, 9, 3)}), pytest.raises(ModelError, match="the fixed shape"):
+    with given_only(Chosen({"": (1, 9, 9, 3)})), pytest.raises(ModelError, match="the fixed shape"):
         load_model(path)
 
 
@@ -105,7 +105,7 @@ def test_the_batch_alone_is_one(tmp_path: Path, caplog: pytest.LogCaptureFixture
     graph = load_model(path)
     assert graph.tensors[graph.inputs[0]].shape == (1, 8, 8, 3)
     assert "the batch of input 'tensor_0' is bound to 1" in caplog.text
-    with given_shapes({"tensor_0": (3, 8, 8, 3)}):
+    with given_only(Chosen({"tensor_0": (3, 8, 8, 3)})):
         graph = load_model(path)
     assert graph.tensors[graph.outputs[0]].shape == (3, 4)
 
@@ -115,14 +115,14 @@ def test_several_inputs_need_names(tmp_path: Path) -> None:
     a, b = m.input((1, 2, 2, 4), 0.05, 0), m.input((1, 2, 2, 4), 0.05, 0)
     m.output(m.node("ADD", [a, b], (1, 2, 2, 4), ("AddOptions", {})))
     path = _opened(m, tmp_path / "two.tflite", 1)
-    with given_shapes({"": (1, 5, 2, 4)}), pytest.raises(ModelError, match="several inputs"):
+    with given_only(Chosen({"": (1, 5, 2, 4)})), pytest.raises(ModelError, match="several inputs"):
         load_model(path)
     with (
-        given_shapes({"tensor_0": (1, 5, 2, 4), "tensor_1": (1, 3, 2, 4)}),
+        given_only(Chosen({"tensor_0": (1, 5, 2, 4), "tensor_1": (1, 3, 2, 4)})),
         pytest.raises(ModelError, match="does not take inputs of the shape 1,5,2,4; 1,3,2,4"),
     ):
         load_model(path)
-    with given_shapes({"tensor_0": (1, 5, 2, 4), "tensor_1": (1, 5, 2, 4)}):
+    with given_only(Chosen({"tensor_0": (1, 5, 2, 4), "tensor_1": (1, 5, 2, 4)})):
         graph = load_model(path)
     assert graph.tensors[graph.outputs[0]].shape == (1, 5, 2, 4)
 
@@ -145,7 +145,7 @@ def test_shapes_that_operators_compute(tmp_path: Path) -> None:
     m.operator("RESHAPE", [x, wanted], [y], ("ReshapeOptions", {}))
     m.output(y)
     path = _opened(m, tmp_path / "computed.tflite", 1)
-    with given_shapes({"": (1, 7, 4, 6)}):
+    with given_only(Chosen({"": (1, 7, 4, 6)})):
         graph = load_model(path)
     assert graph.tensors[graph.outputs[0]].shape == (7, 24)
 
@@ -211,7 +211,7 @@ def test_a_signature_of_another_subgraph(
     options = ["--signature", "other", "--board", "host", "--samples", "2"]
     assert main(["verify", str(signed), *options]) == 0
     assert "all equal" in capsys.readouterr().out
-    with given_shapes({}, "one"):
+    with given_only(Chosen({}, "one")):
         load_model(signed)
     assert "variable 'sum' is shared with signature 'other', which is left out" in caplog.text
 

@@ -12,7 +12,7 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.program import Program
@@ -52,7 +52,7 @@ def _cell(path: Path, *, dtype: str = "int8", zero_point: int = 5, hidden: bool 
 
 def _chained(path: Path, states: dict[str, str], steps: int = 4) -> Any:
     """The outputs with a kept state, and those of a state that is handed on, for some steps."""
-    with given_shapes({}, None, tuple(states.items())):
+    with given_only(Chosen({}, None, tuple(states.items()))):
         data = converted(path)
     assert data is not None
     kept, plain = Program(data), Program(path.read_bytes())

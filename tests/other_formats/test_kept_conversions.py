@@ -22,7 +22,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend import formats
 from utvm_deploy.frontend.files import kept_conversions
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.formats import converted
 
 pytestmark = pytest.mark.tools
@@ -82,7 +82,7 @@ def test_another_file_name_shape_or_version_is_converted_again(
     renamed = tmp_path / "renamed.onnx"
     renamed.write_bytes(model.read_bytes())
     again(renamed)
-    with given_shapes({"x": (1, 24)}):
+    with given_only(Chosen({"x": (1, 24)})):
         again(model)
     monkeypatch.setattr(kept_conversions, "_version", lambda package: f"{package} of tomorrow")
     again(model)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.reference import run_reference
 
@@ -251,7 +251,7 @@ def test_a_batch_extent_that_is_no_extent_becomes_one(
     graph = load_model(path)
     assert [graph.tensors[n].shape for n in (*graph.inputs, *graph.outputs)] == [(1, 3)] * 2
     assert "the batch '?' of input 'x' is bound to 1" in caplog.text
-    with given_shapes({"x": (2, 3)}):
+    with given_only(Chosen({"x": (2, 3)})):
         graph = load_model(path)
     assert graph.tensors[graph.inputs[0]].shape == (2, 3)
 

@@ -19,7 +19,7 @@ from utvm_deploy.compiler.memory_needs import CheckNeeds
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.compiler.stages.request import Watch
-from utvm_deploy.frontend.files.given_shapes import format_given, shapes_for, with_chosen
+from utvm_deploy.frontend.files.given_shapes import chosen_now, shapes_for, with_chosen
 from utvm_deploy.frontend.number_format import in_format
 from utvm_deploy.frontend.relax.facts import loaded
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
@@ -193,7 +193,7 @@ def from_relax(
 
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
-    own = format_given()
+    own = chosen_now().number_format
     is_other = in_memory.is_quantized_model(module) or in_memory.is_module(module)
     if own is not None and (is_other or in_memory.is_program(module)):
         raise UsageError("number_format is for files and Relax modules; save the model to a file")

@@ -13,13 +13,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board
 from utvm_deploy.device import Device
-from utvm_deploy.frontend.files.given_shapes import (
-    shapes_given,
-    signature_given,
-    states_given,
-    stream_given,
-    words_given,
-)
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.results.estimating.figures import Estimated, estimated
@@ -144,8 +138,7 @@ def estimate(
 
 def _graph_of(path: Path) -> Graph:
     """The shapes of a file, which is read once for equal bytes of which the same is chosen."""
-    chosen = shapes_given(), signature_given(), states_given(), stream_given(), words_given()
-    given = repr((path.stem, path.suffix, chosen))
+    given = repr((path.stem, path.suffix, chosen_now()))
     content = path.read_bytes() if path.is_file() else b""
     key = hashlib.sha256(content + given.encode()).hexdigest()
     if key not in _KEPT or not content:

@@ -14,7 +14,7 @@ from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
-from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
+from utvm_deploy.frontend.files.given_shapes import chosen_now, given
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
@@ -128,8 +128,8 @@ def inspect(
         graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None
         window = None
-        if graph is not None and stream_given() is not None:  # not of a file that is a stream
-            with whole_windows():
+        if graph is not None and chosen_now().stream is not None:  # not of a file that is a stream
+            with given(stream=None):
                 window = inspect_model(load_model(path, is_quiet=True))
         return InspectResult(found, graph, least, window, effects)
 

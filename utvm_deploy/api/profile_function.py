@@ -14,7 +14,7 @@ from utvm_deploy.base.results import Result, plain_object
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, Device
-from utvm_deploy.frontend.files.given_shapes import stream_given
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
@@ -158,7 +158,7 @@ def profile(
                 raise _without_model(target)
             hotspots = hotspots_of(report, image, hot)
         window = None
-        if stream_given() is not None:  # not of a file that is a stream
+        if chosen_now().stream is not None:  # not of a file that is a stream
             with steps.whole_window_if_it_fits():
                 window = measured(load_model(path, custom, is_quiet=True))[1]
         # A bound is in cycles, so it says nothing about other figures.

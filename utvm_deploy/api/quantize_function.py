@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.progress import Progress, shown_progress
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.frontend.files.given_shapes import only_tied_states, stream_given, with_chosen
+from utvm_deploy.frontend.files.given_shapes import chosen_now, given, with_chosen
 from utvm_deploy.quality.precision import steps
 from utvm_deploy.quality.precision.facts import Budgets
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -93,7 +93,7 @@ def quantize(
         equalize = "yes" if equalize else "no"
     as_observed = clipping == "min-max" and equalize != "yes"
     _check_options(scheme, chosen_by, board, as_observed=as_observed, sensitivity=sensitivity)
-    if stream_given() is not None:
+    if chosen_now().stream is not None:
         raise UsageError("quantize takes whole windows; give --stream with the file that it writes")
     if is_program(model):
         raise UsageError("an ExportedProgram cannot be quantized; give program.module()")
@@ -130,7 +130,7 @@ def quantize(
         "input_range": input_range,
     }
     shown, chosen = shown_progress(progress), with_chosen(inputs, signature, states)
-    with shown as told, chosen, only_tied_states():
+    with shown as told, chosen, given(states=(), tied=chosen_now().states):
         same["progress"] = told
         made: QuantizedModel | steps.MixedModel
         if scheme == "mixed":

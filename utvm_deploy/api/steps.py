@@ -20,7 +20,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
-from utvm_deploy.frontend.files.given_shapes import whole_windows, with_chosen
+from utvm_deploy.frontend.files.given_shapes import given, with_chosen
 from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import check_fits, load_backend
 from utvm_deploy.records.candidate import CMSIS_NN
@@ -90,7 +90,7 @@ def chosen_of(
 def whole_window_if_it_fits() -> Iterator[None]:
     """In the block, models take whole windows; a warning says that one cannot be compiled."""
     try:
-        with whole_windows():
+        with given(stream=None):
             yield
     except CompileError as error:  # a hop takes less memory
         _log.warning("figures of the whole window are left out: %s", error)

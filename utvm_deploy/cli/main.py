@@ -30,9 +30,9 @@ from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import as_flags, collect, fill
 from utvm_deploy.cli.project_file import read_settings, set_defaults, used
 from utvm_deploy.cli.verbs import VERBS
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
-from utvm_deploy.graph.number_formats import NumberFormat, format_of
+from utvm_deploy.graph.number_formats import format_of
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
@@ -50,10 +50,17 @@ def _image(args: argparse.Namespace) -> ImageInput | None:
     return image_of_words(words[0]) if words else None
 
 
-def _number_format(args: argparse.Namespace) -> NumberFormat | None:
-    """The format of --format; a file that registers it is run once."""
-    given = getattr(args, "number_format", None)
-    return None if given is None else format_of(given)
+def _chosen(args: argparse.Namespace) -> Chosen:
+    """What the options choose of a model; a file that registers a number format is run once."""
+    own = getattr(args, "number_format", None)
+    return Chosen(
+        getattr(args, "inputs", {}),
+        getattr(args, "signature", None),
+        tuple(dict(getattr(args, "states", {})).items()),
+        stream_of_options(args),
+        _image(args),
+        None if own is None else format_of(own),
+    )
 
 
 class Parser(argparse.ArgumentParser):
@@ -182,16 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if args.dry_run:
                 stack.enter_context(process.dry_run(lambda command: out.line(shlex.join(command))))
-            stack.enter_context(
-                given_shapes(
-                    getattr(args, "inputs", {}),
-                    getattr(args, "signature", None),
-                    tuple(dict(getattr(args, "states", {})).items()),
-                    stream_of_options(args),
-                    _image(args),
-                    _number_format(args),
-                )
-            )
+            stack.enter_context(given_only(_chosen(args)))
             started, begin = time.time(), time.monotonic()
             is_kept = getattr(args, "store", False) and not args.dry_run
             digests = model_digests(args) if is_kept else {}

@@ -31,16 +31,12 @@ from utvm_deploy.base.process import limit_memory
 from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import (
+    Chosen,
     States,
     Stream,
-    format_given,
-    given_shapes,
+    chosen_now,
+    given_only,
     shapes_for,
-    shapes_given,
-    signature_given,
-    states_given,
-    stream_given,
-    words_given,
 )
 from utvm_deploy.frontend.files.image_input import image_of_words
 from utvm_deploy.frontend.files.kept_conversions import (
@@ -132,16 +128,16 @@ def converted(path: Path) -> bytes | None:
     None if it is a .tflite file that stays as it is. Raises only ModelError or UnsupportedOperator,
     even if the format's reader crashes, and PluginError for a number format that is wrong.
     """
-    data, own = _converted_or_chosen(path), format_given()
+    data, own = _converted_or_chosen(path), chosen_now().number_format
     return data if own is None else in_format(data or model_bytes(path), own, path)
 
 
 def _converted_or_chosen(path: Path) -> bytes | None:
     check_shapes_apply(path)
-    told: dict[str, object] = {"shapes": dict(shapes_given())}
-    told |= _rewritten(states_given(), stream_given(), words_given())
+    told: dict[str, object] = {"shapes": dict(chosen_now().shapes)}
+    told |= _rewritten(chosen_now().states, chosen_now().stream, chosen_now().words)
     if path.suffix.lower() in CONVERTERS:
-        if signature_given() is not None:
+        if chosen_now().signature is not None:
             raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
     else:
         choice = _choice(path)
@@ -210,7 +206,7 @@ def _choice(path: Path) -> Choice:
 
 def check_shapes_apply(path: Path) -> None:
     """Raise ModelError if the user gave shapes, and files of this format have fixed ones."""
-    if shapes_given() and path.suffix.lower() not in SHAPED:
+    if chosen_now().shapes and path.suffix.lower() not in SHAPED:
         raise ModelError(
             f"{path} has fixed shapes, so --shape does not apply; it is for "
             f"{', '.join(SHAPED[:-1])} and {SHAPED[-1]} files"
@@ -348,7 +344,7 @@ def main(path: Path, folder: Path) -> int:
         if converter:
             converter.load(path)
         limit_import()
-        with given_shapes(shapes):
+        with given_only(Chosen(shapes)):
             made = converter.convert(path) if converter else _chosen(path, chosen)
         if states or stream or words:
             made = _rewrite(path, made, states, stream, words)

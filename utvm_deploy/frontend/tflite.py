@@ -13,7 +13,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.assemble import CustomImporter, assemble
 from utvm_deploy.frontend.control_flow import unrolled
-from utvm_deploy.frontend.files.given_shapes import format_given
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.files.odd_weights import warn_of_weights
 from utvm_deploy.frontend.files.variables import ONCE
 from utvm_deploy.frontend.formats import IDENTIFIER, choice_notes, converted, model_bytes
@@ -52,7 +52,7 @@ def load_model(
         graph = load_bytes(data, path.stem, str(path), custom)
     # Of the user's file, also where it becomes another one.
     digest = hashlib.sha256(model_bytes(path)).hexdigest()
-    graph = graph.replaced(digest=digest, number_format=format_given())
+    graph = graph.replaced(digest=digest, number_format=chosen_now().number_format)
     if not is_quiet:
         for note in choice_notes(path):
             _log.warning("%s: %s", path, note)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import image_given, states_given, stream_given
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.model import load_onnx
 from utvm_deploy.frontend.torch.export import loaded_program
@@ -88,7 +88,7 @@ def difference(
     package = RUNTIMES.get(model_path.suffix.lower())
     if package is None or importlib.util.find_spec(package) is None:
         return None
-    if states_given() or stream_given() is not None or image_given() is not None:
+    if chosen_now().states or chosen_now().stream is not None or chosen_now().image is not None:
         return None
     runtime, theirs = run_origin(model_path, inputs, len(graph.outputs))
     elements = different = 0

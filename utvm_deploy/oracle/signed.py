@@ -12,7 +12,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.formats import unsigned_tensors
 from utvm_deploy.graph.check import place_of
 from utvm_deploy.graph.model import Array, Graph
@@ -36,7 +36,7 @@ def check_same_values(path: Path, data: bytes, graph: Graph) -> None:
     with TemporaryFolder("utvm-signed") as folder:
         file = folder / "model.tflite"
         file.write_bytes(data)
-        with given_shapes({}):  # what was chosen is in the file
+        with given_only(Chosen()):  # what was chosen is in the file
             made = run_oracle(file, samples)
     is_moved = [graph.tensors[number].source in unsigned for number in graph.inputs]
     moved = [

@@ -17,7 +17,7 @@ import numpy as np
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import format_given, given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, chosen_now, given_only
 from utvm_deploy.frontend.files.tflite_cut import without_operators
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.relax.facts import is_relax
@@ -44,7 +44,7 @@ def run_oracle(
 
     Raises VerifyError, and PluginError for what the plug-in's reference does wrong.
     """
-    own = format_given()
+    own = chosen_now().number_format
     if own is not None and own.computes:
         several = [[one] if isinstance(one, np.ndarray) else list(one) for one in inputs]
         return run_numbers(load_model(path, custom, is_quiet=True), several)
@@ -68,7 +68,7 @@ def run_oracle(
         def run(*, with_shadow: bool = False) -> ReferenceRun:
             rows = zip(samples, found, strict=True)
             given = [[*one, *(new[n] for n in made)] for one, new in rows]
-            with given_shapes({}):  # what was chosen is in the file
+            with given_only(Chosen()):  # what was chosen is in the file
                 return run_reference(file, given, apart=apart, with_shadow=with_shadow)
 
         while pending:

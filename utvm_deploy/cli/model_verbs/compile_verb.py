@@ -18,7 +18,7 @@ from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import compile_step
 from utvm_deploy.compiler.compiled.library_format import write_library
 from utvm_deploy.compiler.options import ALL_STAGES
-from utvm_deploy.frontend.files.given_shapes import stream_given
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.oracle.with_custom import check_accepted
 from utvm_deploy.project import check_fits_alone
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             args, board, progress, fits=check_fits_alone, dump=dumped.__setitem__
         )
         window = None
-        if stream_given() is not None:
+        if chosen_now().stream is not None:
             with whole_window_if_it_fits():
                 window = compile_step(args, board, progress, fits=lambda *_: None)
     if not args.dry_run:

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,37 +39,48 @@ MOST_EXTENT = 2**31 - 1
 #: Stands for the only input, where a shape is given without a name.
 ONLY = ""
 
-_given: ContextVar[Shapes] = ContextVar("given_shapes", default={})  # noqa: B039
-_signature: ContextVar[str | None] = ContextVar("given_signature", default=None)
-_states: ContextVar[States] = ContextVar("given_states", default=())
-_stream: ContextVar[Stream | None] = ContextVar("given_stream", default=None)
-_image: ContextVar[ImageInput | None] = ContextVar("given_image", default=None)
-_format: ContextVar[NumberFormat | None] = ContextVar("given_format", default=None)
-_tied: ContextVar[States] = ContextVar("tied_states", default=())
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is chosen of a model that is imported now."""
+
+    shapes: Shapes = field(default_factory=dict)  # empty if the user gave none
+    signature: str | None = None
+    states: States = ()
+    stream: Stream | None = None  # None if the model takes whole windows
+    image: ImageInput | None = None  # which the caller gives
+    number_format: NumberFormat | None = None  # None for the numbers of the file
+    tied: States = ()  # inputs and outputs that get one range
+
+    @property
+    def words(self) -> str | None:
+        """The words that describe the image."""
+        return None if self.image is None else self.image.words
+
+
+_chosen: ContextVar[Chosen] = ContextVar("chosen", default=Chosen())  # noqa: B039
+
+
+def chosen_now() -> Chosen:
+    """What the user chose."""
+    return _chosen.get()
 
 
 @contextmanager
-def given_shapes(
-    shapes: Shapes,
-    signature: str | None = None,
-    states: States = (),
-    stream: Stream | None = None,
-    image: ImageInput | None = None,
-    number_format: NumberFormat | None = None,
-) -> Iterator[None]:
-    """In the block, models are imported with what was chosen of them."""
-    tokens = _given.set(shapes), _signature.set(signature), _states.set(states)
-    of_stream, of_image = _stream.set(stream), _image.set(image)
-    of_format = _format.set(number_format)
+def given_only(chosen: Chosen) -> Iterator[None]:
+    """In the block, models are imported with what is chosen. Ranges stay tied."""
+    with given(**vars(chosen) | {"tied": _chosen.get().tied}):
+        yield
+
+
+@contextmanager
+def given(**changes: Any) -> Iterator[None]:
+    """In the block, fields of ``Chosen`` have these values."""
+    token = _chosen.set(replace(_chosen.get(), **changes))
     try:
         yield
     finally:
-        _given.reset(tokens[0])
-        _signature.reset(tokens[1])
-        _states.reset(tokens[2])
-        _stream.reset(of_stream)
-        _image.reset(of_image)
-        _format.reset(of_format)
+        _chosen.reset(token)
 
 
 def with_chosen(
@@ -87,55 +98,9 @@ def with_chosen(
     others = (signature, stream, image_input, number_format)
     if not inputs and not states and all(one is None for one in others):
         return nullcontext()
-    given = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
-    chosen = None if number_format is None else format_of(number_format)
-    return given_shapes(*given, stream_of(stream), image_of_words(image_input), chosen)
-
-
-@contextmanager
-def only_tied_states() -> Iterator[None]:
-    """In the block, the given states stay inputs and outputs: a quantizer ties their ranges."""
-    tokens = _tied.set(_states.get()), _states.set(())
-    try:
-        yield
-    finally:
-        _tied.reset(tokens[0])
-        _states.reset(tokens[1])
-
-
-def shapes_given() -> Shapes:
-    """The shapes for what is imported now; empty if the user gave none."""
-    return _given.get()
-
-
-def signature_given() -> str | None:
-    """The name of the signature that the user chose."""
-    return _signature.get()
-
-
-def states_given() -> States:
-    """The inputs and outputs that become states."""
-    return _states.get()
-
-
-def stream_given() -> Stream | None:
-    """The stream that the model becomes; None if it takes whole windows."""
-    return _stream.get()
-
-
-def format_given() -> NumberFormat | None:
-    """The format of the model's numbers; None for those of the file."""
-    return _format.get()
-
-
-@contextmanager
-def whole_windows() -> Iterator[None]:
-    """In the block, models take whole windows, also where a stream was given."""
-    token = _stream.set(None)
-    try:
-        yield
-    finally:
-        _stream.reset(token)
+    chosen = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
+    own = None if number_format is None else format_of(number_format)
+    return given_only(Chosen(*chosen, stream_of(stream), image_of_words(image_input), own))
 
 
 def stream_of(given: Any) -> Stream | None:
@@ -171,22 +136,6 @@ def _is_integer(given: Any) -> bool:
     return isinstance(given, Integral) and not isinstance(given, bool)
 
 
-def image_given() -> ImageInput | None:
-    """The image that the caller gives."""
-    return _image.get()
-
-
-def words_given() -> str | None:
-    """The words that describe it."""
-    image = _image.get()
-    return None if image is None else image.words
-
-
-def states_to_tie() -> States:
-    """The inputs and outputs that get one range."""
-    return _tied.get()
-
-
 def states_of_outputs(states: Any) -> States:
     """Pairs of a dict from names of inputs to names of outputs; ModelError for anything else."""
     is_text = isinstance(states, Mapping) and all(
@@ -205,7 +154,7 @@ def shapes_for(names: Collection[str]) -> Shapes:
 
     Raises ModelError for an unknown name, and for none where there are several inputs.
     """
-    given = dict(_given.get())
+    given = dict(_chosen.get().shapes)
     if ONLY in given and len(names) == 1:
         given = dict.fromkeys(names, given.pop(ONLY)) | given
     for name in given:

@@ -17,16 +17,7 @@ import tflite
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.fields import READER_ERRORS, array_of, text_of
-from utvm_deploy.frontend.files.given_shapes import (
-    States,
-    Stream,
-    shapes_for,
-    shapes_given,
-    signature_given,
-    states_given,
-    stream_given,
-    words_given,
-)
+from utvm_deploy.frontend.files.given_shapes import States, Stream, chosen_now, shapes_for
 from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSORS
 from utvm_deploy.graph.names import short_name
 
@@ -85,7 +76,7 @@ def choice_of(data: bytes) -> Choice:
     shapes, more = _shapes(inputs, aliases)
     if axis:
         more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
-    given = states_given(), stream_given(), words_given()
+    given = chosen_now().states, chosen_now().stream, chosen_now().words
     return Choice(number, shapes, axis != 0, unsigned, (*notes, *more), *given)
 
 
@@ -109,7 +100,7 @@ def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:
         text_of(one.SignatureKey(), "a signature"): one.SubgraphIndex()
         for one in map(model.SignatureDefs, range(model.SignatureDefsLength()))
     }
-    name = signature_given()
+    name = chosen_now().signature
     if name is not None and name not in found:
         raise ModelError(
             f"the file has no signature '{name}'; its signatures: {', '.join(found)}"
@@ -215,12 +206,12 @@ def _shapes(
 
 def _given(inputs: Sequence[_Input], aliases: Mapping[str, int]) -> Mapping[int, Shape]:
     """The shapes that the user gave, by the number of the tensor."""
-    if not shapes_given():
+    if not chosen_now().shapes:
         return {}
     numbers = {one.name: one.number for one in inputs}
     own = {name: number for name, number in aliases.items() if number in numbers.values()}
     known: Collection[str] = numbers
-    if not set(shapes_given()) - {""} <= set(numbers):
+    if not set(chosen_now().shapes) - {""} <= set(numbers):
         known, numbers = own or numbers, numbers | own
     return {numbers[name]: shape for name, shape in shapes_for(known).items()}
 

@@ -14,14 +14,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UtvmError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.device import DeviceModel
-from utvm_deploy.frontend.files.given_shapes import (
-    ONLY,
-    given_shapes,
-    image_given,
-    shapes_given,
-    signature_given,
-    states_given,
-)
+from utvm_deploy.frontend.files.given_shapes import ONLY, Chosen, chosen_now, given_only
 from utvm_deploy.frontend.files.image_input import ImageInput
 from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
@@ -102,7 +95,7 @@ def stream_run(plan: Plan, progress: Progress) -> facts.Run:
 def float_run(plan: Plan, progress: Progress) -> facts.Run:
     """The model of ``plan.reference``, in the runtime of its format; its engine says what it is."""
     assert plan.reference is not None
-    shapes, signature, image = shapes_given(), None, image_given()
+    shapes, signature, image = chosen_now().shapes, None, chosen_now().image
     if image is not None and image != replace(ImageInput(pixels="uint8"), words=image.words):
         raise DataError(
             f"{plan.reference} takes no images as --input describes them; leave --input or "
@@ -111,12 +104,12 @@ def float_run(plan: Plan, progress: Progress) -> facts.Run:
     if plan.reference.suffix.lower() not in CONVERTERS:
         # Converters name inputs differently in each .tflite file.
         only = plan.inputs[0].shape if shapes and len(plan.inputs) == 1 else None
-        shapes, signature = {} if only is None else {ONLY: only}, signature_given()
-    elif states_given():
+        shapes, signature = {} if only is None else {ONLY: only}, chosen_now().signature
+    elif chosen_now().states:
         raise DataError(
             f"{plan.reference} keeps no states, as --state asks for; give a .tflite reference"
         )
-    with given_shapes(shapes, signature, states_given()):
+    with given_only(Chosen(shapes, signature, chosen_now().states)):
         graph = _graph_of(plan.reference)
         _check_same_shapes(plan, graph)
         engine = _what_it_is(plan.reference, graph)

@@ -13,7 +13,7 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.device import DeviceModel
-from utvm_deploy.frontend.files.given_shapes import stream_given, whole_windows
+from utvm_deploy.frontend.files.given_shapes import chosen_now, given
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.evaluating import facts
@@ -68,10 +68,10 @@ def make_plan(
 ) -> Plan:
     """Read the model and the data, and check that they fit; nothing runs yet."""
     graph = load_model(path, custom)
-    stream = None if stream_given() is None else graph.stream
+    stream = None if chosen_now().stream is None else graph.stream
     if stream is not None:
         outputs = [graph.tensors[number].shape for number in graph.outputs]
-        with whole_windows():
+        with given(stream=None):
             graph = load_model(path, custom, is_quiet=True)
         if outputs != [graph.tensors[number].shape for number in graph.outputs]:
             raise DataError(
@@ -98,7 +98,7 @@ def evaluated(
 ) -> facts.Evaluation:
     """Run all samples on this computer, and then on ``device``, which is entered by then."""
     count = InputCount()
-    with whole_windows():
+    with given(stream=None):
         runs: list[facts.Run] = [] if plan.reference is None else [float_run(plan, progress)]
         runs.append(reference_run(plan, progress, count))
     if plan.stream is not None:

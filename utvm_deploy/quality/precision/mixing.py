@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.quality.precision import facts
@@ -189,7 +189,7 @@ def _graph(calibration: Calibration) -> Graph:
     with TemporaryFolder("utvm-mix") as folder:
         path = folder / "prepared.tflite"
         path.write_bytes(calibration.model)
-        with given_shapes({}):  # the user's shapes are those of the float model
+        with given_only(Chosen()):  # the user's shapes are those of the float model
             return load_model(path)
 
 

@@ -7,14 +7,14 @@ from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import CYCLES, connect
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.quality.precision.facts import LayerPrice, ModelPrice
 from utvm_deploy.results.profiling.layer_costs import profile
 
 
-@given_shapes({})  # the user's shapes are those of the float model
+@given_only(Chosen())  # the user's shapes are those of the float model
 def measure(
     data: bytes, board: Board, *, timing: str = CYCLES, progress: Progress = no_progress
 ) -> ModelPrice:

@@ -29,7 +29,7 @@ from utvm_deploy.base import process
 from utvm_deploy.base.errors import DataError, ModelError, UtvmError, last_words
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import shapes_given, states_to_tie
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput
@@ -123,7 +123,7 @@ def prepare(
     """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / child_files.MODEL).write_bytes(data)
-        job = {"converted": is_converted, "shapes": dict(shapes_given())}
+        job = {"converted": is_converted, "shapes": dict(chosen_now().shapes)}
         _run(form, "prepare", folder, job, 0.0, progress)
         facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
@@ -210,7 +210,7 @@ def calibrate(
 
 def _check_states(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """ModelError for states that the float model has not."""
-    for pair in states_to_tie():
+    for pair in chosen_now().tied:
         for name, known, what in zip(pair, (inputs, outputs), ("input", "output"), strict=True):
             if name not in known:
                 raise ModelError(
@@ -246,7 +246,7 @@ def quantize_with_recipes(
             "final": is_final,
             # This process of the user's never runs a model that was just made.
             "runs": not _is_here(calibration.form),
-            "states": states_to_tie(),
+            "states": chosen_now().tied,
             "outputs": calibration.output_names,
         }
         compared = len(calibration.outputs[0]) * _SAMPLE_TIMEOUT_S

@@ -13,7 +13,7 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
@@ -422,7 +422,7 @@ def float_operators(graph: Graph) -> Sequence[facts.FloatOperator]:
 def _read_back(result: child_steps.RecipeResult, name: str) -> Graph:
     """The graph of a file that was made; ModelError if it cannot be imported."""
     # The user's shapes are those of the float model.
-    with TemporaryFolder("utvm-quantized") as folder, given_shapes({}):
+    with TemporaryFolder("utvm-quantized") as folder, given_only(Chosen()):
         path = folder / f"{name}.tflite"
         path.write_bytes(result.data)
         try:

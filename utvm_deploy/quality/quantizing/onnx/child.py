@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.files.given_shapes import given_shapes
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
@@ -31,7 +31,7 @@ from utvm_deploy.quality.quantizing.tflite.fold import folded
 def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
     """Check and simplify the file, describe its inputs, and convert it to a float .tflite file."""
     data = (folder / child_files.MODEL).read_bytes()
-    with given_shapes({name: tuple(shape) for name, shape in job["shapes"].items()}):
+    with given_only(Chosen({name: tuple(shape) for name, shape in job["shapes"].items()})):
         inputs = onnx_file.input_facts(onnx_file.checked_model(data))
         facts = {"inputs": inputs, "notes": onnx_file.notes_of(data)}
         (folder / child_files.PREPARED).write_bytes(onnx_runtime.prepared(data, folder))
