@@ -357,6 +357,16 @@ def test_the_flash_rate_says_whether_weights_become_int8(tmp_path: Path) -> None
     assert sizes[1] < 0.6 * 32 * 9 * 32 < sizes[0]
 
 
+@pytest.mark.parametrize(("name", "kernel"), [("qemu_rv32imc", "winograd"), ("mps2_an386", "dsp")])
+def test_weights_become_int8_also_without_room_for_the_fastest_kernel(
+    name: str, kernel: str, tmp_path: Path
+) -> None:
+    path = _convolution(tmp_path, 8, 16, 24)
+    (layer,) = utvm_deploy.compile(path, name).layers
+    assert kernel in layer.kernel and "int4" not in layer.kernel
+    assert "its scratch would make the arena larger" in layer.why
+
+
 def test_an_estimate_has_weights_of_int8_where_a_compile_has(tmp_path: Path) -> None:
     path = _convolution(tmp_path, 8, 16, 24)
     compiled = utvm_deploy.compile(path, "mps2_an500")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.device import Device
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.kernels.native.scalar import pairs, steps
 from utvm_deploy.kernels.native.scalar.gemm import CHANNELS, ScalarProduct
 from utvm_deploy.kernels.native.scalar.rounding import ONCE
 
 BOARD = "qemu_rv32imc"
+needs_board = pytest.mark.skipif(
+    not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"))),
+    reason="needs riscv64-unknown-elf-gcc and qemu-system-riscv32: sudo apt install "
+    "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf qemu-system-misc",
+)
 PARAMETERS = (
     "const int8_t *p, const int32_t *w, const int32_t *s, const int32_t *l, int8_t *o, "
     "int32_t count, int32_t channels, int32_t depth, int32_t pitch"
@@ -36,11 +45,7 @@ def multiplied(device: Device, channels: int, text: str, given: list[np.ndarray]
 
 @pytest.mark.tools
 @pytest.mark.emulator
-@pytest.mark.skipif(
-    not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"))),
-    reason="needs riscv64-unknown-elf-gcc and qemu-system-riscv32: sudo apt install "
-    "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf qemu-system-misc",
-)
+@needs_board
 def test_assembly_and_c_make_the_sums_of_numpy() -> None:
     rng = np.random.default_rng(37)
     with utvm_deploy.connect(BOARD) as device:
@@ -64,6 +69,25 @@ def test_assembly_and_c_make_the_sums_of_numpy() -> None:
             assert text.count(steps.CONDITION) == 1
             for form in (text, text.replace(steps.CONDITION, "0")):
                 np.testing.assert_array_equal(multiplied(device, channels, form, given), wanted)
+
+
+@pytest.mark.tools
+@pytest.mark.emulator
+@needs_board
+def test_estimates_are_near_what_a_core_executes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(38)
+    m = ModelWriter()
+    x, given = m.input((1, 12, 12, 24), scale=0.05), {"weight_scale": 0.02, "scale": 3.0}
+    for largest, size in ((127, 1), (127, 3), (12, 1)):
+        values = rng.integers(-largest, largest + 1, (20, size, size, 24))
+        m.output(m.conv2d(x, values, np.zeros(20), **given, stride=size))
+    x = m.input((1, 160))
+    m.output(m.fully_connected(x, rng.integers(-127, 128, (24, 160)), np.zeros(24), **given))
+    path = m.save(tmp_path / "model.tflite")
+    graph = load_model(path)
+    estimates = [lower(graph, one, "rv32imc").kernel.estimated_cycles for one in graph.operators]
+    found = utvm_deploy.profile(path, BOARD).found.layers
+    assert [one.ticks for one in found] == pytest.approx(estimates, rel=0.2)
 
 
 @pytest.mark.tools

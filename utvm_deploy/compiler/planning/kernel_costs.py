@@ -28,7 +28,7 @@ from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower, lower_dense
 from utvm_deploy.kernels.choose.space import identity_of, packings
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
-from utvm_deploy.kernels.contract.packed_weights import packed_type, unpacked_graph
+from utvm_deploy.kernels.contract.packed_weights import graph_of_call, packed_type, unpacked_graph
 from utvm_deploy.kernels.contract.reading import own_cycles, reading_of
 from utvm_deploy.records import Records, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
@@ -235,9 +235,9 @@ class KernelCosts:
         best = min(found, key=lambda one: one.cycles)
         found = *found, *self._estimated(graph, best.step, best.cycles)
         # Their candidates mean other kernels for packed weights.
-        is_sparse = step.call.family == SPARSE
-        calls = (one.step.call for one in found)
-        calls = (one if is_sparse else replace(one, candidate=None) for one in calls)
+        if step.call.family == SPARSE:
+            return found
+        calls = (replace(one.step.call, candidate=None, is_unpacked=True) for one in found)
         pairs = zip(found, calls, strict=True)
         return tuple(replace(one, step=replace(one.step, call=call)) for one, call in pairs)
 
@@ -350,7 +350,7 @@ class KernelCosts:
         self, step: Step, graph: Graph | None = None, *, dense: bool = False
     ) -> Iterator[Option]:
         """What records know of a step, or of it in another graph or ``dense``: with all zeros."""
-        graph = graph or self._graph
+        graph = graph or graph_of_call(self._graph, step.operator, step.call)
         if self._near.core == GENERIC:
             return
         key = identity_of(graph, step.operator, dense=dense).key
@@ -416,7 +416,9 @@ class KernelCosts:
         if whole is not None:
             return self._of_strip(step, whole)
         own = own_cycles(step.call.kernel, self._near.core)
-        if own is not None:
+        if own is None:
+            own = self.table.per_estimated * getattr(step.call.kernel, "estimated_cycles", 0.0)
+        if own:
             return own
         is_portable = step.call.family == GENERIC
         per_mac = self.table.per_portable_mac if is_portable else self.table.per_native_mac

@@ -43,6 +43,7 @@ from utvm_deploy.compiler.planning.stale import Chosen, by_current_records
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.contract.packed_weights import graph_of_call
 from utvm_deploy.records import DEFAULT, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
@@ -223,8 +224,10 @@ class Planner:
             own = Candidate(step.call.family)
             if own.family != GENERIC:
                 limits = {"most_scratch": most_bytes, "compact": compact}
+                of_call = graph_of_call(graph, step.operator, step.call)
                 with suppress(UnsupportedOperator):
-                    return lower(graph, step.operator, self.family, own, **limits)
+                    call = lower(of_call, step.operator, self.family, own, **limits)
+                    return replace(call, is_unpacked=step.call.is_unpacked)
             return lower(graph, step.operator, self.family)
 
         def smaller(step: Step, most_bytes: int) -> KernelCall:

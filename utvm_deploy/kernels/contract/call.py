@@ -163,6 +163,8 @@ class KernelCall:
     # The kernel that records have measured, with exact sums and two roundings; None if ``kernel``
     # is that one.
     exact: NativeKernel | None = None
+    # Whether its tables have the weights as int8 that the graph has packed.
+    is_unpacked: bool = False
 
     @property
     def table_bytes(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.lazy_tvm import te
 
 #: The operators whose kernels unpack weights.
@@ -38,6 +39,11 @@ def unpacked_graph(graph: Graph, operator: Operator) -> Graph:
         if one is not None and is_packed(tensors[one].dtype):
             tensors[one] = replace(tensors[one], dtype="int8")
     return replace(graph, tensors=tuple(tensors))
+
+
+def graph_of_call(graph: Graph, operator: Operator, call: KernelCall) -> Graph:
+    """The graph, with the weights of an operator as the tables of its call have them."""
+    return unpacked_graph(graph, operator) if call.is_unpacked else graph
 
 
 def weights_label(dtype: str) -> str:

@@ -110,6 +110,16 @@ class GatheredConv2D:
         return Reading(gathered_rows=rows, windows_per_column=1.0, unpacked=unpacked)
 
     @property
+    def estimated_cycles(self) -> float:
+        """About what a call takes without unpacking, by its product; 0: that does not say."""
+        of_pixel = getattr(self.product, "cycles_of_pixel", None)
+        if of_pixel is None:
+            return 0.0
+        gathered = self.depth if self.is_gathered else 0
+        each: float = of_pixel(self.output_channels, self.depth) + gathered
+        return self._pixels * self.groups * each
+
+    @property
     def depth(self) -> int:
         """Products of one output, those with the weights that fill it up included."""
         needed = int(np.prod(self.window.kernel)) * self.input_channels

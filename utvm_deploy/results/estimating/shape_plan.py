@@ -36,7 +36,7 @@ from utvm_deploy.kernels.contract.call import (
     KernelCall,
     is_native,
 )
-from utvm_deploy.kernels.contract.packed_weights import is_packed
+from utvm_deploy.kernels.contract.packed_weights import graph_of_call, is_packed
 from utvm_deploy.kernels.native.sparse.layer import packable
 from utvm_deploy.kernels.native.sparse.packing import smallest
 from utvm_deploy.records import Setting
@@ -157,9 +157,10 @@ def _unpacked_scratch(
 def _smaller(graph: Graph, core: str, step: Step, most_bytes: int) -> KernelCall:
     own = Candidate(step.call.family)
     if own.family != GENERIC:
+        of_call = graph_of_call(graph, step.operator, step.call)
         with suppress(UnsupportedOperator):
-            found = lower(graph, step.operator, core, own, most_scratch=most_bytes)
-            return _rounded_once(found)
+            found = lower(of_call, step.operator, core, own, most_scratch=most_bytes)
+            return replace(_rounded_once(found), is_unpacked=step.call.is_unpacked)
     return lower(graph, step.operator, core)
 
 

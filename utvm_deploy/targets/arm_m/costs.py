@@ -16,6 +16,7 @@ CORTEX_M7 = CostTable(
     per_portable_mac=3.5,
     per_native_mac=0.7,
     per_output_byte=8.0,
+    per_estimated=0.0,
     portable_factor=5.0,
     # Of the benchmarks' ResNet-8.
     least_per_mac=0.62,

@@ -20,6 +20,8 @@ class CostTable:
     per_portable_mac: float
     per_native_mac: float
     per_output_byte: float
+    #: For each cycle that a native kernel itself estimates; 0: its estimate has another unit.
+    per_estimated: float
     #: Plain C costs this many times as much as a native kernel.
     portable_factor: float
     #: For each MAC, what the largest convolutions cost at least without Winograd's method.

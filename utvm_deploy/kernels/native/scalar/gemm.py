@@ -32,6 +32,8 @@ from utvm_deploy.kernels.native.scalar.rounding import TWICE, Rounding
 #: Steps of the depth in a turn of the inner loop.
 UNITS = (4, 2, 1)
 CHANNELS = 4
+#: Instructions for an output besides its products.
+_OUTPUT = 14.0
 #: The largest number that a load adds to an address.
 REACH = 2047
 _SLOTS, _HALVES = range(CHANNELS), range(CHANNELS // 2)
@@ -88,6 +90,22 @@ class ScalarProduct:
     def pointers(self, pixels: int) -> list[str]:
         """The pointers to the pixels of a tile, each once."""
         return list(dict.fromkeys(self.place(p, 0)[0] for p in range(pixels)))
+
+    def cycles_of_pixel(self, channels: int, depth: int) -> float:
+        """About the instructions for all outputs of a pixel, of a depth.
+
+        A tile has a load for each pixel and word of weights, and two instructions for a product.
+        """
+        groups, tile = -(-channels // CHANNELS), self.pixels * CHANNELS
+        turns = groups * depth / self.unit
+        if self.is_paired:
+            step, loop = self.pixels + CHANNELS // 2 + tile, 4 if self.unit > 1 else 0
+            chunks = self.chunks * (2 * tile + 2)
+        else:
+            # The loop's two instructions are counted with each step: short units are rare.
+            step, loop, chunks = self.pixels + CHANNELS + 2 * tile + 2, 0, 0
+        products = turns * (step * self.unit + loop) + chunks
+        return products / self.pixels + channels * _OUTPUT
 
     def tables(self, channels: int, depth: int) -> tuple[Operand, Operand, Operand]:
         groups = -(-channels // CHANNELS)

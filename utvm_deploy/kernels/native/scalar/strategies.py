@@ -11,7 +11,6 @@ import numpy as np
 
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Operand
 from utvm_deploy.kernels.contract.strategy import (
     Choices,
     Layer,
@@ -63,13 +62,11 @@ _PIXELS = (6, 12, 24)
 _TILE = 3
 #: Pairs take twice the flash, and are worth it below this many instructions for a product. Without
 #: pairs it is 2.75.
-_PAIRS_BELOW, _UNPAIRED = 2.6, 2.75
+_PAIRS_BELOW = 2.6
 #: Scratch of Winograd by default at most, if it can do with so little.
 _MOST_SCRATCH_BYTES = 32_768
 #: Bytes of a row of a window that is copied without a loop at most.
 _RUN = 32
-#: Instructions for an output besides its products.
-_OUTPUT = 14.0
 
 
 @dataclass(frozen=True)
@@ -106,26 +103,14 @@ def build_convolution(layer: Layer, wish: Wish) -> KernelCall | str:
     if not wish.is_open or wish.compact or isinstance(call, str):
         return call
     assert isinstance(call.kernel, GatheredConv2D)
-    plain = _MatrixProduct(call.kernel, _instructions(call.kernel, tables.weights))
-    faster = [o for o in winograd_kernels(tables) if o.estimated_cycles < plain.estimated_cycles]
+    most = call.kernel.estimated_cycles
+    faster = [one for one in winograd_kernels(tables) if one.estimated_cycles < most]
     # The form of the fastest one: with few tiles, it still is faster than the other form.
     form = min(faster, key=lambda one: one.estimated_cycles).outputs if faster else 0
-    kernels: list[_MatrixProduct | ScalarWinograd] = [plain]
+    kernels: list[GatheredConv2D | ScalarWinograd] = [call.kernel]
     kernels += (one for one in faster if one.outputs == form)
     best = best_kernel(kernels, wish, _MOST_SCRATCH_BYTES)
     return best.make_call(call, tables) if isinstance(best, ScalarWinograd) else call
-
-
-@dataclass(frozen=True)
-class _MatrixProduct:
-    """A kernel and about the instructions of a call."""
-
-    kernel: GatheredConv2D
-    estimated_cycles: float
-
-    @property
-    def scratch(self) -> tuple[Operand, ...]:
-        return self.kernel.scratch
 
 
 def _winograd(
@@ -139,20 +124,6 @@ def _winograd(
             f"{choices.tiles} tiles is not possible, or not exact, for this layer"
         )
     return found[0].make_call(call, tables)
-
-
-def _instructions(kernel: GatheredConv2D, weights: Array) -> float:
-    """About the instructions of a matrix product."""
-    product, window = kernel.product, kernel.window
-    assert isinstance(product, gemm.ScalarProduct)
-    each = _UNPAIRED
-    if product.is_paired:
-        pair = best_pairing(weights.reshape(len(weights), -1), (product.unit,), gemm.CHANNELS)
-        assert pair is not None
-        each = pair.instructions
-    pixels = window.batch * window.output_height * window.output_width
-    gathered = kernel.depth if kernel.is_gathered else 0
-    return pixels * (len(weights) * (kernel.depth * each + _OUTPUT) + gathered)
 
 
 def _convolution(
