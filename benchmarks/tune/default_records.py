@@ -22,7 +22,7 @@ from pathlib import Path
 from zoo import zoo
 
 from utvm_deploy.base.files import write_text
-from utvm_deploy.base.paths import records_file
+from utvm_deploy.base.paths import data_dir, records_file
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.compiler.planning.decision import model_of
 from utvm_deploy.device import connect
@@ -36,6 +36,8 @@ from utvm_deploy.tuning.records_file import RecordsFile
 from utvm_deploy.tuning.shipping import worth_shipping
 from utvm_deploy.tuning.tuner import Tuning, tune
 
+#: Models of this repository that are always tuned: a test looks for their kernels.
+MODELS = ("cifar10_cnn.tflite", "digits.tflite")
 #: Each kernel gets the number of layers that together have ``EVEN_MACS`` operations.
 #: A layer with fewer operations than ``LEAST_MACS`` counts as one with that many.
 EVEN_MACS = 10**10
@@ -101,7 +103,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="default: where the package looks for them")
     options = parser.parse_args()
     board = load_board(options.board)
-    graphs = [simplify(load_model(path)) for path in options.models]
+    ours = (data_dir("models") / name for name in MODELS)
+    graphs = [simplify(load_model(path)) for path in (*options.models, *ours)]
     works = tuple(_evenly(workload([*graphs, *zoo()], board.cpu.kernel_core)))
     prefixes = tuple(options.only or [""])
     works = tuple(work for work in works if work.kernel.name.startswith(prefixes))
