@@ -10,9 +10,12 @@ import errno
 import os
 import re
 import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from utvm_deploy.base.errors import BuildError, SystemRefused
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BuildError, CompileError, SystemRefused
 from utvm_deploy.base.process import Completed
 from utvm_deploy.base.temporary import has_no_room
 
@@ -31,6 +34,34 @@ _FIRST_ERROR = re.compile(
     re.MULTILINE,
 )
 _LONGEST = 300
+
+
+@dataclass(frozen=True)
+class BuildStep:
+    """What a build runs, and how its tool says that an image is too large, or what is wrong."""
+
+    what: str  # begins the sentences of its errors
+    argv: Sequence[str]
+    timeout_s: float
+    # The sentence for an image that the board has no room for; None: it has, or nobody knows.
+    too_large: Callable[[str], str | None]
+    reason: Callable[[Completed], str | None]
+
+
+def run_step(step: BuildStep, env: Mapping[str, str], log: Path) -> None:
+    """Run it, with the output in ``log``.
+
+    Raises BuildError if it fails or takes too long, and CompileError if the image is too large.
+    """
+    done = process.run(step.argv, timeout_s=step.timeout_s, env=env, log_path=log)
+    if done.timed_out:
+        raise BuildError(f"{step.what} took longer than {step.timeout_s:g} s", log)
+    if done.is_ok:
+        return
+    overflow = step.too_large(done.output)
+    if overflow is not None:
+        raise CompileError(overflow)
+    raise build_error(f"{step.what} failed", done, log.parent, log, step.reason(done))
 
 
 def build_error(

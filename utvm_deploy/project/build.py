@@ -9,11 +9,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from utvm_deploy.base import cache, process
-from utvm_deploy.base.build_failure import build_error
-from utvm_deploy.base.errors import BuildError, CompileError, MissingTool, SystemRefused
+from utvm_deploy.base.build_failure import BuildStep, run_step
+from utvm_deploy.base.errors import BuildError, MissingTool, SystemRefused
 from utvm_deploy.base.paths import cache_dir
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, load_board, with_template
@@ -238,21 +239,15 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     # A compiler that is killed leaves its temporary files: let them go with the build.
     env = {**_NO_SETTINGS, "TMPDIR": str(build.absolute())}
     for what, argv, timeout_s in steps:
-        done = process.run(argv, timeout_s=timeout_s, env=env, log_path=log)
-        if done.timed_out:
-            raise BuildError(f"{what} {directory} took longer than {timeout_s:g} s", log)
-        if not done.is_ok:
-            _refuse(f"{what} an image for {board.name}", done, board, log)
+        too_large = partial(overflow_sentence, board)
+        sentence = f"{what} an image for {board.name}"
+        run_step(BuildStep(sentence, argv, timeout_s, too_large, partial(_reason, board)), env, log)
 
 
-def _refuse(what: str, done: process.Completed, board: Board, log: Path) -> None:
-    overflow = overflow_sentence(board, done.output)
-    if overflow is not None:
-        raise CompileError(overflow)
+def _reason(board: Board, done: process.Completed) -> str | None:
     remedies = board.cpu.toolchain.remedies.items()
     said = ((re.search(f".*{words}.*", done.output), advice) for words, advice in remedies)
-    reason = next((f"{found[0]}; {advice}" for found, advice in said if found), None)
-    raise build_error(f"{what} failed", done, log.parent, log, reason)
+    return next((f"{found[0]}; {advice}" for found, advice in said if found), None)
 
 
 def _keep_log(log: Path | None, cache_folder: Path, key: str) -> Path | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base import process
-from utvm_deploy.base.build_failure import build_error
-from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.build_failure import BuildStep, run_step
+from utvm_deploy.base.errors import BuildError, MissingTool
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import EspIdf
 from utvm_deploy.boards.probe_programs import ESP_IDF_BUILD
@@ -94,22 +94,21 @@ def build_esp_idf(directory: Path, build: Path, board: Board, esp_idf: EspIdf, l
     # It goes with the build folder: a new build takes the defaults again.
     argv += ["-D", f"SDKCONFIG={build / 'sdkconfig'}", "build"]
     env = {"IDF_PATH": str(tree.base), "IDF_TARGET": esp_idf.target}
-    what = f"building an image for {board.name}"
-    done = process.run(argv, timeout_s=BUILD_TIMEOUT_S, env=env, log_path=log)
-    if done.timed_out:
-        raise BuildError(f"{what} took longer than {BUILD_TIMEOUT_S:g} s", log)
-    if done.is_ok:
-        return
-    overflow = _OVERFLOW.search(done.output)
-    if overflow is not None:
-        raise CompileError(
+
+    def too_large(output: str) -> str | None:
+        overflow = _OVERFLOW.search(output)
+        return overflow and (
             f"the image for {board.name} does not fit ({overflow.group()}); use a smaller model, a "
             "board with more memory, or a smaller workspace_bytes of [project.esp_idf]"
         )
+
+    what = f"building an image for {board.name}"
+    run_step(BuildStep(what, argv, BUILD_TIMEOUT_S, too_large, _reason), env, log)
+
+
+def _reason(done: process.Completed) -> str | None:
     first = _FIRST_ERROR.search(done.output)
-    raise build_error(
-        f"{what} failed", done, log.parent, log, first.group().strip() if first else None
-    )
+    return first.group().strip() if first else None
 
 
 def kept_files(build: Path) -> list[Path]:

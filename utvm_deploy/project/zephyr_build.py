@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utvm_deploy.base import process
-from utvm_deploy.base.build_failure import build_error
-from utvm_deploy.base.errors import BuildError, CompileError, MissingTool
+from utvm_deploy.base.build_failure import BuildStep, run_step
+from utvm_deploy.base.errors import BuildError, MissingTool
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import Zephyr as ZephyrFacts
 from utvm_deploy.project.zephyr import file_name, zephyr_of
@@ -176,23 +176,18 @@ def _name_in(base: Path, names: ZephyrFacts) -> str:
 def _step(
     argv: list[str], timeout_s: float, zephyr: Zephyr, board: Board, log: Path, what: str
 ) -> None:
-    # CFLAGS and LDFLAGS of the environment Zephyr passes over by itself.
-    env = {"ZEPHYR_BASE": str(zephyr.base)}
-    done = process.run(argv, timeout_s=timeout_s, env=env, log_path=log)
-    if done.timed_out:
-        raise BuildError(f"{what} for {board.name} took longer than {timeout_s:g} s", log)
-    if done.is_ok:
-        return
-    overflow = _OVERFLOW.search(done.output)
-    if overflow is not None:
-        raise CompileError(
+    def too_large(output: str) -> str | None:
+        overflow = _OVERFLOW.search(output)
+        return overflow and (
             f"the image for {board.name} needs {int(overflow['bytes']):,} bytes more than Zephyr's "
             f"region {overflow['region']} has; use a smaller model, a board with more memory, or "
             f"a smaller CONFIG_UTVM_WORKSPACE_BYTES"
         )
-    raise build_error(
-        f"{what} an image for {board.name} failed", done, log.parent, log, reason(done)
-    )
+
+    # CFLAGS and LDFLAGS of the environment Zephyr passes over by itself.
+    env = {"ZEPHYR_BASE": str(zephyr.base)}
+    step = BuildStep(f"{what} an image for {board.name}", argv, timeout_s, too_large, reason)
+    run_step(step, env, log)
 
 
 def reason(done: process.Completed) -> str:
