@@ -29,7 +29,7 @@ from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
 from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.results.reporting.page import report_html
-from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA
+from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA, check_named
 from utvm_deploy.results.runs.origin import git_revision, versions
 
 #: Random samples whose bytes are compared, layer by layer.
@@ -117,6 +117,7 @@ def report(
     told, started = progress or no_progress, time.monotonic()
     target, path = board_of(board), Path(model)
     connection, chosen = take(Connected, options), take(Chosen, options)
+    check_named(chosen.get("number_format"))
     stated = {**options, **chosen, "timing": connection.get("timing", CYCLES)}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []

@@ -42,11 +42,6 @@ class Chosen(TypedDict, total=False):
     states: Mapping[str, str] | None
     stream: int | Mapping[str, int | bool] | None
     image_input: str | None
-
-
-class ChosenWithFormat(Chosen, total=False):
-    """Also the format of its numbers."""
-
     number_format: str | Path | NumberFormat | None
 
 
@@ -77,11 +72,11 @@ def chosen_of(
 
     The rest are keywords of ``function``. Raises UsageError for others.
     """
-    chosen = take(ChosenWithFormat, options)
+    chosen = take(Chosen, options)
     known = () if function is None else tuple(signature(function).parameters)
     for name in options:
         if name not in known:
-            near = did_you_mean(name, [*known, *ChosenWithFormat.__annotations__])
+            near = did_you_mean(name, [*known, *Chosen.__annotations__])
             raise UsageError(f"there is no keyword {name!r}{near or '; leave it out'}")
     return with_chosen(**chosen)
 

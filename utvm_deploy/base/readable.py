@@ -29,6 +29,11 @@ def readable(text: str, *, kept: str = "\n\t") -> str:
     return "".join(c if c.isprintable() or c in kept else _escaped(c) for c in text)
 
 
+def counted(count: int, what: str) -> str:
+    """A count of things, such as "1 layer" or "1,024 layers"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def utf8(text: str) -> bytes:
     """``text`` for a file, with escapes where it has no UTF-8."""
     try:

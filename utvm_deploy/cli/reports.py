@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from utvm_deploy.base.readable import counted
 from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.compiled.model import CompiledModel
 
@@ -15,7 +16,7 @@ def memory_line(compiled: CompiledModel) -> str:
     looped = sum(len(one.calls) for one in found if one.loop is not None)
     if looped:
         count = len(compiled.loops)
-        strips += f" ({looped} of them in {count} loop{'s' if count > 1 else ''})"
+        strips += f" ({looped} of them in {counted(count, 'loop')})"
     return (
         f"{compiled.name}: {len(compiled.layers)} layers{strips}, {kernels} kernels, "
         f"{compiled.macs:,} MACs, weights {compiled.weights_bytes:,} bytes of flash, "

@@ -53,7 +53,7 @@ VERBS = {
         Verb(
             "inspect",
             "operators, shapes, quantization, MACs and memory",
-            (*t.CHOSEN, *t.INSPECT),
+            (*t.CHOSEN, t.NUMBER_FORMAT, *t.INSPECT),
             (t.PLUGIN, t.PASSES),
             reads_file=True,
         ),
@@ -99,7 +99,7 @@ VERBS = {
         Verb(
             "tune",
             "find the fastest kernels for models by running them",
-            (t.MODELS, *t.CHOSEN, *_REACHED, t.TIMING, *t.TUNE, t.NO_STORE),
+            (t.MODELS, *t.CHOSEN, t.FORMAT, *_REACHED, t.TIMING, *t.TUNE, t.NO_STORE),
             t.TUNED,
             reads_file=True,
             epilog="Kernels of float32 are measured with exact float math. A compile with "

@@ -66,7 +66,8 @@ def _with_tables(data: bytes, rounded: object) -> bytes:
     begin = _address(np.frombuffer(data, np.uint8))
     for source in (called_subgraphs(data) or {0: read_file(data)}).values():
         for tensor in source.tensors:
-            if tensor.data is not None and tensor.dtype == "float32":
+            # What shares its bytes with a table has the table's values, too.
+            if tensor.data is not None and is_table(tensor.data):
                 place = _address(tensor.data) - begin
                 if not 0 <= place <= len(data) - tensor.data.nbytes:
                     raise ModelError(

@@ -157,8 +157,12 @@ def _segments(
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < size:
         wrong = indices[(indices < 0) | (indices >= size)][0]
         raise layout.fail(f"has the index {wrong} in a compressed dimension of {size}")
-    if bool((counts > size).any()):
-        raise layout.fail(f"has {counts.max()} indices of {size} in a compressed dimension")
+    places, times = np.unique(
+        np.repeat(np.arange(parents) * size, counts) + indices, return_counts=True
+    )
+    if bool((times > 1).any()):
+        twice = places[times > 1][0] % size
+        raise layout.fail(f"has the index {twice} twice in a segment of a compressed dimension")
     return counts, indices
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from utvm_deploy.base.readable import counted
 from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
 from utvm_deploy.graph.element_type import ElementType, element_type
@@ -122,7 +123,7 @@ class Graph:
             ", ".join(shape_text(self.tensors[one].dtype, self.tensors[one].shape) for one in some)
             for some in (self.inputs, self.outputs)
         ]
-        return f"{self.name}: {len(self.operators)} operators, {ends[0]} -> {ends[1]}"
+        return f"{self.name}: {counted(len(self.operators), 'operator')}, {ends[0]} -> {ends[1]}"
 
     @property
     def constants_bytes(self) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from utvm_deploy.api.tune_function import TuneResult
+from utvm_deploy.base.readable import counted
 from utvm_deploy.cli.output import Output
 from utvm_deploy.tuning.winners import winner_of
 
@@ -50,7 +51,7 @@ def _model_line(model_run: Any, unit: str) -> str:
     count = len(model_run.changed)
     return (
         f"{model_run.name}: {model_run.before:,} -> {model_run.after:,} {unit} as a whole, "
-        f"{gain:.3f} times as fast with {count} other kernel{'s' if count > 1 else ''}"
+        f"{gain:.3f} times as fast with {counted(count, 'other kernel')}"
     )
 
 
@@ -91,8 +92,7 @@ def _winners(tuning: Any) -> str:
     """For how many kernels each family, or search by TVM's rules, has the best candidate."""
     counts = Counter(winner_of(state.best[0]) for state in tuning.states if state.best)
     return ", ".join(
-        f"{name} in {count} kernel{'s' if count > 1 else ''}"
-        for name, count in counts.most_common()
+        f"{name} in {counted(count, 'kernel')}" for name, count in counts.most_common()
     )
 
 

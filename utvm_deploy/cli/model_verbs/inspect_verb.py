@@ -12,6 +12,7 @@ from utvm_deploy.api.estimate_function import EstimateResult
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.base.outputs import check_outputs
+from utvm_deploy.base.readable import counted
 from utvm_deploy.cli.output import Output
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.results.inspecting import facts
@@ -121,7 +122,7 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
     assert found.peak_operator is not None
     overlapped = "" if least is None else f", {least:,} at least with outputs on inputs"
     out.line(
-        f"{found.name}: {len(found.operators)} operators, {found.macs:,} MACs, "
+        f"{found.name}: {counted(len(found.operators), 'operator')}, {found.macs:,} MACs, "
         f"constants {found.weights_bytes:,} bytes, activations {found.peak_activation_bytes:,} "
         f"bytes live at most (operator {found.operators[found.peak_operator].index}){overlapped}"
     )
@@ -129,7 +130,8 @@ def _report(found: facts.Inspection, least: int | None, out: Output) -> None:
 
 def _report_pruning(found: facts.Pruning, out: Output) -> None:
     """What zeros in the weights bring, and what more of them would."""
-    what = f"weights of {found.layers} dense and pointwise layers: {found.weights_bytes:,} bytes"
+    layers = counted(found.layers, "dense and pointwise layer")
+    what = f"weights of {layers}: {found.weights_bytes:,} bytes"
     if found.packed_bytes < found.weights_bytes:
         what += f", packed without zeros {found.packed_bytes:,}"
     if found.pruned_bytes < found.packed_bytes:

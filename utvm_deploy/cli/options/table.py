@@ -629,6 +629,7 @@ REPORT: Rows = (
         keyword="model",
     ),
     *CHOSEN,
+    FORMAT,
     OUTPUT.but(
         "the page, which needs nothing outside; default for a model: MODEL.BOARD.html; for "
         "records: no page"

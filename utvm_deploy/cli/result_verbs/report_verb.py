@@ -74,6 +74,7 @@ def report_options(args: argparse.Namespace, board: Any) -> dict[str, Any]:
         "states": args.states or None,
         "stream": None if stream is None else asdict(stream),
         "image_input": args.image_input,
+        "number_format": args.number_format,
     }
     return {**options, **chosen, **connection(args), "given_board": args.board}
 

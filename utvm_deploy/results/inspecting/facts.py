@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.readable import counted
 from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.survey import Survey
 from utvm_deploy.graph.attribute_values import NO_CLAMP
@@ -15,6 +18,9 @@ from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.liveness import live_bytes
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import ConstantArgument
+from utvm_deploy.kernels.contract.format_kernel import format_kernel_of
 from utvm_deploy.kernels.native.sparse.layer import packable
 from utvm_deploy.kernels.native.sparse.packing import LEAST_SAVED, pruned_bytes, smallest
 from utvm_deploy.results.inspecting.graph_picture import describe, graph_svg
@@ -117,7 +123,7 @@ class Inspection:
     @property
     def headline(self) -> str:
         """Size and memory, or that it cannot be compiled."""
-        count = f"{self.name}: {len(self.operators)} operators"
+        count = f"{self.name}: {counted(len(self.operators), 'operator')}"
         if self.peak_activation_bytes is None or not self.ok:
             return f"{count}, cannot be compiled"
         return (
@@ -140,6 +146,9 @@ def inspect_model(graph: Graph) -> Inspection:
         _operator_facts(graph, operator, live[position], numbers)
         for position, operator in enumerate(graph.operators)
     )
+    saved = dict[bytes, int]()
+    for operator in graph.operators:
+        saved |= _saved_bytes(graph, operator)
     peak = max(range(len(live)), key=live.__getitem__, default=0)
     kinds: dict[str, int] = {}
     for operator in graph.operators:
@@ -152,7 +161,7 @@ def inspect_model(graph: Graph) -> Inspection:
         operators=operators,
         kinds=kinds,
         macs=sum(o.macs or 0 for o in operators),
-        weights_bytes=graph.constants_bytes,
+        weights_bytes=graph.constants_bytes - sum(saved.values()),
         peak_activation_bytes=live[peak] if live else 0,
         peak_operator=peak,
         float_islands=islands,
@@ -231,7 +240,8 @@ def _operator_facts(
         outputs=tuple(_tensor_facts(t) for t in outputs),
         clamp=None if clamp in ((-128, 127), (-32768, 32767)) else clamp,
         macs=macs(graph, operator),
-        weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None),
+        weights_bytes=sum(t.size_bytes for t in inputs if t.data is not None)
+        - sum(_saved_bytes(graph, operator).values()),
         zeros=None if weights is None else float(np.mean(weights == 0)),
         packed_bytes=None if weights is None else _packed_bytes(weights),
         live_bytes=live_bytes,
@@ -240,6 +250,25 @@ def _operator_facts(
         if operator.sources[0] in islands
         else None,
     )
+
+
+def _saved_bytes(graph: Graph, operator: Operator) -> Mapping[bytes, int]:
+    """How much smaller tables are as numbers of a format, by their bytes."""
+    own, tables = graph.number_format, list[Array]()
+    if own is not None and own.computes:
+        constants = (graph.tensors[i] for i in operator.inputs if i is not None)
+        tables = [
+            own.encoded(one.data)
+            for one in constants
+            if one.data is not None and one.dtype == "float32"
+        ]
+    elif own is not None:
+        with suppress(UtvmError):  # the operator's ``problem`` says why
+            call = lower(graph, operator)
+            kernel = format_kernel_of(call.kernel)
+            numbers = [] if kernel is None else [call.arguments[n] for n in kernel.numbers]
+            tables = [one.data for one in numbers if isinstance(one, ConstantArgument)]
+    return {one.tobytes(): 4 * one.size - one.nbytes for one in tables}
 
 
 def _tensor_facts(tensor: Tensor) -> TensorFacts:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from utvm_deploy.base.readable import readable
+from utvm_deploy.base.readable import counted, readable
 from utvm_deploy.graph.attribute_values import NO_CLAMP
 from utvm_deploy.graph.attributes import CallTir, Convolution, Mean, Pad, Pool, Softmax
 from utvm_deploy.graph.macs import macs, total_macs
@@ -188,7 +188,7 @@ def _operator_box(graph: Graph, operator: Operator) -> _Box:
 def _header(graph: Graph, width: int) -> list[str]:
     weights = sum(t.size_bytes for t in graph.tensors if t.data is not None)
     summary = (
-        f"{len(graph.operators)} operators · {_bytes(weights)} weights · "
+        f"{counted(len(graph.operators), 'operator')} · {_bytes(weights)} weights · "
         f"{_count(total_macs(graph))} MACs"
     )
     middle = width // 2

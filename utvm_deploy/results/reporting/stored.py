@@ -9,6 +9,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.base.files import check_regular
+from utvm_deploy.graph.number_formats.shipped import SHIPPED
 from utvm_deploy.results.pages.embedded_json import embedded_json
 
 SCHEMA = "utvm.report/2"
@@ -16,7 +17,7 @@ SCHEMA = "utvm.report/2"
 #: program, a server or a file to write: a report may come from somebody else.
 OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("kernels", "scratch", "optimize", "float_math"), (str,)),
-    **dict.fromkeys(("signature", "image_input", "name", "timing"), (str,)),
+    **dict.fromkeys(("signature", "image_input", "name", "number_format", "timing"), (str,)),
     **dict.fromkeys(("ram_budget", "flash_budget", "cycle_budget"), (int,)),
     "flash_rate": (int, float),
     **dict.fromkeys(("allow_float", "input_rows"), (bool,)),
@@ -72,8 +73,18 @@ def _check(path: Path, result: Mapping[str, Any]) -> None:
     for what, one in result["files"].items():
         if not isinstance(one, dict) or not isinstance(one.get("file"), str):
             raise _damaged(path, f"files.{what}")
+    check_named(result["options"].get("number_format"))
     if not isinstance(result["evaluated"].get("samples"), int | None):
         raise _damaged(path, "evaluated.samples")
+
+
+def check_named(number_format: object) -> None:
+    """UtvmError for a number format that a report cannot name."""
+    if number_format is not None and number_format not in SHIPPED:
+        raise UtvmError(
+            f"a report names no code, such as the number format {number_format}; choose "
+            f"{' or '.join(SHIPPED)}"
+        )
 
 
 def _is_shape(value: object) -> bool:
