@@ -20,6 +20,7 @@ import without_tools
 from fork_server import ForkServers
 
 import utvm_deploy
+from utvm_deploy.base.errors import MissingTool
 from utvm_deploy.base.toml_table import read_toml
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
@@ -46,6 +47,7 @@ RUNNABLE_BOARDS = (
     "mps3_an547",
     "netduinoplus2",
     "qemu_rv32imc",
+    "wasm",
 )
 #: Boards that differ from one of these in their kernels only. They run the tests of kernels, and
 #: with ``--every-board`` all.
@@ -128,6 +130,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         boards += SMALL_BOARDS
     if is_about_cores(metafunc.definition) or metafunc.config.getoption(spread.OPTION):
         boards += KERNEL_BOARDS
+    if metafunc.definition.get_closest_marker("runtime") is not None:
+        boards = [name for name in boards if load_board(name).cpu.target.machine is None]
     if is_about_cores(metafunc.definition):
         of_core: dict[str, str] = {}
         for name in boards:
@@ -215,6 +219,12 @@ def board(request: pytest.FixtureRequest) -> Board:
     board = load_board(request.param)
     if board.emulator and not shutil.which(board.emulator.program):
         pytest.skip(f"{board.emulator.program} is not installed")
+    if board.cpu.target.machine is not None:
+        try:
+            board.cpu.target.machine.check()
+            board.cpu.toolchain.prepare()
+        except MissingTool as error:
+            pytest.skip(str(error))
     return board
 
 

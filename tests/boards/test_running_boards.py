@@ -29,7 +29,7 @@ from utvm_deploy.device.probe import (
 )
 from utvm_deploy.project import Image, build_image
 
-pytestmark = pytest.mark.small_boards
+pytestmark = [pytest.mark.small_boards, pytest.mark.runtime]
 
 EXECUTE_TIMEOUT_S = 20.0
 

@@ -104,16 +104,17 @@ def test_a_wild_write_is_an_error_on_that_call(device: Device) -> None:
     module = device.load_module(CODE)
     x = device.tensor(np.ones(1, np.int32), name="x")
     before = module["inc"](x)
-    wild = module["inc"](8)
+    wild = module["inc"](0xF000_0000)
     behind = module["inc"](x)
-    with pytest.raises(UtvmError, match=r"inc\(8\)") as caught:
+    with pytest.raises(UtvmError, match=r"inc\(0xf0000000\)") as caught:
         device.sync()
     for call in (before, wild, behind):
         assert call.is_done
     if isinstance(caught.value, DeviceFault):
         # The port stopped it: what came before ran, nothing is lost.
         assert caught.value.index == 1 and wild.error is caught.value
-        with pytest.raises(DeviceError, match=r"^inc\(x\) did not run, because inc\(8\) before it"):
+        why = r"^inc\(x\) did not run, because inc\(0xf0000000\) before it"
+        with pytest.raises(DeviceError, match=why):
             _ = behind.ticks
         assert x.numpy()[0] == 2
         module["inc"](x)

@@ -23,7 +23,7 @@ from utvm_deploy.device.probe import RunningBoard, needs_debugger, open_link, st
 from utvm_deploy.project import Image, build_image
 from utvm_deploy.targets.table import target_of
 
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.runtime]
 
 DEADLINE_S = 0.2
 # A call that is lost takes longer than this; none that ends in time does, on the busiest machine.

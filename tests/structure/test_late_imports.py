@@ -13,7 +13,7 @@ HEAVY = {
     *("ai_edge_litert", "ai_edge_quantizer", "argcomplete", "cryptography", "dask", "distributed"),
     *("elftools", "fastapi", "httpx", "jinja2", "markupsafe", "onnx", "onnxruntime", "pandas"),
     *("rich", "serial", "ssl", "starlette", "torch", "torchao", "tvm", "tvm_ffi", "uvicorn"),
-    "websockets",
+    *("wasmtime", "websockets"),
 }
 #: Imports in functions that save no heavy dependency.
 LATE = {

@@ -170,6 +170,7 @@ def elf_path(directory: Path, board: Board) -> Path:
 
 def compiler_version(board: Board) -> str:
     """The version text of the board's compiler; part of every cache key."""
+    board.cpu.toolchain.prepare()
     version = process.run([board.cpu.toolchain.compiler, "--version"], timeout_s=VERSION_TIMEOUT_S)
     return version.stdout
 
@@ -224,6 +225,7 @@ def _build(directory: Path, board: Board, options: Sequence[str] = ()) -> None:
     if esp_idf is not None:
         esp_idf_build.build_esp_idf(directory, build, board, esp_idf, log)
         return
+    board.cpu.toolchain.prepare()
     process.find_tool(board.cpu.toolchain.compiler)
     generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
     configure = ["cmake", "-S", str(directory), "-B", str(build)]

@@ -302,7 +302,10 @@ def cmake_lists(
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
-    if board.is_host:
+    machine = board.cpu.target.machine
+    if machine is not None:
+        link += board.cpu.toolchain.link_flags(board.cpu.facts)
+    elif board.is_host:
         link.append("-no-pie")
         entry_points.append(HOST_LIBRARY_ENTRY_POINT)
     else:
@@ -365,7 +368,8 @@ def compile_options(board: Board) -> list[str]:
     ]
     if board.is_host:
         # Addresses on the wire have 32 bits, so nothing may lie above 4 GiB.
-        options += ["-fno-pie", f"-DUTVM_WORKSPACE_BYTES={board.main_ram.size}"]
+        position = [] if board.cpu.target.machine else ["-fno-pie"]
+        options += [*position, f"-DUTVM_WORKSPACE_BYTES={board.main_ram.size}"]
     return options
 
 

@@ -77,6 +77,10 @@ class Image:
 
     @cached_property
     def _content(self) -> _Content:
+        own = self.board.cpu.toolchain.binaries
+        if own is not None:
+            found = own.read(self.elf)
+            return _Content({**found.functions, **found.objects}, found.sections, True)
         try:
             with self.elf.open("rb") as file:
                 return _read(ELFFile(file))

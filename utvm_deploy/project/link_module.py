@@ -81,7 +81,7 @@ _REFUSED_SECTIONS = {
     ".tbss": "a thread-local variable",
 }
 
-_UNDEFINED = re.compile(r"undefined reference to [`']([^`']+)'")
+_UNDEFINED = re.compile(r"undefined (?:reference to [`']|symbol: )([^`'\s]+)")
 _QUOTED_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 _C_SUFFIXES = (".c", ".S", ".s")
 
@@ -182,13 +182,21 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
     """
     board = module.board
     with _work_folder(cache_dir() / "modules") as work:
+        toolchain = board.cpu.toolchain
+        command = [toolchain.compiler, *board.cpu.compiler_flags]
+        if toolchain.binaries is not None:
+            known = module.undefined & image.symbols.keys()
+            own = toolchain.binaries.link_arguments(work, sorted(known), address)
+            command += [str(module.path), *own, "-o", "module"]
+            _run(command, work, module.name, board, LINK_TIMEOUT_S)
+            placed = toolchain.binaries.placed(work / "module", module.path, address)
+            facts = placed.size_bytes, placed.functions, placed.objects
+            return LinkedModule(module.name, address, placed.data, *facts)
         (work / "module.ld").write_text(
             _SCRIPT.format(address=address, code_offset=board.code_offset), encoding="ascii"
         )
-        command = [
-            board.cpu.toolchain.compiler,
-            *board.cpu.compiler_flags,
-            *board.cpu.toolchain.link_flags(board.cpu.facts),
+        command += [
+            *toolchain.link_flags(board.cpu.facts),
             "-nostdlib",
             "-nostartfiles",
             "-static",
@@ -196,7 +204,7 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
             "-Wl,--build-id=none,--entry=0",
             # A name that both define means the module's own.
             "-Wl,-z,muldefs",
-            f"{board.cpu.toolchain.script_option}{work / 'module.ld'}",
+            f"{toolchain.script_option}{work / 'module.ld'}",
             f"-Wl,--just-symbols={image.elf}",
             *_library_arguments(module, image),
             "-o",
@@ -208,7 +216,9 @@ def link_module(module: ModuleObject, image: Image, address: int) -> LinkedModul
 
 def _partial_link(board: Board) -> tuple[str, ...]:
     toolchain = board.cpu.toolchain
-    return *toolchain.link_flags(board.cpu.facts), *toolchain.partial_links
+    # Those of other formats are about images alone.
+    flags = toolchain.link_flags(board.cpu.facts) if toolchain.binaries is None else ()
+    return *flags, *toolchain.partial_links
 
 
 def _library_arguments(module: ModuleObject, image: Image) -> list[str]:
@@ -302,6 +312,13 @@ def _digest(command: Sequence[str], files: Mapping[str, str]) -> str:
 
 
 def _read_object(path: Path, name: str, board: Board) -> ModuleObject:
+    binaries = board.cpu.toolchain.binaries
+    if binaries is not None:
+        found = binaries.read(path)
+        if found.needs_start:
+            raise _needs_start(name, found.needs_start)
+        size = sum(size for size, _, _ in found.sections.values())
+        return ModuleObject(name, board, path, size, found.undefined)
     size = 0
     undefined = set()
     with path.open("rb") as file:
@@ -313,12 +330,16 @@ def _read_object(path: Path, name: str, board: Board) -> ModuleObject:
                 continue
             for prefix, what in _REFUSED_SECTIONS.items():
                 if section.name == prefix or section.name.startswith(f"{prefix}."):
-                    raise BuildError(
-                        f"module {name!r} has {what} (section {section.name}), and nothing on the "
-                        f"device would run or set it up; write a function and call it"
-                    )
+                    raise _needs_start(name, f"{what} (section {section.name})")
             size += section["sh_size"] + section["sh_addralign"]
     return ModuleObject(name, board, path, size, frozenset(undefined))
+
+
+def _needs_start(name: str, what: str) -> BuildError:
+    return BuildError(
+        f"module {name!r} has {what}, and nothing on the device would run or set it up; write a "
+        "function and call it"
+    )
 
 
 def _read_linked(path: Path, module: ModuleObject, address: int) -> LinkedModule:

@@ -74,7 +74,7 @@ def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) 
         "-std=c99",
         compiled.optimization_flag,
         *(f"-I{path}" for path in includes),
-        "-fcallgraph-info=su",
+        *board.cpu.toolchain.call_graph,
         "-c",
         source.name,
         "-o",
@@ -124,7 +124,11 @@ def _symbols(path: Path) -> tuple[set[str], set[str]]:
 
 def _sizes(objects: Iterable[Path], board: Board) -> tuple[int, int]:
     """Bytes of instructions and of constants."""
-    unwinding = (".eh_frame", board.cpu.toolchain.unwind_sections)
+    toolchain = board.cpu.toolchain
+    if toolchain.binaries is not None:
+        found = [toolchain.binaries.read(path).sections for path in objects]
+        return sum(one["code"][0] for one in found), sum(one["data"][0] for one in found)
+    unwinding = (".eh_frame", toolchain.unwind_sections)
     code = tables = 0
     for path in objects:
         with path.open("rb") as file:

@@ -68,6 +68,7 @@ enum utvm_architecture {
     UTVM_ARCHITECTURE_ARM_M = 1,
     UTVM_ARCHITECTURE_X86 = 2,
     UTVM_ARCHITECTURE_RISCV = 3,
+    UTVM_ARCHITECTURE_WASM = 4,
 };
 
 /// Positions of the words in a fault record of each architecture ///
@@ -100,6 +101,11 @@ enum utvm_architecture {
 #define UTVM_FAULT_RISCV_MTVAL 4u
 #define UTVM_FAULT_RISCV_STACK 5u
 #define UTVM_FAULT_RISCV_WORDS 6u
+
+#define UTVM_FAULT_WASM_TRAP 0u
+#define UTVM_FAULT_WASM_PC 1u
+#define UTVM_FAULT_WASM_ADDRESS 2u
+#define UTVM_FAULT_WASM_WORDS 3u
 
 /// Offsets in a decoded frame ///
 

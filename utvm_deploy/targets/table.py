@@ -18,6 +18,7 @@ from utvm_deploy.targets.contract.timing import Timing
 from utvm_deploy.targets.host.target import HOST
 from utvm_deploy.targets.riscv.target import RISCV
 from utvm_deploy.targets.unsupported import PAGE, unsupported
+from utvm_deploy.targets.wasm.target import WASM
 from utvm_deploy.targets.x86.target import X86
 
 _targets: dict[str, Target] = {}
@@ -80,5 +81,5 @@ def registered(target: Target) -> Iterator[Target]:
             _timings.pop(core.name, None)
 
 
-for _target in (HOST, X86, ARM_M, RISCV):
+for _target in (HOST, X86, ARM_M, RISCV, WASM):
     _add(_target)

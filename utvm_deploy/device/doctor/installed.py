@@ -18,6 +18,7 @@ from utvm_deploy.boards.facts import ESP_IDF
 from utvm_deploy.device.doctor.check import Check
 from utvm_deploy.project.esp_idf_build import EspIdfTree, find_esp_idf
 from utvm_deploy.project.zephyr_build import Zephyr, find_zephyr
+from utvm_deploy.targets.contract.machine import MachineKind
 from utvm_deploy.targets.emulator.plugin import COMPILER
 
 #: How long a program may take to print its version.
@@ -34,6 +35,7 @@ _EXTRAS = {
     "torch": "read and quantize PyTorch models",
     "docs": "build the site of the documentation: make site",
     "notebook": "run the notebooks of the tutorials: make notebooks",
+    "wasm": "compile for WebAssembly and run it",
 }
 
 
@@ -42,6 +44,8 @@ def installed_checks(board: Board | None) -> list[Check]:
     checks = [_python(), *_packages(), *_programs(board), _cache()]
     if board is None:
         checks += [*_extras(), *_plugins()]
+    if board is not None and board.cpu.target.machine is not None:
+        checks.append(_machine(board.cpu.target.machine))
     if board is not None and "zephyr" in board.project.templates:
         checks.append(
             _system("Zephyr", find_zephyr, "build Zephyr applications", board.template == "zephyr")
@@ -88,6 +92,14 @@ def _system(
     except BuildError as error:
         fix = str(error)
     return Check(name, purpose, found, fix, is_needed)
+
+
+def _machine(machine: MachineKind) -> Check:
+    try:
+        machine.check()
+    except MissingTool as error:
+        return Check(machine.name, "run images", None, error.install, True)
+    return Check(machine.name, "run images", importlib.metadata.version(machine.name), "", True)
 
 
 def _python() -> Check:
@@ -156,8 +168,18 @@ def _programs(board: Board | None) -> list[Check]:
         own = [one.install for one in users if one.install and program in one.programs]
         install = own[0] if own else install
         needed = board is not None and program not in _optional_programs(board)
-        checks.append(Check(program, purpose, program_version(program), install, needed))
+        checks.append(Check(program, purpose, _found(program, board), install, needed))
     return checks
+
+
+def _found(program: str, board: Board | None) -> str | None:
+    """The version of a program; None if it is missing, or lacks what it needs for the board."""
+    if board is not None and program == board.cpu.toolchain.compiler:
+        try:
+            board.cpu.toolchain.prepare()
+        except MissingTool:
+            return None
+    return program_version(program)
 
 
 def needed_programs(board: Board) -> list[str]:

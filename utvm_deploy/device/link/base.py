@@ -1,7 +1,8 @@
 """The interface of a link: the four primitives, and the facts that they move.
 
-There are two implementations: ``monitor.MonitorLink`` exchanges frames with the runtime's command
-loop; a debug link halts the core and moves memory itself. Users of a link know only this module.
+There are three implementations: ``monitor.MonitorLink`` exchanges frames with the runtime's command
+loop; a debug link halts the core and moves memory itself; ``in_process.InProcessLink`` calls a
+machine within this process. Users of a link know only this module.
 """
 
 from __future__ import annotations

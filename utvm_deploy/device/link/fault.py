@@ -67,7 +67,13 @@ def stopped_task(
     outcome: Mapping[str, int], record: bytes, place_of: Callable[[int], str]
 ) -> StoppedTask:
     """The error for a reply with status FAULT or TIMEOUT; ``place_of`` names code at an address."""
-    fault = read_fault(record)
+    return stopped_error(outcome, read_fault(record), place_of)
+
+
+def stopped_error(
+    outcome: Mapping[str, int], fault: Fault, place_of: Callable[[int], str]
+) -> StoppedTask:
+    """The error for that outcome, where the fault is known already."""
     kind: type[StoppedTask] = DeviceFault
     cause, address = describe_fault(fault, place_of), fault.address
     if outcome["status"] == Status.TIMEOUT:

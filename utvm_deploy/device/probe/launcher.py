@@ -15,11 +15,13 @@ from typing import Any, Protocol
 from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.boards.facts import Board
 from utvm_deploy.device.link.base import Link
+from utvm_deploy.device.link.in_process import InProcessLink
 from utvm_deploy.device.probe.cycle_model import CycleModelFiles
 from utvm_deploy.device.probe.links import needs_debugger, needs_line, open_link
 from utvm_deploy.device.probe.ready import check_ready
 from utvm_deploy.device.probe.running import RunningBoard, start
 from utvm_deploy.project import Image
+from utvm_deploy.targets.contract.machine import MachineKind
 from utvm_deploy.targets.emulator.counters import Counters, between, read_report, read_snapshots
 
 #: QEMU's words for a machine, a core or a property of a core that it does not have.
@@ -84,7 +86,10 @@ class LocalLauncher:
         check_ready(self.board, self.link, port=self.port, probe=self.probe, serial=self.serial)
 
     def start(self, image: Image, place_of: PlaceOf) -> StartedBoard:
-        """Flash a real board, or start a process."""
+        """Flash a real board, or start a process or a machine within this one."""
+        machine = self.board.cpu.target.machine
+        if machine is not None:
+            return _InProcessBoard(self.board, image, machine, place_of)
         with ExitStack() as undo:
             running = undo.enter_context(
                 start(
@@ -101,6 +106,34 @@ class LocalLauncher:
             started = _LocalBoard(running, open_link(running, self.link, place_of))
             undo.pop_all()
         return started
+
+
+class _InProcessBoard:
+    """A ``StartedBoard`` that a machine runs within this process."""
+
+    def __init__(self, board: Board, image: Image, machine: MachineKind, place_of: PlaceOf) -> None:
+        self.link = InProcessLink(
+            lambda: machine.open(image.elf),
+            image.symbols,
+            board.cpu.clock_hz,
+            board.cpu.target.faults,
+            place_of,
+        )
+
+    def notes(self) -> str:
+        return ""
+
+    def reset(self) -> None:
+        self.link.reset()
+
+    def counted(self, ticks: Sequence[int]) -> list[Counters]:
+        raise ProbeError("no cycle model counts here")
+
+    def report(self) -> Mapping[str, Any]:
+        raise ProbeError("no cycle model counts here")
+
+    def close(self) -> None:
+        self.link.close()
 
 
 class _LocalBoard:

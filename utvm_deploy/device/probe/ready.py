@@ -32,6 +32,9 @@ def check_ready(
         here = f"; {machine.name}, which is emulated, can run the model" if machine else ""
         raise BoardError(f"{board.why_no_image}{here}")
     kind = board.probe.kinds[0]
+    own = board.cpu.target.machine
+    if own is not None and not process.is_dry_run():
+        own.check()
     if process.is_dry_run() or kind == CHILD_PROBE:
         return
     if kind == EMULATOR_PROBE:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from utvm_deploy.targets.contract.binary import BinaryFormat
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.contract.costs import CostTable
 from utvm_deploy.targets.contract.debugger import Debugger
 from utvm_deploy.targets.contract.fault import NO_WORDS, FaultWords
+from utvm_deploy.targets.contract.machine import MachineKind
 from utvm_deploy.targets.contract.sequences import Sequences
 from utvm_deploy.targets.contract.timing import Timing
 
@@ -45,6 +47,12 @@ class Toolchain:
     remedies: Mapping[str, str] = field(default_factory=dict)
     #: How the names of sections begin that only serve to unwind the stack.
     unwind_sections: str = ".eh_frame"
+    #: What must be done before the compiler is called; MissingTool if it cannot.
+    prepare: Callable[[], None] = lambda: None
+    #: Compiler flags that write the call graph and what each function takes of the stack.
+    call_graph: tuple[str, ...] = ("-fcallgraph-info=su",)
+    #: None: the compiler makes ELF files.
+    binaries: BinaryFormat | None = None
     #: Program -> what it is for, and the command that installs it.
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -136,6 +144,8 @@ class Target:
     core_advice: Callable[[str], str] = lambda name: ""
     #: Where memory begins that a controller must set up first; None: nowhere.
     external_begin: int | None = None
+    #: What runs its images within this process.
+    machine: MachineKind | None = None
     #: Programs that emulate boards with its cores.
     emulators: tuple[str, ...] = ()
     #: Set in the addresses of functions, and no part of where they are.

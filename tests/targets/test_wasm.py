@@ -1,0 +1,194 @@
+"""WebAssembly: traps have names, modules are loaded at run time, counts are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.base.errors import (
+    BuildError,
+    DeviceError,
+    DeviceFault,
+    DeviceReset,
+    LinkClosed,
+    MissingTool,
+    StoppedTask,
+    TaskTimeout,
+)
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.device import Device
+from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.module import Module
+from utvm_deploy.project import build_image
+from utvm_deploy.targets.wasm import toolchain
+from utvm_deploy.targets.wasm.binary import CODE_BASE, parse, read_binary
+
+pytestmark = pytest.mark.tools
+
+SOURCE = """
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+int32_t kept[2] = {3, 4};
+int32_t zeros[64];
+static int32_t far;
+void inc(int32_t *x) { *x += 1; }
+void use(int32_t *x) { *x += kept[1]++ + zeros[5]; zeros[5] = ++far; }
+void wild(int32_t at) { *(volatile int32_t *)at = 7; }
+void divide(int32_t *x, int32_t by) { *x /= by; }
+void loop(volatile int32_t *x) { for (;;) { *x += 1; } }
+int32_t recurse(int32_t n) { volatile char b[1000]; b[0] = n; recurse(n + 1); return b[0]; }
+void never(void) { __builtin_trap(); }
+void by_pointer(int32_t at, int32_t *x) { ((void (*)(int32_t *))at)(x); }
+void scale(float by, float *x) { *x *= by; }
+void utvm_fill(uint8_t *, uint32_t, uint8_t);
+void of_image(int32_t *x) { utvm_fill((uint8_t *)x, 4, 9); }
+void of_library(int32_t *x) { *x = abs(*x) + (memcmp(x, kept, 4) > 0); }
+"""
+
+
+@pytest.fixture
+def wasm() -> Iterator[Device]:
+    board = load_board("wasm")
+    machine = board.cpu.target.machine
+    assert machine is not None
+    try:
+        machine.check()
+        toolchain.prepare()
+    except MissingTool as error:
+        pytest.skip(str(error))
+    with utvm_deploy.connect(board) as device:
+        yield device
+
+
+@pytest.fixture
+def module(wasm: Device) -> Module:
+    return wasm.load_module(SOURCE, name="bad")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind", "words"),
+    [
+        ("wild", (0xF000_0000,), DeviceFault, "access outside its memory at address 0xf0000000, "),
+        ("divide", (0,), DeviceFault, "division by zero, "),
+        ("recurse", (1,), DeviceFault, "stack overflow, "),
+        ("never", (), DeviceFault, "unreachable code, "),
+        ("by_pointer", (10_000,), DeviceFault, "call through a pointer to no function, "),
+        ("loop", (), TaskTimeout, "did not end within its deadline and was stopped: it was "),
+    ],
+)
+def test_what_stops_a_call_is_named_and_nothing_is_lost(
+    wasm: Device,
+    module: Module,
+    name: str,
+    arguments: tuple[int, ...],
+    kind: type[StoppedTask],
+    words: str,
+) -> None:
+    x = wasm.tensor(np.array([20, 1], np.int32))
+    before = module["use"](x).ticks
+    first = (x,) if name in ("divide", "loop") else ()
+    last = (x,) if name == "by_pointer" else ()
+    module[name](*first, *arguments, *last)
+    with pytest.raises(kind, match=f"{words}in {name}\\+"):
+        wasm.sync()
+    if name != "loop":
+        assert x.numpy()[0] == 24
+    assert module["use"](x).ticks.all == before.all
+    assert module.address("kept") and x.numpy()[1] == 1
+
+
+def test_modules_have_variables_and_call_the_image_and_the_library(
+    wasm: Device, module: Module
+) -> None:
+    kept = module.address("kept")
+    assert np.frombuffer(wasm.read(kept, 8), np.int32).tolist() == [3, 4]
+    x = wasm.tensor(np.array([-5], np.int32))
+    module["use"](x)
+    module["use"](x)
+    assert x.numpy()[0] == -5 + 4 + 5 + 1
+    module["of_image"](x)
+    assert x.numpy()[0] == 0x09090909
+    module["of_library"](x)
+    assert x.numpy()[0] == 0x09090909 + 1
+    real = wasm.tensor(np.array([1.5], np.float32))
+    module["scale"](int(np.float32(2.0).view(np.int32)), real)
+    assert real.numpy()[0] == 3.0
+    with wasm.load_module(SOURCE, name="another") as other:
+        other["use"](x)
+        assert np.frombuffer(wasm.read(kept, 8), np.int32).tolist() == [3, 6]
+        wasm.write(other.block.address, bytes(other.size_bytes))
+        with pytest.raises(DeviceError, match="do not allow that"):
+            other["use"](x)
+            wasm.sync()
+    with pytest.raises(BuildError, match="uses nowhere, which neither it nor the image"):
+        wasm.load_module("void nowhere(void); void call(void) { nowhere(); }")
+
+
+def test_the_link_has_bounds_and_an_end(wasm: Device, module: Module) -> None:
+    hello, link = wasm.hello, wasm.link
+    end = hello.workspace_address + hello.workspace_size
+    for address in (0, hello.workspace_address - 1, end - 3, CODE_BASE - 4):
+        with pytest.raises(DeviceError, match="do not allow that"):
+            link.write(address, bytes(4))
+        with pytest.raises(DeviceError, match="do not allow that"):
+            link.read(address, 4)
+    assert link.read(CODE_BASE, 4) == b"\0asm"
+    for function in (0, CODE_BASE, module["inc"].address + 1):
+        with pytest.raises(DeviceError, match="do not allow that"):
+            link.execute([Task(function)], 1.0)
+    x = wasm.tensor(np.array([1], np.int32))
+    wasm.reset()
+    assert wasm.hello.nonce != hello.nonce
+    with pytest.raises(DeviceReset, match="is lost"):
+        x.numpy()
+    wasm.close()
+    with pytest.raises(LinkClosed, match="closed"):
+        link.hello()
+
+
+def test_counts_are_exact(wasm: Device) -> None:
+    loop = "void turn(volatile int *x) { for (int i = 0; i < *x; i++) { x[1] = i; } }"
+    module = wasm.load_module(loop)
+    x = wasm.tensor(np.array([10, 0], np.int32))
+    counts = []
+    for turns in (10, 20, 40):
+        x.write(np.array([turns, 0], np.int32))
+        ticks = module["turn"](x, repeat=3).ticks
+        assert ticks.unit == "instructions" and len(set(ticks.all)) == 1
+        counts.append(ticks.all[0])
+    assert 2 * (counts[1] - counts[0]) == counts[2] - counts[1] > 0
+
+
+def test_a_file_that_is_cut_or_spoiled_is_refused(wasm: Device, tmp_path: Path) -> None:
+    image = build_image(None, wasm.board)
+    whole = image.elf.read_bytes()
+    assert parse(whole, "it").exports["utvm_fill"][0] == 0
+    for size in (0, 3, 8, 9, 20, 100, len(whole) // 2, len(whole) - 1):
+        path = tmp_path / f"{size}.wasm"
+        path.write_bytes(whole[:size])
+        if size != 8:  # a module without sections
+            with pytest.raises(BuildError, match="WebAssembly file; build it again"):
+                read_binary(path)
+    spoiled = tmp_path / "spoiled.wasm"
+    body = parse(whole, "it").bodies[0]
+    spoiled.write_bytes(whole[:body] + b"\xff" * 4 + whole[body + 4 :])
+    machine = wasm.board.cpu.target.machine
+    assert machine is not None
+    with pytest.raises(BuildError, match="wasmtime refuses the module"):
+        machine.open(spoiled)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = load_board("wasm")
+    monkeypatch.setattr(toolchain, "is_installed", lambda package: False)
+    with pytest.raises(MissingTool, match=r"wasmtime is not installed.*pip install '.*\[wasm\]'"):
+        utvm_deploy.connect(board).check_ready()
+    monkeypatch.setattr(toolchain, "IS_ZIG", False)
+    monkeypatch.setattr(toolchain.shutil, "which", lambda program: None)
+    with pytest.raises(MissingTool, match=r"\[wasm\]', or sudo apt install clang-19 lld-19"):
+        toolchain.prepare()

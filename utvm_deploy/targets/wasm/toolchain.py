@@ -1,0 +1,111 @@
+"""Compilers of WebAssembly: the distribution's clang, or that of ``ziglang``, a package of PyPI."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import BuildError, MissingTool
+from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.wasm.binary import CONSTRUCTORS
+
+log = logging.getLogger("utvm_deploy.project")
+
+CLANG = "clang-19"
+EXTRA = "pip install 'utvm-deploy[wasm]'"
+INSTALL = f"{EXTRA}, or sudo apt install {CLANG} lld-19 wasi-libc libclang-rt-19-dev-wasm32"
+#: Of Debian's wasi-libc.
+_LIBRARY = Path("/usr/lib/wasm32-wasi/libc.a")
+#: Of an image, at the bottom of its memory, so that an overflow is an access below it. Modules have
+#: the lower half: what they call in the image has its frames above theirs.
+STACK_BYTES = 1 << 20
+#: The first call of zig builds its C library.
+_FIRST_CALL_S = 900.0
+_OPTIMIZED = ("-msimd128", "-mbulk-memory")
+#: Clang warns of inline functions that nobody calls; GCC does not.
+_QUIET = "-Wno-error=unused-function"
+
+
+def is_installed(package: str) -> bool:
+    """Whether Python has a package, which is not loaded for this."""
+    return importlib.util.find_spec(package) is not None
+
+
+def _has_clang() -> bool:
+    return all(map(shutil.which, (CLANG, "wasm-ld-19"))) and _LIBRARY.is_file()
+
+
+#: The program that compiles; ``prepare`` makes it if it is not clang.
+IS_ZIG = not _has_clang() and is_installed("ziglang")
+COMPILER = str(cache_dir() / "wasm" / "zig-cc") if IS_ZIG else CLANG
+
+
+def prepare() -> None:
+    """See that the compiler works; MissingTool if there is none.
+
+    Zig's is a script around the package. Its first call takes about a minute.
+    """
+    if not IS_ZIG:
+        if not _has_clang():
+            raise MissingTool("a compiler of WebAssembly", "compile for it", INSTALL)
+        return
+    program = Path(COMPILER)
+    if program.is_file():
+        return
+    log.info("preparing zig's C library for WebAssembly: about a minute, once")
+    folder = program.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f"new-{program.name}"
+    fresh.write_text(
+        "#!/bin/sh\n"
+        f'export ZIG_GLOBAL_CACHE_DIR="{folder}/zig" ZIG_LOCAL_CACHE_DIR="{folder}/zig"\n'
+        f'exec "{sys.executable}" -m ziglang cc "$@"\n'
+    )
+    fresh.chmod(0o755)
+    trial = folder / "trial.c"
+    trial.write_text("int utvm_trial(int x) { return x; }\n")
+    output = ["-nostartfiles", "-Wl,--no-entry,--export=utvm_trial", "-o", f"{folder}/trial.wasm"]
+    done = process.run([str(fresh), *_machine(), str(trial), *output], timeout_s=_FIRST_CALL_S)
+    if not done.is_ok:
+        raise BuildError(f"zig cannot compile for WebAssembly: {done.output.strip()[-300:]}")
+    fresh.replace(program)
+
+
+def _machine() -> tuple[str, ...]:
+    if IS_ZIG:
+        return "-target", "wasm32-wasi", "-mexec-model=reactor"
+    return "--target=wasm32-wasi", "--sysroot=/usr"
+
+
+def flags(core: Core, fpu: str, mve: bool, dsp: bool) -> tuple[str, ...]:
+    """Global names are visible, as the host finds them by their exports."""
+    return *_machine(), *_OPTIMIZED, _QUIET, "-fvisibility=default"
+
+
+def _link(stack_bytes: int) -> tuple[str, ...]:
+    named = ("__stack_pointer", "__data_end", CONSTRUCTORS)
+    exports = ",".join(["--export-dynamic", *(f"--export={name}" for name in named)])
+    return "-nostartfiles", f"-Wl,--no-entry,{exports},--stack-first,-z,stack-size={stack_bytes}"
+
+
+def link_flags(core: Core) -> tuple[str, ...]:
+    """Of images: what is global is exported."""
+    return _link(STACK_BYTES)
+
+
+def module_arguments(work: Path, functions: Iterable[str], address: int) -> list[str]:
+    """Link a module whose data begin at ``address`` of the image's memory.
+
+    Its calls of ``functions`` become imports. It has its own copy of what it calls of the C
+    library.
+    """
+    allowed = work / "image_functions"
+    allowed.write_text("".join(f"{name}\n" for name in functions))
+    own = f"--strip-debug,--import-memory,--global-base={address},--allow-undefined-file={allowed}"
+    return [*_link(STACK_BYTES // 2), f"-Wl,{own}"]
