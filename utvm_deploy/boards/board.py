@@ -18,6 +18,7 @@ from utvm_deploy.base.toml_table import Table, did_you_mean, read_toml_text, sho
 from utvm_deploy.boards.drivers import TICK_UNITS, read_driver, read_timer
 from utvm_deploy.boards.facts import (
     CHILD_PROBE,
+    DEFAULT_STACK_BYTES,
     EMULATOR_PROBE,
     ESP_IDF,
     LINK_KINDS,
@@ -57,7 +58,6 @@ TEMPLATES = ("host", "baremetal", ZEPHYR, ESP_IDF)
 #: The ways to the runtime under ESP-IDF.
 ESP_IDF_LINKS = ("uart", "usb_serial_jtag")
 # Keys that a board file may omit.
-DEFAULT_STACK_BYTES = 4096
 DEFAULT_LINK = Link(kinds=(MONITOR_LINK,), baud=115_200)
 # Template -> how the board is flashed, where others know the board better than its file.
 DEFAULT_PROBES = {

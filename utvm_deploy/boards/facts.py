@@ -23,6 +23,8 @@ EMULATOR_PROBE = "qemu"
 #: What an emulated board that has a cycle model may count.
 CYCLES, INSTRUCTIONS = TIMINGS = ("cycles", "instructions")
 
+#: The stack of tasks, if a file does not say.
+DEFAULT_STACK_BYTES = 4096
 #: What the runtime takes of flash, about.
 RUNTIME_FLASH_BYTES = 10 * 1024
 

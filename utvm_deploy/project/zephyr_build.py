@@ -17,9 +17,10 @@ from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.base.build_failure import BuildStep, run_step
-from utvm_deploy.base.errors import BuildError, MissingTool
+from utvm_deploy.base.errors import MissingTool
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import Zephyr as ZephyrFacts
+from utvm_deploy.boards.new_boards.zephyr import zephyr_tree
 from utvm_deploy.project.zephyr import file_name, zephyr_of
 
 # Configuring reads thousands of device tree and Kconfig files; a cold disk takes its time.
@@ -84,28 +85,10 @@ class Zephyr:
 
 def find_zephyr() -> Zephyr:
     """The tree that ZEPHYR_BASE names, with a Python that can run its scripts."""
-    named = os.environ.get("ZEPHYR_BASE")
-    if not named:
-        raise MissingTool(
-            "Zephyr",
-            "build Zephyr applications",
-            "set ZEPHYR_BASE to its folder (utvm docs zephyr says how to get it)",
-        )
-    base = Path(named)
-    try:
-        text = (base / "VERSION").read_text(encoding="utf-8")
-    except OSError as exc:
-        raise BuildError(
-            f"ZEPHYR_BASE names {named!r}, where no Zephyr tree is (no file VERSION); correct it"
-        ) from exc
-    parts = [
-        match[1]
-        for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL")
-        if (match := re.search(rf"^{key} *= *(\d+)", text, re.MULTILINE))
-    ]
+    base, version = zephyr_tree("build Zephyr applications")
     for program in ("cmake", "ninja", "dtc"):
         process.find_tool(program)
-    return Zephyr(base.resolve(), _find_python(base), ".".join(parts))
+    return Zephyr(base, _find_python(base), version)
 
 
 def _find_python(base: Path) -> str:

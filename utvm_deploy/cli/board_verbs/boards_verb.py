@@ -8,22 +8,29 @@ from dataclasses import asdict, replace
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.toml_table import did_you_mean
-from utvm_deploy.boards.board import Board, board_names, load_board
+from utvm_deploy.boards.board import Board, board_names, board_of_device, load_board
 from utvm_deploy.boards.desk_file import bench_path, load_bench
-from utvm_deploy.boards.new_board import Chip, Place, donor_of, of_the_chip, write_new_board
+from utvm_deploy.boards.new_boards.description import Description
+from utvm_deploy.boards.new_boards.pack import read_pack
+from utvm_deploy.boards.new_boards.pyocd import read_pyocd
+from utvm_deploy.boards.new_boards.write import Chip, Place, donor_of, of_the_chip, write_new_board
+from utvm_deploy.boards.new_boards.zephyr import read_zephyr
 from utvm_deploy.boards.regions import dead_places
 from utvm_deploy.cli.options.kinds import clock
 from utvm_deploy.cli.output import Output
 from utvm_deploy.device.probe import connected_boards
 from utvm_deploy.targets.unsupported import PAGE
 
+#: Where a new file may come from; one of them at most.
+_SOURCES = ("from", "from-pack", "from-pyocd", "from-zephyr")
+
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """List all, print one resolved, look at USB, or write a new file."""
     if args.new is not None:
         return _run_new(args, out)
-    for option in ("from", "device", "core", "clock", "flash", "ram"):
-        if getattr(args, "base" if option == "from" else option) is not None:
+    for option in (*_SOURCES, "device", "core", "clock", "flash", "ram"):
+        if _given(args, option) is not None:
             raise UsageError(f"--{option} goes with --new NEW; give that, too")
     if args.connected:
         return _run_connected(args.name, out)
@@ -72,34 +79,66 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def _run_new(args: argparse.Namespace, out: Output) -> int:
     if args.name or args.connected:
         raise UsageError("--new goes without NAME and --connected")
+    sources = [option for option in _SOURCES if _given(args, option) is not None]
+    if len(sources) > 1:
+        raise UsageError(f"--{sources[0]} and --{sources[1]} exclude each other; give one")
+    described = _described(args, sources[0]) if sources and sources[0] != "from" else None
     base = load_board(args.base, trust=True) if args.base is not None else None
-    chip = _chip(args, base)
-    if base is None:
+    chip = _chip(args, base, described)
+    if base is None and described is None:
         base = donor_of(chip)
-    path, board = write_new_board(args.new, base, chip, dry_run=args.dry_run)
+    path, board = write_new_board(args.new, described or base, chip, dry_run=args.dry_run)
     source = f"the file of {base.name}" if base else "what was said"
+    source = described.source if described else source
     out.line(f"{'would write' if args.dry_run else 'wrote'} {path}, from {source}:")
     _print_board(board, out)
-    if base is None:
+    if base is not None:
+        out.line(f"  right for the chip of {base.name} only: {', '.join(of_the_chip(base))}")
+    elif not board.is_application:
         out.line(
             "  it has no UART and no clock tree: the link is a debugger's, clocks are as given"
         )
-    else:
-        out.line(f"  right for the chip of {base.name} only: {', '.join(of_the_chip(base))}")
+    known = board_of_device(described.device) if described else None
+    if described is not None and known is not None and not board.is_application:
+        out.line(f"  {known.name} has that chip with clocks: --device {described.device} copies it")
     for sentence in dead_places(board):
         out.line(f"  {sentence}")
     out.line(f"check each line against the datasheet, then: utvm doctor --board {path}")
     out.result(
         "utvm.boards.new/1",
-        {"file": str(path), "from": base.name if base else None, "board": asdict(board)},
+        {
+            "file": str(path),
+            "from": base.name if base else None,
+            "source": described.source if described else None,
+            "board": asdict(board),
+        },
     )
     return 0
 
 
-def _chip(args: argparse.Namespace, base: Board | None) -> Chip:
+def _given(args: argparse.Namespace, option: str) -> object:
+    return getattr(args, "base" if option == "from" else option.replace("-", "_"))
+
+
+def _described(args: argparse.Namespace, source: str) -> Description:
+    """What somebody else says; an option that the source has no use for is refused."""
+    if source != "from-pack" and args.device is not None:
+        raise UsageError(f"--device goes without --{source}, which names the chip or board")
+    if source == "from-pack" and args.core is not None:
+        raise UsageError(f"--core goes without --{source}, which says it")
+    if source == "from-pack":
+        return read_pack(args.from_pack, args.device)
+    if source == "from-pyocd":
+        return read_pyocd(args.from_pyocd, args.core)
+    return read_zephyr(args.from_zephyr, args.core)
+
+
+def _chip(args: argparse.Namespace, base: Board | None, described: Description | None) -> Chip:
     """What the command line says of the chip; in a terminal, what is missing is asked for."""
     flash, ram = (None if one is None else Place(*one) for one in (args.flash, args.ram))
     chip = Chip(args.device, args.core, args.clock, flash, ram)
+    if described is not None:
+        return chip
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
     if base is None:
         if chip.device is None and asks:

@@ -399,6 +399,15 @@ BOARDS: Rows = (
                 keyword="base",
                 names=_BOARDS,
             ),
+            Option(
+                "--from-pack FILE",
+                "a CMSIS device pack (.pack or .pdsc) describes the chip; --device names it",
+            ),
+            Option("--from-pyocd TARGET", "one of pyOCD's built-in targets describes the chip"),
+            Option(
+                "--from-zephyr BOARD",
+                "a board of the Zephyr tree that ZEPHYR_BASE names: images are applications there",
+            ),
             Option("--core CORE", "the core of its chip"),
             Option("--clock HZ", "the core's clock (64M)"),
             *(

@@ -1,4 +1,4 @@
-"""A board file made from another one of the same chip, or from the facts of a chip.
+"""A board file made from another one of the same chip, or from facts.
 
 What belongs to one chip alone is right for that chip only: clock tree, UART, timers, caches, the
 addresses of memory. So a file is made from another one only if both have the same chip.
@@ -6,10 +6,9 @@ addresses of memory. So a file is made from another one only if both have the sa
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import tomlkit
 
 from utvm_deploy.base.errors import BoardError
 from utvm_deploy.base.files import write_text
-from utvm_deploy.base.toml_table import shown
 from utvm_deploy.boards.board import (
     Board,
     board_names,
@@ -27,11 +25,18 @@ from utvm_deploy.boards.board import (
     load_board,
 )
 from utvm_deploy.boards.facts import ESP_IDF
+from utvm_deploy.boards.new_boards.description import (
+    Description,
+    Fact,
+    Memory,
+    board_text,
+    check_core,
+    check_memories,
+    check_part,
+    merged,
+)
 from utvm_deploy.targets.contract.core import Core
-from utvm_deploy.targets.table import CORES, target_of, why_no_core
 from utvm_deploy.targets.unsupported import PAGE, unsupported
-
-_PART = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def donor_of(chip: Chip) -> Board | None:
         return donor
     _check_device(chip.device)
     if chip.core is not None:
-        _check_timer(_check_core(chip.core))
+        _check_timer(check_core(chip.core, f"--core {chip.core}"))
     if chip.missing:
         raise BoardError(
             f"no board file knows the device {chip.device} (they know "
@@ -85,7 +90,11 @@ def donor_of(chip: Chip) -> Board | None:
 def check_same_chip(base: Board, chip: Chip) -> None:
     """BoardError if the chip is another one than the board's: its file would be wrong for it."""
     remedy = "name the chip by --device PART and leave --from out"
-    if chip.core is not None and chip.core != base.cpu.core and not _check_core(chip.core).timers:
+    if (
+        chip.core is not None
+        and chip.core != base.cpu.core
+        and not check_core(chip.core, f"--core {chip.core}").timers
+    ):
         remedy = _start_with(chip.core)
     if chip.device is not None and base.fits_device(chip.device):
         remedy = "leave --core and --clock out"
@@ -102,20 +111,6 @@ def check_same_chip(base: Board, chip: Chip) -> None:
             f"the clock tree of {base.name} makes {cpu.clock_hz / 1e6:g} MHz, not "
             f"{(chip.clock_hz or 0) / 1e6:g}; {remedy}, or edit [project.clock]"
         )
-
-
-def _check_core(name: str) -> Core:
-    """A core that images are made for without an operating system."""
-    core = CORES.get(name)
-    if core is not None and target_of(name).templates.drivers is not None:
-        return core
-    why = "" if name in CORES else why_no_core(name)
-    known = ", ".join(one for one in CORES if target_of(one).templates.drivers is not None)
-    raise BoardError(
-        f"--core {name}: {why}"
-        if why
-        else f"--core {name} is not one of {known} (utvm docs {PAGE})"
-    )
 
 
 def _boards_with(core: str, template: str) -> list[Board]:
@@ -176,22 +171,30 @@ def of_the_chip(board: Board) -> Iterator[str]:
 
 
 def write_new_board(
-    name: str, base: Board | None, chip: Chip, *, folder: Path = Path(), dry_run: bool = False
+    name: str,
+    base: Board | Description | None,
+    chip: Chip,
+    *,
+    folder: Path = Path(),
+    dry_run: bool = False,
 ) -> tuple[Path, Board]:
-    """Write ``NAME.toml``: from the file of ``base``, whose comments stay, or from the chip alone.
+    """Write ``NAME.toml``: from the file of ``base``, whose comments stay, or from facts.
 
-    With ``base``, ``chip.flash`` is the new size of the region of code, and ``chip.ram`` that of
-    the largest region of kind ram, or of kind tcm on boards without such. Returns the file and the
-    board that it describes. Raises BoardError if the name is none for a board, if there is such a
-    file, if the chip is not that of ``base``, or if the regions would overlap.
+    Of a board's file, ``chip.flash`` is the new size of the region of code. ``chip.ram`` is that
+    of the largest region of kind ram, or of kind tcm on boards without such. The facts are those of
+    a description, and what ``chip`` says instead. Returns the file and the board that it describes.
+    Raises BoardError if the name is none for a board, if there is such a file, if the chip is not
+    that of ``base``, or if the regions would overlap.
     """
     check_name(name)
     path = folder / f"{name}.toml"
     if path.exists() or path.is_symlink():
         raise BoardError(f"{path} exists; give another name, or remove it first")
-    if base is not None:
+    if isinstance(base, Board):
         check_same_chip(base, chip)
-    text = _text_of_chip(name, chip) if base is None else _text(name, base, chip)
+        text = _text(name, base, chip)
+    else:
+        text = board_text(name, _described(chip) if base is None else with_said(base, chip))
     with tempfile.TemporaryDirectory() as temporary:
         trial = Path(temporary) / path.name
         trial.write_text(text, encoding="utf-8")
@@ -235,64 +238,32 @@ def _text(name: str, base: Board, chip: Chip) -> str:
     )
 
 
-def _text_of_chip(name: str, chip: Chip) -> str:
-    """What is right for any chip with this core: the debug link, clocks as after reset."""
+def _described(chip: Chip) -> Description:
+    """What the command line says, which is right for any chip with this core."""
     assert chip.device and chip.core and chip.clock_hz and chip.flash and chip.ram
-    core = _check_core(chip.core)
-    if not _PART.fullmatch(chip.device):
-        raise BoardError(f"--device {shown(chip.device)} must be letters, digits, '_' and '-'")
-    dsp = core.dsp and not core.as_without_dsp
-    may = [f'"{one}"' for one in core.fpus]
-    notes = {
-        "fpu": f" # {' or '.join(may)} if the chip has it" if may else "",
-        "dsp": " # true if the chip has it" if core.dsp and not dsp else "",
-    }
-    timer = core.timers[0]
-    return f"""\
-# Made of what was said of {chip.device}. Check each line against the datasheet.
-name = "{name}"
-vendor = "unknown"
-description = "{chip.device}: {chip.core}"
+    check_part(chip.device, "--device")
+    return with_said(
+        Description(
+            device=chip.device,
+            source=f"what was said of {chip.device}",
+            core=Fact(chip.core, ""),
+            memories=(),
+        ),
+        chip,
+    )
 
-[cpu]
-core = "{chip.core}"
-clock_hz = {chip.clock_hz} # as after reset, or as your boot loader sets it
-fpu = "none"{notes["fpu"]}
-dsp = {str(dsp).lower()}{notes["dsp"]}
 
-[[memory]]
-name = "flash"
-address = 0x{chip.flash.address:08x}
-size = 0x{chip.flash.size:08x}
-kind = "flash"
-executable = true
-
-[[memory]]
-name = "ram"
-address = 0x{chip.ram.address:08x}
-size = 0x{chip.ram.size:08x}
-kind = "ram"
-executable = true
-
-[project]
-templates = ["baremetal"]
-
-[project.timer]
-driver = "{timer}"
-clock_hz = {chip.clock_hz}
-unit = "cycles"
-multiplier = 1
-divisor = 1
-
-[project.clock]
-driver = "none"
-
-[probe]
-kinds = ["jlink", "pyocd"]
-jlink = {{ device = "{chip.device}" }}
-pyocd = {{ target = "{chip.device.lower()}" }}
-
-# Without a UART. For one: add [project.uart], and "monitor" to kinds.
-[link]
-kinds = ["debug"]
-"""
+def with_said(it: Description, chip: Chip) -> Description:
+    """The description with what the command line says instead: clock, flash and RAM."""
+    clock_hz = it.clock_hz
+    if chip.clock_hz is not None:
+        clock_hz = Fact(chip.clock_hz, "as after reset, or as your boot loader sets it")
+    said = []
+    for kind, place in (("flash", chip.flash), ("ram", chip.ram)):
+        if place is not None:
+            if place.address is None:
+                raise BoardError(f"give --{kind} {place.size}@ADDRESS: {it.source} has no address")
+            said.append(Memory(kind, place.address, place.size, kind, True, f"--{kind}"))
+    memories = merged((*said, *it.memories))
+    check_memories(memories, it.source)
+    return replace(it, clock_hz=clock_hz, memories=memories)
