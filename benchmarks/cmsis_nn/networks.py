@@ -49,13 +49,27 @@ def _residuals(side: int, stages: Sequence[tuple[int, int, int]], last: int) -> 
 
 def fd_mobilenet() -> bytes:
     """FD-MobileNet 0.25 on 128x128, with five classes: 125,477 weights and biases."""
-    n = Network((1, 128, 128, 3))
-    n.conv(8, 3, 2)
     strides = ((16, 2), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 4, (256, 1))
+    return _separable(128, strides, 5)
+
+
+def mobilenet_v1() -> bytes:
+    """MobileNetV1 0.25 on 96x96, with two classes: 13 separable convolutions."""
+    strides = (
+        *((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5),
+        *((256, 2), (256, 1)),
+    )
+    return _separable(96, strides, 2)
+
+
+def _separable(side: int, strides: Sequence[tuple[int, int]], classes: int) -> bytes:
+    """Separable convolutions (channels, stride) on an image of that side."""
+    n = Network((1, side, side, 3))
+    n.conv(8, 3, 2)
     for channels, stride in strides:
         n.depthwise(3, stride)
         n.conv(channels)
-    return n.classify(5)
+    return n.classify(classes)
 
 
 def _inverted(n: Network, channels: int, expand: int, size: int, stride: int) -> None:
@@ -253,6 +267,7 @@ NETWORKS: Mapping[str, Callable[[], bytes]] = {
 
 #: Networks as their papers have them; their times on real boards are published.
 PUBLISHED: Mapping[str, Callable[[], bytes]] = {
+    "mobilenet_v1_0.25_96": mobilenet_v1,
     "mobilenet_v2_0.35_96": mobilenet_v2_of_96,
     "fd_mobilenet_0.25_128": fd_mobilenet,
 }

@@ -15,27 +15,41 @@ from utvm_deploy.kernels.native.dsp.lstm import gate_sums_text
 
 pytestmark = pytest.mark.tools
 
-# By input v / 2 + v / 2, rounded, and by hidden state 0: every value, and beyond.
+# By input v / 2 + v / 2, rounded, and by hidden state 0: every value, and beyond. A cell is made of
+# 4 v / 4, and shows what its tanh is more than that of the cell in the middle.
 COUNT = """
 void count_wrong(int32_t function, int32_t bits, int32_t pitch, const int32_t *table,
                  int32_t *wrong) {
     static const int32_t scaling[10] = {2, 32, 0, 1 << 30, 0, 1, 31, 1, 1 << 30, 1};
-    for (int32_t first = -32768; first < 32767; first += pitch) {
-        int32_t pairs[4];
-        for (int32_t i = 0; i < 2; i++) {
-            pairs[2 * i] = first + i;
-            pairs[2 * i + 1] = function == 2 ? 0 : first + i;
-        }
-        (function == 0 ? utvm_logistic_run : function == 1 ? utvm_tanh_run : utvm_tanh_cells_run)(
-            pairs, 2, function == 2 ? &bits : scaling, table);
-        for (int32_t i = 0; i < 2; i++) {
-            int32_t value = first + i;
+    int32_t of_cells[9] = {bits, 2, 2, INT32_MAX - 32768, INT32_MAX - 32767, 1 << 30, 1, 1, 0};
+    for (int32_t first = -32768; first < 32768; first += pitch) {
+        int32_t pairs[24] = {0}, kept[3], expected[3];
+        int8_t shown[3];
+        for (int32_t i = 0; i < 3; i++) {
+            int32_t value = utvm_int16(first + i);
+            pairs[2 * i] = value;
+            pairs[2 * i + 1] = value;
+            pairs[2 * i + 6] = i;
+            pairs[2 * i + 12] = 4;
+            pairs[2 * i + 18] = 4;
+            kept[i] = 0;
             if (function != 2) {
                 value = utvm_int16(value + utvm_requantize(value, 1 << 30, -1));
             }
-            *wrong += pairs[2 * i] != (function == 0 ? utvm_logistic16(value)
-                                       : function == 1 ? utvm_tanh16(value, 3)
-                                                       : utvm_tanh16(value, bits + 2));
+            expected[i] = function == 0 ? utvm_logistic16(value)
+                                        : utvm_tanh16(value, function == 1 ? 3 : bits + 2);
+        }
+        of_cells[8] = -expected[1];
+        if (function == 2) {
+            utvm_cells_run(pairs, 3, of_cells, table, kept, shown);
+        } else {
+            (function == 0 ? utvm_logistic_run : utvm_tanh_run)(pairs, 3, scaling, table);
+        }
+        for (int32_t i = 0; i < 3; i++) {
+            const int32_t more = utvm_clamp(expected[i] - expected[1], -128, 127);
+            const int32_t made = function == 2 ? kept[i] : pairs[2 * i];
+            *wrong += made != (function == 2 ? utvm_int16(first + i) : expected[i]);
+            *wrong += function == 2 && shown[i] != more;
         }
     }
 }
@@ -44,10 +58,10 @@ void count_wrong(int32_t function, int32_t bits, int32_t pitch, const int32_t *t
 
 @pytest.mark.parametrize(
     ("on", "core", "pitch"),
-    [("mps2_an500", "cortex-m7", 2), ("mps2_an386", "cortex-m4", 61), ("mps2_an385", "", 61)],
+    [("mps2_an500", "cortex-m7", 3), ("mps2_an386", "cortex-m4", 61), ("mps2_an385", "", 61)],
 )
 def test_values(on: str, core: str, pitch: int) -> None:
-    texts = [gates_text(core or "cortex-m7", one) for one in ("logistic", "tanh", "tanh_cells")]
+    texts = [gates_text(core or "cortex-m7", one) for one in ("logistic", "tanh", "cells")]
     text = "\n".join(["#include <stdint.h>", header(), shared_text("utvm_gates16"), *texts, COUNT])
     with utvm_deploy.connect(on, timing=INSTRUCTIONS) as device:
         module = device.load_module(text)
@@ -74,7 +88,7 @@ void sums(const int8_t *vector, int16_t *wide, const int8_t *weights, const int3
 def test_sums(on: str) -> None:
     rng = np.random.default_rng(5)
     with utvm_deploy.connect(on, timing=INSTRUCTIONS) as device:
-        for step, rows, inputs in ((4, 8, 5), (8, 40, 28), (16, 12, 16)):
+        for step, rows, inputs in ((4, 6, 5), (8, 42, 28), (16, 12, 16)):
             text = ["#include <stdint.h>", header(), gate_sums_text("cortex-m7", step)]
             product = SixOutputs(per_channel=False, step=step, preload=False)
             weights = rng.integers(-128, 128, (rows, inputs)).astype(np.int8)

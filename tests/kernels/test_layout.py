@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,21 +177,23 @@ BLOCKS = [
 ]
 
 
-def resized(image: tuple[int, int], size: tuple[int, int], corners: bool, centers: bool) -> Case:
+def resized(
+    image: tuple[int, int], size: tuple[int, int], corners: bool, centers: bool, channels: int = 3
+) -> Case:
     options = {"AlignCorners": corners, "HalfPixelCenters": centers}
     return Case(
         "RESIZE_NEAREST_NEIGHBOR",
-        (1, *image, 3),
+        (1, *image, channels),
         [size],
-        (1, *size, 3),
+        (1, *size, channels),
         ("ResizeNearestNeighborOptions", options),
     )
 
 
 SIZES = [((4, 5), (8, 10)), ((7, 5), (3, 9)), ((5, 3), (11, 2)), ((1, 1), (3, 4)), ((6, 8), (1, 5))]
 RESIZES = [
-    resized(image, size, corners, centers)
-    for image, size in SIZES
+    resized(image, size, corners, centers, channels)
+    for (image, size), channels in itertools.product(SIZES, (3, 5, 10))
     for corners, centers in ((False, False), (True, False), (False, True))
 ]
 VIEWS = [

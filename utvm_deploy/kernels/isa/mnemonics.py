@@ -109,10 +109,14 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (
         Kind.SIMD_SATURATE,
         "wfs",
-        "qadd qadd16 qsub16 qadd8 qsub8 uqadd8 uqsub8 uqadd16 uqsub16 usad8",
+        "qadd qsub qadd16 qsub16 qadd8 qsub8 uqadd8 uqsub8 uqadd16 uqsub16 usad8",
     ),
     (Kind.MULTIPLY, "wfs", "mul muls smulbb smulbt smultb smultt smuad smmul smmulr smulwb smulwt"),
-    (Kind.MULTIPLY_ADD, "wfsa", "mla mls smlad smladx smlabb smlabt smlatb smlatt smmla smmlar"),
+    (
+        Kind.MULTIPLY_ADD,
+        "wfsa",
+        "mla mls smlad smladx smlabb smlabt smlatb smlatt smmla smmlar smmlsr",
+    ),
     (Kind.MULTIPLY_LONG, "wwfs", "smull umull"),
     (Kind.MULTIPLY_ADD_LONG, "xxfs", "smlal umlal smlald"),
     (Kind.DIVIDE, "wfs", "udiv sdiv"),

@@ -22,6 +22,7 @@ from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te
 from utvm_deploy.kernels.contract.operands import element_count, stored
 from utvm_deploy.kernels.contract.operation import Operation, Parameters
+from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
 
 #: One loop: its extent, and the offsets in the input from where the loop begins.
 Loop: TypeAlias = tuple[int, "NDArray[np.int64]"]
@@ -133,6 +134,24 @@ def lower_rearrange(op: Operation) -> KernelCall:
     return op.call(made, parameters)
 
 
+def lower_resize_nearest(op: Operation) -> KernelCall:
+    """RESIZE_NEAREST_NEIGHBOR; pixels of whole words, or of few bytes, are copied by loops."""
+    batch, height, width, channels = op.source.shape
+    if stored(op.source.dtype) != "int8" or channels % 4 == 0 or channels < 5:
+        return lower_rearrange(op)
+    rows, columns = (np.array(one, np.int32) for one in op.attributes(Rearrange).indices[1:3])
+    tables = {"rows": rows, "columns": columns * np.int32(channels)}
+    kernel = CRoutine(
+        "utvm_nearest",
+        parameters_of(op, tables),
+        (height, width, channels, rows.size, columns.size, batch),
+        name=f"resize_nearest_{label(op.source.shape)}_{rows.size}x{columns.size}",
+        why="generic C, a pixel at a time; rows that repeat are copied",
+        c_texts=tuple(map(shared_text, ("utvm_word", "utvm_move", "utvm_nearest"))),
+    )
+    return op.call(kernel, tables)
+
+
 def loops_of(a: Rearrange) -> tuple[int, tuple[Loop, ...]]:
     """The offset of the first element in the input, and the loops over all, outermost first."""
     strides = [math.prod(a.view[axis + 1 :]) for axis in range(len(a.view))]
@@ -178,7 +197,10 @@ def _step(offsets: NDArray[np.int64]) -> int | None:
 
 _KINDS = (
     *("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH"),
-    *("BROADCAST_TO", "FILL", "GATHER_ND", "MIRROR_PAD", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2"),
+    *("BROADCAST_TO", "FILL", "GATHER_ND", "MIRROR_PAD", "REVERSE_V2"),
     *("SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
 )
-LOWERINGS = dict.fromkeys(_KINDS, lower_rearrange)
+LOWERINGS = {
+    **dict.fromkeys(_KINDS, lower_rearrange),
+    "RESIZE_NEAREST_NEIGHBOR": lower_resize_nearest,
+}

@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.routine_call import CRoutine
 from utvm_deploy.kernels.contract.strategy import Layer, Wish
 from utvm_deploy.kernels.native.dsp.assembly.dense_six_code import RAW_BYTES, six_outputs_text
 from utvm_deploy.kernels.native.dsp.assembly.dense_six_products import SixOutputsForm
-from utvm_deploy.kernels.native.dsp.assembly.gates_code import gates_table, gates_text
+from utvm_deploy.kernels.native.dsp.assembly.gates_code import CELLS, gates_table, gates_text
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import helper
 from utvm_deploy.kernels.native.dsp.dense_six_outputs import SixOutputs, pack_bias
 from utvm_deploy.kernels.native.layer_tables import constants
@@ -43,6 +43,8 @@ _PARAMETERS = """
 _BLOCK_BYTES = 3072
 #: The integer bits of a cell for which the exponential was compared.
 _CELL_BITS = range(2, 8)
+#: The right shifts of a hidden state that the short form can do.
+_HIDDEN_SHIFTS = range(1, 31)
 
 
 def build_lstm(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -57,9 +59,9 @@ def build_lstm(layer: Layer, wish: Wish) -> KernelCall | str:
     scaling = _scaling(tables)
     if isinstance(scaling, str):
         return scaling
-    weights = [_even(tables[name]) for name in ("input_weights", "hidden_weights")]
+    weights = [_filled(tables[name]) for name in ("input_weights", "hidden_weights")]
     product = _product([one.shape[1] for one in weights])
-    bias = _even(tables["bias"].reshape(2 * _GATES, -1, 1))
+    bias = _filled(tables["bias"].reshape(2 * _GATES, -1, 1))
     packed: dict[str, Array] = {
         "input_weights": product.pack_weights(weights[0]),
         "hidden_weights": product.pack_weights(weights[1]),
@@ -73,6 +75,8 @@ def build_lstm(layer: Layer, wish: Wish) -> KernelCall | str:
     scratch = (
         Operand("wide", (widest,), "int16"),
         Operand("sums", (block, 2 * rows), "int32"),
+        Operand("kept", (rows // _GATES,), "int32"),
+        Operand("shown", (rows // _GATES,), "int8"),
     )
     taken = sum(one.size_bytes for one in scratch)
     if wish.is_open and wish.most_scratch is not None and taken > wish.most_scratch:
@@ -90,7 +94,7 @@ def build_lstm(layer: Layer, wish: Wish) -> KernelCall | str:
         numbers=(batch, steps, block, *map(product.padded, sizes[:2]), *sizes),
         scratch=scratch,
         name=f"{kernel.name}_dsp",
-        why="DSP assembly, one product for the rows of all gates, two gates at a time",
+        why="DSP assembly, one product for the rows of all gates, three cells at a time",
         c_texts=(),
         assembly=partial(_texts, product.step),
     )
@@ -108,9 +112,9 @@ def _product(depths: list[int]) -> SixOutputs:
     return min(routines, key=lambda one: _TURNS[one.step] * sum(map(one.padded, depths)))
 
 
-def _even(rows: Array) -> Array:
-    """[gate, cell, ...] -> [row, ...], with a row of zeros after an odd number of cells."""
-    filled = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2), (0, 0)))
+def _filled(rows: Array) -> Array:
+    """[gate, cell, ...] -> [row, ...], with rows of zeros up to a multiple of ``CELLS``."""
+    filled = np.pad(rows, ((0, 0), (0, -rows.shape[1] % CELLS), (0, 0)))
     return filled.reshape(-1, rows.shape[2])
 
 
@@ -128,15 +132,21 @@ def _scaling(tables: Mapping[str, Array]) -> Array | str:
         if most << left >= REACH_LIMIT or right > LARGEST_SHIFT:
             return f"a sum can reach {most}, with a shift by {shift}"
         short += [left + 1, 31 if right else 32, (1 << right) >> 1, multiplier, right]
-    if last[4] not in _CELL_BITS:
-        return f"a cell has {last[4]} integer bits"
-    return np.array([*short, last[4] - _CELL_BITS[0], *last[:4], last[5]], np.int32)
+    multiplier, left, zero_point, shift, bits, clip = map(int, last)
+    if bits not in _CELL_BITS:
+        return f"a cell has {bits} integer bits"
+    if -left not in _HIDDEN_SHIFTS:
+        return f"the hidden state has a shift by {left}"
+    limit = (1 << 31) - (clip or 1 << 15)
+    cells = [bits - _CELL_BITS[0], 1 << (shift - 1), shift, limit - 1, limit]
+    shown = [multiplier, 1 << (-left - 1), -left, zero_point]
+    return np.array([*short, *cells, *shown], np.int32)
 
 
 def gate_sums_text(core: str, step: int) -> str:
     """The C text of ``utvm_gate_sums_STEP``, ordered for a core: a sum is the first of two words.
 
-    ``step`` is as in ``SixOutputs``, whose tables it takes for an even number of outputs.
+    ``step`` is as in ``SixOutputs``, whose tables it takes for a multiple of six outputs.
     """
     form = SixOutputsForm(False, step, False, 0, False, is_raw=True)
     return six_outputs_text(core, _PARAMETERS, f"utvm_gate_sums_{step}", form)
@@ -146,8 +156,7 @@ def _texts(step: int, core: str) -> tuple[str, ...]:
     return (
         shared_text("utvm_gates16"),
         gate_sums_text(core, step),
-        *(gates_text(core, one) for one in ("logistic", "tanh", "tanh_cells")),
-        helper("utvm_lstm_gates"),
+        *(gates_text(core, one) for one in ("logistic", "tanh", "cells")),
         replaced(
             helper("utvm_lstm_packed"),
             ("utvm_gate_sums(", f"utvm_gate_sums_{step}(", 2),

@@ -94,11 +94,12 @@ def six_outputs_text(core: str, parameters: str, function: str, form: SixOutputs
     a.ldr("r9", _Slots.left)
     sixes, rest = _Group(a, form, OUTPUTS), _Group(a, form, form.tail or PAIR)
     _compute_sixes(a, sixes)
-    compute_rest = _compute_tail if form.tail else _compute_pairs
-    compute_rest(a, rest)
+    if not form.is_raw:
+        (_compute_tail if form.tail else _compute_pairs)(a, rest)
     a.leave()
-    sixes.place_clamping()
-    rest.place_clamping()
+    if not form.is_raw:
+        sixes.place_clamping()
+        rest.place_clamping()
     portable = helper("utvm_dense_tail" if form.tail else "utvm_dense")
     if form.is_raw:
         portable = replaced(
@@ -237,8 +238,6 @@ class _Group:
     def place_clamping(self) -> None:
         """Put the code here that clamps: after the routine, because most layers do not need it."""
         a = self.a
-        if self.form.is_raw:
-            return
         a.place(self._clamping)
         with a.scheduled():
             a.load(r10=_Slots.low, r12=_Slots.high)
@@ -324,14 +323,9 @@ def _compute_pairs(a: Assembler, group: _Group) -> None:
         group.compute()
         a.ldr("r9", _Slots.left)
         a.subs("r9", PAIR)
-        if not group.form.is_raw:  # whose outputs are an even number
-            a.b(is_alone, "lt")
+        a.b(is_alone, "lt")
         with a.scheduled():
-            if group.form.is_raw:
-                group.store_sums()
-                a.add("r0", "r0", PAIR * RAW_BYTES)
-            else:
-                a.strh("r4", post("r0", PAIR))
+            a.strh("r4", post("r0", PAIR))
             a.str("r9", _Slots.left)
         a.str("r0", _Slots.output)
     a.b(done)

@@ -30,7 +30,7 @@ class SixOutputsForm:
     preload: bool
     tail: int
     is_direct: bool
-    is_raw: bool = False  # the sums are stored, as the first of each two int32
+    is_raw: bool = False  # sums of groups of six are stored, as the first of each two int32
     halves: bool = False  # the weights are int4
 
 
