@@ -12,13 +12,16 @@ from small_models import sample_inputs, svdf
 from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import Board, load_board
-from utvm_deploy.bundling import write_bundle
+from utvm_deploy.bundling import FORMATS, write_bundle
+from utvm_deploy.bundling.mlperf_tiny import MLPERF_TINY
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 
 BOARD = "mps2_an500"
+#: The formats of a library, not of whole firmware.
+LIBRARIES = tuple(name for name in FORMATS if name != MLPERF_TINY)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bundle_cases import BOARD, Case, write
+from bundle_cases import BOARD, LIBRARIES, Case, write
 
 from utvm_deploy.base.errors import BundleError, UtvmError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.bundling import check_bundle
 from utvm_deploy.bundling.contents import _external_kconfig
 from utvm_deploy.bundling.manifest import MANIFEST
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
@@ -27,7 +27,7 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LIBRARIES)
 @pytest.mark.parametrize("suffix", ["", ".zip"])
 def test_what_is_written_is_found_whole(
     form_case: Case, tmp_path: Path, form: str, suffix: str

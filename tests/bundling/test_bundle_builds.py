@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bundle_cases import Case, make_case, make_float_case, make_state_case, write
+from bundle_cases import LIBRARIES, Case, make_case, make_float_case, make_state_case, write
 from elftools.elf.elffile import ELFFile
 from float_writer import FloatWriter
 from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.bundling import check_bundle
 from utvm_deploy.cli.main import main
 from utvm_deploy.project.model_code import flash_bytes, model_code
 
@@ -51,7 +51,7 @@ def build(source: Path, folder: Path, *options: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LIBRARIES)
 def test_selftest_passes_on_this_computer(form_case: Case, tmp_path: Path, form: str) -> None:
     bundle = write(form_case, tmp_path / "bundle", format=form)
     folder = build(bundle, tmp_path / "build")
@@ -398,7 +398,7 @@ def compile_as_cxx(bundle: Path, compiler: str, standard: str, *options: str) ->
 
 
 @pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LIBRARIES)
 def test_c_files_are_valid_cxx(host_case: Case, tmp_path: Path, form: str, standard: str) -> None:
     objects = compile_as_cxx(write(host_case, tmp_path / "bundle", format=form), "g++", standard)
     # The example has a main function of its own.

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_cases import Case, make_case, write
+from bundle_cases import LIBRARIES, Case, make_case, write
 from test_bundle_builds import PASS, STRICT, build, compile_as_cxx, run
 
-from utvm_deploy.bundling import FORMATS, check_bundle
+from utvm_deploy.bundling import check_bundle
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 
@@ -65,7 +65,7 @@ def test_the_files_are_valid_cxx(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LIBRARIES)
 def test_without_a_pool_nothing_is_said_of_one(tmp_path: Path, form: str) -> None:
     board = "host" if form == "esp-idf" else "mps2_an386"
     bundle = write(make_case(tmp_path, "net", board), tmp_path / "bundle", format=form)

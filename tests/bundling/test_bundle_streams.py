@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bundle_cases import LIBRARIES
 from test_bundle_builds import build, check_sketch, run
 from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.base.files import file_digest
-from utvm_deploy.bundling import FORMATS
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed"),
@@ -35,7 +35,7 @@ def padded_net(folder: Path) -> Path:
     return m.save(folder / "net.tflite")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LIBRARIES)
 def test_a_stream_is_bundled_as_one(tmp_path: Path, form: str) -> None:
     made = utvm_deploy.bundle(
         padded_net(tmp_path), "host", tmp_path / "bundle", format=form, stream=2, latency=False

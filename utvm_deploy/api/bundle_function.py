@@ -89,6 +89,7 @@ def bundle(
     output: str | Path,
     *,
     format: str = "cmake",
+    benchmark: str | None = None,
     samples: int = DEFAULT_SAMPLES,
     golden: str | Path | None = None,
     latency: bool = True,
@@ -102,7 +103,8 @@ def bundle(
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file or a
     ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is a folder,
     or a file that ends in .zip; an older bundle there is replaced. ``format`` is "cmake" or another
-    that ``utvm bundle --help`` names. ``samples`` is how many random samples the self-test has.
+    that ``utvm bundle --help`` names. ``benchmark`` is "kws01" or another of MLPerf Tiny's, for the
+    format "mlperf-tiny". ``samples`` is how many random samples the self-test has.
     Those of a stream are hops that follow each other, and are more if a whole answer needs more.
     ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
     samples. Without ``latency``, or if the board does not run on this computer, the latency report
@@ -114,7 +116,7 @@ def bundle(
     CompileError for a model that does not fit the board.
     """
     told, target, destination = progress or no_progress, steps.board_of(board), Path(output)
-    check_format(format, target)
+    check_format(format, target, benchmark)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
     with steps.chosen_of(options, compile), steps.model_file(model, options.get("name")) as path:
@@ -153,6 +155,7 @@ def bundle(
             path,
             destination,
             format=format,
+            benchmark=benchmark,
             inputs=taken.inputs,
             expected=expected,
             oracle=oracle,

@@ -108,6 +108,8 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             takes_library=False,
             library="${COMPONENT_LIB}",
         ),
+        # Firmware, whose files are not those of a library: see mlperf_tiny.py.
+        "mlperf-tiny": replace(_PLAIN, takes_library=False),
         # The Arduino IDE compiles everything in src/ and looks at nothing in extras/.
         "arduino": Layout(
             include_dir="src",

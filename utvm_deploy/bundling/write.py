@@ -17,6 +17,7 @@ from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.bundling.contents import bundle_files
 from utvm_deploy.bundling.layout import FORMATS
 from utvm_deploy.bundling.manifest import MANIFEST, manifest_text
+from utvm_deploy.bundling.mlperf_tiny import MLPERF_TINY, check_benchmark, mlperf_files
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.graph.model import Array
 from utvm_deploy.project.model_code import ModelCode
@@ -28,10 +29,19 @@ DEFAULT_ORACLE = "LiteRT's reference kernels"
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def check_format(format: str, board: Board) -> None:
-    """BundleError if there is no such format, or no chip that it is for has the board's core."""
+def check_format(format: str, board: Board, benchmark: str | None = None) -> None:
+    """BundleError if there is no such format, or no chip that it is for has the board's core.
+
+    ``benchmark`` is as for ``write_bundle``.
+    """
     if format not in FORMATS:
         raise BundleError(f"no bundle format {format!r}; choose one of {', '.join(FORMATS)}")
+    if format == MLPERF_TINY:
+        check_benchmark(benchmark, board)
+    elif benchmark is not None:
+        raise BundleError(
+            f"a benchmark is for the format {MLPERF_TINY!r}; leave it out, or give it"
+        )
     templates = board.cpu.target.templates
     if format != ESP_IDF or board.is_host or ESP_IDF in templates.folders:
         return
@@ -49,6 +59,7 @@ def write_bundle(
     destination: Path,
     *,
     format: str = "cmake",
+    benchmark: str | None = None,
     inputs: Sequence[Sequence[Array]],
     expected: Sequence[Sequence[Array]],
     oracle: str = DEFAULT_ORACLE,
@@ -62,10 +73,10 @@ def write_bundle(
     ``oracle`` says where the expected outputs come from. With a ``tolerance``, an output of float32
     may differ by that part of its tensor's largest magnitude; else all bytes must be equal.
     ``report`` is a profile, which goes into the manifest as it is; the README has its figures, and
-    what ``code`` says of flash. An older bundle is replaced; a folder that holds
-    anything else is not.
+    what ``code`` says of flash. ``benchmark`` is MLPerf Tiny's, for the format "mlperf-tiny". An
+    older bundle is replaced; a folder that holds anything else is not.
     """
-    check_format(format, board)
+    check_format(format, board, benchmark)
     if compiled.board != board.name:
         raise BundleError(
             f"{compiled.name} was compiled for {compiled.board}, not for {board.name}; "
@@ -79,19 +90,22 @@ def write_bundle(
             f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
             "compile with our kernels"
         )
-    texts = bundle_files(
-        compiled,
-        board,
-        model_path.name,
-        FORMATS[format],
-        inputs,
-        expected,
-        oracle,
-        tolerance,
-        code,
-        report,
-    )
-    files = {path: text.encode() for path, text in texts.items()}
+    if benchmark is not None:
+        files = mlperf_files(compiled, board, benchmark, inputs, expected)
+    else:
+        texts = bundle_files(
+            compiled,
+            board,
+            model_path.name,
+            FORMATS[format],
+            inputs,
+            expected,
+            oracle,
+            tolerance,
+            code,
+            report,
+        )
+        files = {path: text.encode() for path, text in texts.items()}
     manifest = manifest_text(
         compiled, format, model_path.name, len(inputs), oracle, report, code, files
     )

@@ -40,7 +40,7 @@ def _write(args: argparse.Namespace, out: Output) -> int:
     if args.dry_run:
         keep_model(args.model, args.output)
         check_destination(args.output)
-        check_format(args.format, board)
+        check_format(args.format, board, args.benchmark)
         load_model(args.model, custom_of(args, board))
         with out.progress() as progress:
             out.line(memory_line(compile_step(args, board, progress, fits=check_fits_alone)))

@@ -260,6 +260,10 @@ VERIFIED: Rows = (
 NUMBER_FORMAT = FORMAT.but(FORMAT.help, "--number-format NAME|FILE.py")
 BUNDLED: Rows = (
     Option("--format", "", "cmake", choices="bundling:FORMATS"),
+    Option(
+        "--benchmark B",
+        "the benchmark of MLPerf Tiny, for --format mlperf-tiny: ad01, ic01, kws01 or vww01",
+    ),
     Group(
         "",
         (
