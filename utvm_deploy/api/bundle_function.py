@@ -76,7 +76,9 @@ class BundleResult(Result):
                 "pools": [pool.to_dict() for pool in self.compiled.pools],
                 "flash_bytes": flash_bytes(self.compiled, self.code),
                 "library_bytes": None if self.code is None else self.code.library_bytes,
-                "stack_bytes": None if self.code is None else self.code.stack.total_bytes,
+                "stack_bytes": None
+                if self.code is None or not self.code.stack.is_known
+                else self.code.stack.total_bytes,
                 "has_latency": self.latency is not None,
                 "profile": self.latency,
             },

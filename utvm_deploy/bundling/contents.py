@@ -47,7 +47,7 @@ def bundle_files(
     """Path in the bundle -> text; ``tolerance`` and what follows are as in ``write_bundle``."""
     name = compiled.name
     values = _values(compiled, board, model_file, layout, len(inputs), oracle)
-    values |= _within(tolerance) if tolerance else _EXACTLY
+    values |= within(tolerance) if tolerance else EXACTLY
     values |= _measured(compiled, code, report)
     header = f"{name}.h"
     files = {
@@ -70,7 +70,7 @@ def bundle_files(
             path = f"{layout.selftest_dir}/{bare.folder}/{file}"
             templates[path] = bare.startup if file == "startup.c" else f"bundle/bare/{file}"
     for path, template in templates.items():
-        files[_fill(path, values)] = _fill(
+        files[fill(path, values)] = fill(
             (data_dir("templates") / template).read_text(encoding="utf-8"), values
         )
     vectors = vectors_header(compiled, inputs, expected, tolerance)
@@ -84,7 +84,7 @@ def _bare_selftest(board: Board) -> Selftest | None:
 
 
 #: How the self-test compares outputs.
-_EXACTLY = {
+EXACTLY = {
     "IS_WRONG": "",
     "WRONG": "got[i] != expected[i]",
     "PASSED": "every output byte equal",
@@ -117,7 +117,7 @@ static int is_wrong(const uint8_t *got, const uint8_t *expected, uint32_t i, flo
 """
 
 
-def _within(tolerance: float) -> dict[str, str]:
+def within(tolerance: float) -> dict[str, str]:
     """How the self-test compares outputs that may differ by a part of their largest magnitude."""
     return {
         "IS_WRONG": _IS_WRONG,
@@ -126,7 +126,9 @@ def _within(tolerance: float) -> dict[str, str]:
     }
 
 
-def _fill(text: str, values: Mapping[str, str]) -> str:
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """A template with its values; BundleError for a placeholder that has none."""
+
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
             raise BundleError(f"a template of the bundle asks for @{match[1]}@, which has no value")
@@ -160,7 +162,7 @@ def _values(
         "RAM_BYTES": str(compiled.arena_bytes + compiled.pool_bytes),
         "MACS": f"{compiled.macs:,}",
         "OPTIMIZATION_FLAG": compiled.optimization_flag,
-        "IO_TABLE": _io_table(compiled),
+        "IO_TABLE": io_table(compiled),
         "INCLUDE_DIR": layout.include_dir,
         "SOURCE_DIR": layout.source_dir,
         "SELFTEST_DIR": layout.selftest_dir,
@@ -431,7 +433,7 @@ def _bare_text(compiled: CompiledModel, board: Board, layout: Layout, bare: Self
     return "\n".join([*lines, ""])
 
 
-def _io_table(compiled: CompiledModel) -> str:
+def io_table(compiled: CompiledModel) -> str:
     rows = ["| | type | shape | scale | zero point |", "|---|---|---|---|---|"]
     for direction, buffers in (("input", compiled.taken), ("output", compiled.outputs)):
         for index, buffer in enumerate(buffers):

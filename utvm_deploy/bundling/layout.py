@@ -28,6 +28,8 @@ class Layout:
     takes_library: bool = True
     # What the build system calls the library.
     library: str = "@NAME@"
+    # Whether it has modules for browsers, and a page, in place of sources.
+    is_for_browsers: bool = False
 
 
 _CMAKE_USAGE = """\
@@ -121,5 +123,6 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             extra=("library.properties",),
             takes_library=False,
         ),
+        "wasm": replace(_PLAIN, takes_library=False, is_for_browsers=True),
     }
 )

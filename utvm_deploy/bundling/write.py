@@ -13,6 +13,7 @@ from utvm_deploy.base.files import check_writable, sync, sync_tree, write_atomic
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.facts import ESP_IDF
+from utvm_deploy.bundling.browser import browser_files, check_browser
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.bundling.contents import bundle_files
 from utvm_deploy.bundling.layout import FORMATS
@@ -43,6 +44,8 @@ def check_format(format: str, board: Board, benchmark: str | None = None) -> Non
             f"a benchmark is for the format {MLPERF_TINY!r}; leave it out, or give it"
         )
     templates = board.cpu.target.templates
+    if FORMATS[format].is_for_browsers:
+        check_browser(board)
     if format != ESP_IDF or board.is_host or ESP_IDF in templates.folders:
         return
     names = [name for name in board_names() if load_board(name, trust=True).template == ESP_IDF]
@@ -90,21 +93,14 @@ def write_bundle(
             f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
             "compile with our kernels"
         )
+    golden = (inputs, expected, oracle, tolerance)
+    layout = FORMATS[format]
     if benchmark is not None:
         files = mlperf_files(compiled, board, benchmark, inputs, expected)
+    elif layout.is_for_browsers:
+        files = browser_files(compiled, board, model_path.name, *golden)
     else:
-        texts = bundle_files(
-            compiled,
-            board,
-            model_path.name,
-            FORMATS[format],
-            inputs,
-            expected,
-            oracle,
-            tolerance,
-            code,
-            report,
-        )
+        texts = bundle_files(compiled, board, model_path.name, layout, *golden, code, report)
         files = {path: text.encode() for path, text in texts.items()}
     manifest = manifest_text(
         compiled, format, model_path.name, len(inputs), oracle, report, code, files

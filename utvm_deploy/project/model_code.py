@@ -44,6 +44,7 @@ def model_code(compiled: CompiledModel, board: Board, *, with_library: bool = Fa
 
     Raises MissingTool without the board's compiler, and BuildError if that refuses the C.
     """
+    board.cpu.toolchain.prepare()
     weights = f"{compiled.name}_weights.c"
     (cache_dir() / "modules").mkdir(parents=True, exist_ok=True)
     with TemporaryFolder("memory", cache_dir() / "modules") as folder:

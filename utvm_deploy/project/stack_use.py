@@ -42,6 +42,11 @@ class StackUse:
     # What is not in ``total_bytes``, as sentences.
     notes: tuple[str, ...]
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the compiler said anything."""
+        return any(one.frame_bytes is not None for one in self.path)
+
 
 def call_graph(texts: Iterable[str]) -> dict[str, StackFunction]:
     """The functions of what GCC wrote for each source; a static one is ``FILE:NAME`` there."""

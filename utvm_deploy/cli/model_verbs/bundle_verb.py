@@ -61,9 +61,10 @@ def _write(args: argparse.Namespace, out: Output) -> int:
         out.line(summary.memory_line(found.latency))
     if found.code is not None:
         code, weights = found.code, found.compiled.weights_bytes
+        stack = f"; stack {code.stack.total_bytes:,} bytes" if code.stack.is_known else ""
         out.line(
             f"the model alone: flash {flash_bytes(found.compiled, code):,} bytes, of which weights "
-            f"{weights:,}; stack {code.stack.total_bytes:,} bytes"
+            f"{weights:,}{stack}"
         )
         if code.library:
             out.line(

@@ -127,7 +127,8 @@ def _report_totals(found: MemoryReport, out: Output) -> None:
 
 def _report_code(found: MemoryReport, code: ModelCode, out: Output) -> None:
     path = " > ".join(f"{plain_name(one.name)} {one.frame_bytes or 0}" for one in code.stack.path)
-    out.line(f"stack: {code.stack.total_bytes:,} bytes at most: {path}")
+    if code.stack.is_known:
+        out.line(f"stack: {code.stack.total_bytes:,} bytes at most: {path}")
     for note in code.stack.notes:
         out.line(f"  {note}")
     parts = flash_parts(found)

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.base.cache import cache_bytes
@@ -163,7 +164,9 @@ def _programs(board: Board | None) -> list[Check]:
     wanted = _programs_of(board) if board else tuple(process.TOOLS)
     checks = []
     for program in wanted:
-        purpose, install = process.TOOLS.get(program, ("reach this board", f"install {program}"))
+        purpose, install = process.TOOLS.get(
+            Path(program).name, ("reach this board", f"install {program}")
+        )
         users = board.probe.commands if board else ()
         own = [one.install for one in users if one.install and program in one.programs]
         install = own[0] if own else install

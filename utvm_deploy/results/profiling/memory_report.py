@@ -175,7 +175,7 @@ def memory_json(found: MemoryReport) -> dict[str, Any]:
             "lower": list(found.peak.lower),
         },
         "stack": None
-        if code is None
+        if code is None or not code.stack.is_known
         else {
             "bytes": code.stack.total_bytes,
             "path": [

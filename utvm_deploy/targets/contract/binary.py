@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,3 +43,9 @@ class BinaryFormat:
     link_arguments: Callable[[Path, Iterable[str], int], list[str]]
     #: A module that was linked so, its object, and the address.
     placed: Callable[[Path, Path, int], Placed]
+    #: Exported functions, bytes of stack -> arguments that link a module of a model alone.
+    standalone_arguments: Callable[[Sequence[str], int], list[str]]
+    #: Name -> compiler flags of modules for engines with fewer instructions; the best comes first.
+    variants: Mapping[str, tuple[str, ...]]
+    #: Compiler flags that make code smaller.
+    smaller: tuple[str, ...]

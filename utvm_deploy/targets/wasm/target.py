@@ -37,7 +37,15 @@ WASM = Target(
         link_flags=toolchain.link_flags,
         prepare=toolchain.prepare,
         call_graph=(),
-        binaries=BinaryFormat(read_binary, toolchain.module_arguments, placed),
+        binaries=BinaryFormat(
+            read_binary,
+            toolchain.module_arguments,
+            placed,
+            toolchain.standalone_arguments,
+            toolchain.VARIANTS,
+            # Loops of MobileNet's layers: 23 % fewer bytes, 14 % more time in V8.
+            smaller=("-fno-unroll-loops",),
+        ),
         programs={Path(toolchain.COMPILER).name: ("compile for WebAssembly", toolchain.INSTALL)},
     ),
     templates=Templates(

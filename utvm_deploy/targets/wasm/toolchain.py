@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
+import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import BuildError, MissingTool
 from utvm_deploy.base.paths import cache_dir
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.targets.contract.core import Core
+from utvm_deploy.targets.wasm import zig_driver
 from utvm_deploy.targets.wasm.binary import CONSTRUCTORS
 
 log = logging.getLogger("utvm_deploy.project")
@@ -56,30 +60,36 @@ def prepare() -> None:
             raise MissingTool("a compiler of WebAssembly", "compile for it", INSTALL)
         return
     program = Path(COMPILER)
-    if program.is_file():
-        return
-    log.info("preparing zig's C library for WebAssembly: about a minute, once")
-    folder = program.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f"new-{program.name}"
-    fresh.write_text(
-        "#!/bin/sh\n"
-        f'export ZIG_GLOBAL_CACHE_DIR="{folder}/zig" ZIG_LOCAL_CACHE_DIR="{folder}/zig"\n'
-        f'exec "{sys.executable}" -m ziglang cc "$@"\n'
-    )
-    fresh.chmod(0o755)
-    trial = folder / "trial.c"
-    trial.write_text("int utvm_trial(int x) { return x; }\n")
-    output = ["-nostartfiles", "-Wl,--no-entry,--export=utvm_trial", "-o", f"{folder}/trial.wasm"]
-    done = process.run([str(fresh), *_machine(), str(trial), *output], timeout_s=_FIRST_CALL_S)
-    if not done.is_ok:
+    if not program.is_file():
+        log.info("preparing zig's C library for WebAssembly: about a minute, once")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFolder("zig", program.parent) as folder:
+            _write_driver(program, folder)
+
+
+def _write_driver(program: Path, folder: Path) -> None:
+    """The script; what zig says of a link shows where it has put its libraries."""
+    zig = [sys.executable, "-m", "ziglang"]
+    cache = str(program.parent / "zig")
+    places = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+    (folder / "trial.c").write_text("int utvm_trial(int x) { return x; }\n")
+    trial = ["cc", *_machine(), "trial.c", "-Wl,--no-entry", "--verbose", "-o", "trial.wasm"]
+    done = process.run([*zig, *trial], timeout_s=_FIRST_CALL_S, cwd=folder, env=places)
+    links = [line.split() for line in done.output.splitlines() if line.startswith("wasm-ld ")]
+    if not done.is_ok or not links:
         raise BuildError(f"zig cannot compile for WebAssembly: {done.output.strip()[-300:]}")
-    fresh.replace(program)
+    settings = {"zig": zig, "libraries": [one for one in links[-1] if one.endswith(".a")]}
+    words = [sys.executable, str(Path(zig_driver.__file__)), json.dumps(settings)]
+    script = folder / program.name
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in places.items())
+    script.write_text(f'#!/bin/sh\n{exports}exec {shlex.join(words)} "$@"\n')
+    script.chmod(0o755)
+    script.replace(program)
 
 
 def _machine() -> tuple[str, ...]:
     if IS_ZIG:
-        return "-target", "wasm32-wasi", "-mexec-model=reactor"
+        return "-target", "wasm32-wasi", "-mexec-model=reactor", "-fno-sanitize=undefined"
     return "--target=wasm32-wasi", "--sysroot=/usr"
 
 
@@ -97,6 +107,17 @@ def _link(stack_bytes: int) -> tuple[str, ...]:
 def link_flags(core: Core) -> tuple[str, ...]:
     """Of images: what is global is exported."""
     return _link(STACK_BYTES)
+
+
+#: Engines without SIMD take the second one.
+VARIANTS = {"simd": (), "scalar": ("-mno-simd128",)}
+
+
+def standalone_arguments(exports: Sequence[str], stack_bytes: int) -> list[str]:
+    """Link a module for engines elsewhere: without names, and only with what it needs."""
+    named = ",".join(f"--export={name}" for name in exports)
+    options = f"--no-entry,--strip-all,--gc-sections,--stack-first,-z,stack-size={stack_bytes}"
+    return ["-nostartfiles", f"-Wl,{options},{named}"]
 
 
 def module_arguments(work: Path, functions: Iterable[str], address: int) -> list[str]:

@@ -178,7 +178,9 @@ FAIL_OVER = Option("fail-over", "percent that a layer may grow", least=0, most=1
 MAX_RAM = Option("max-ram", "fail if the model takes more bytes of RAM", least=1, most=2**32)
 MAX_FLASH = Option("max-flash", "fail if its image takes more bytes of flash", least=1, most=2**32)
 TIMING = Option("timing", "what an emulated board with a cycle model counts", TIMINGS)
-FORMAT = Option("format", "of the bundle", ("cmake", "arduino", "esp-idf", "platformio", "zephyr"))
+FORMAT = Option(
+    "format", "of the bundle", ("cmake", "arduino", "esp-idf", "platformio", "wasm", "zephyr")
+)
 NO_LATENCY = Option("no-latency", "leave the latency report out", is_flag=True)
 TIME_LIMIT = Option(
     *("time-limit", f"minutes after which the job is ended; default {DEFAULT_TIME_LIMIT}"),

@@ -1,0 +1,54 @@
+"""The compiler driver around zig: what is compiled, what is linked, and with which options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from utvm_deploy.targets.wasm import zig_driver
+
+#: Writes its arguments to a log; fails for a source of this name.
+FAKE = """
+import sys
+with open({log!r}, "a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+sys.exit(3 if "bad.c" in sys.argv else 0)
+"""
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, list[list[str]]]:
+    """The exit status, and the arguments of each call of zig."""
+    log = folder / "log"
+    fake = folder / "zig.py"
+    fake.write_text(FAKE.format(log=str(log)))
+    settings = {"zig": [sys.executable, str(fake)], "libraries": ["libc.a"]}
+    log.unlink(missing_ok=True)
+    status = zig_driver.main(json.dumps(settings), arguments)
+    return status, [line.split() for line in log.read_text().splitlines()]
+
+
+def test_a_compilation_is_passed_on(tmp_path: Path) -> None:
+    given = ("-target", "wasm32-wasi", "-O2", "-c", "a.c", "-o", "a.o")
+    assert run(tmp_path, *given) == (0, [["cc", *given]])
+
+
+def test_a_link_compiles_its_sources_first(tmp_path: Path) -> None:
+    given = ("-O2", "-nostdlib", "a.c", "b.o", "-Wl,--no-entry,-z,stack-size=64", "-lm", "-o", "x")
+    status, (compiled, linked) = run(tmp_path, *given)
+    assert status == 0 and compiled[:4] == ["cc", "-O2", "-c", "a.c"]
+    made = compiled[-1]
+    assert linked == [
+        *("wasm-ld", "--no-entry", "-z", "stack-size=64"),
+        *("b.o", made, "libc.a", "-o", "x"),
+    ]
+
+
+def test_one_object_of_several_has_no_library(tmp_path: Path) -> None:
+    status, calls = run(tmp_path, "-r", "-nostdlib", "a.o", "b.o", "-o", "both.o")
+    assert (status, calls) == (0, [["wasm-ld", "a.o", "b.o", "-r", "-o", "both.o"]])
+
+
+def test_a_source_that_is_refused_ends_it(tmp_path: Path) -> None:
+    status, calls = run(tmp_path, "bad.c", "good.c", "-o", "x")
+    assert status == 3 and len(calls) == 1
