@@ -1,10 +1,10 @@
-"""Estimates of Winograd's method along one axis, and of larger tiles, for the DSP extension.
+"""Bounds of Winograd's forms for the DSP extension, and estimates of those along one axis.
 
     python benchmarks/kernels/larger_winograd.py
 
-No kernel has these forms. The inner loop is that of F(2x2, 3x3), with its cycles. Transforms are
-counted as instructions, at the rate that F(2x2, 3x3) takes. The integers are checked first. Weights
-are tables, or int8 that each strip transforms.
+F(2x2, 3x3) and F(4x4, 3x3) have kernels: their columns are the kernels' estimates, with weights of
+int8. F(2, 3) and F(4, 3) have none. Theirs are of the same inner loop, and of transforms that are
+counted as instructions, at the rate of F(2x2, 3x3). The integers are checked first.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.native.dsp.assembly import tile
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.native.dsp.assembly import tile, winograd_code
+from utvm_deploy.kernels.native.dsp.winograd import MOST_WINOGRAD_BYTES, winograd_kernels
+from utvm_deploy.kernels.native.estimated import scratch_bytes
 
 #: Height, width, inputs, outputs: layers of docs/internals/kernel-figures.md.
 LAYERS = [
     (32, 32, 16, 16), (16, 16, 32, 32), (8, 8, 64, 64), (17, 17, 16, 32), (24, 24, 8, 8),
     (25, 5, 64, 64), (7, 7, 96, 32), (48, 48, 4, 8), (5, 5, 128, 64), (3, 3, 64, 64),
 ]  # fmt: skip
-#: Bytes of transformed inputs in a strip.
-STRIP_BYTES = 12_288
-STEP, GROUP, POSITION, CALL = 6.0, 18.5, 18.0, 130.0
+#: Cycles of a step for each of two or three tiles, of a group, of its loop over channels, of a position, of the
+#: calls for two channels: as the kernels' estimates have them.
+STEP, GROUP, TURNS, POSITION, CALL = 2.0, 4.5, 14.0, 18.0, 130.0
 
 # Factors of weights, inputs and outputs. Each row of G is an integer; ``PARTS`` make up for that.
 G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
@@ -42,44 +45,34 @@ PARTS = np.array([6, -4, -4, 1, 1, 24])
 
 
 class Form(NamedTuple):
-    """A form, and the cycles of its transforms: of a tile and two outputs, or four inputs.
+    """A form along one axis, and the cycles of its transforms.
 
-    ``expansion`` is of weights of int8, for two outputs and two inputs; 0: they are tables.
+    ``output`` is of a tile and two outputs, ``input`` of a tile and four inputs, ``expansion`` of
+    the weights of int8 for two outputs and two inputs.
     """
 
     name: str
-    rows: int  # of outputs in a tile
-    columns: int
+    columns: int  # of outputs in a tile
     output: float
     input: float
-    expansion: float = 0.0
-
-    @property
-    def positions(self) -> int:
-        return (self.columns + 2) * (self.rows + 2 if self.rows > 1 else 1)
+    expansion: float
 
     def cycles(self, height: int, width: int, inputs: int, outputs: int) -> float:
-        tiles = math.ceil(height / self.rows) * math.ceil(width / self.columns)
-        depth = inputs if self.rows > 1 else 3 * inputs
-        pairs, passes = outputs / 2, math.ceil(tiles * self.positions * inputs * 2 / STRIP_BYTES)
-        groups = math.ceil(tiles / 3)
-        products = self.positions * (groups * (depth / 2 * STEP + GROUP) + passes * POSITION)
-        rest = tiles * self.output + passes * CALL
-        weights = pairs * depth * (18 if self.expansion else 4 * self.positions)
-        products += passes * depth / 2 * self.expansion
-        filled = tiles * inputs / 4 * self.input + height * width * inputs / 2
-        return pairs * (products + rest) + filled + tile.cache_cycles(passes, int(weights))
+        """Cycles of a layer with borders, whose strips take as much scratch as the kernels may."""
+        positions, tiles = self.columns + 2, math.ceil(width / self.columns)
+        depth, pairs = 3 * inputs, outputs / 2
+        strip = max((MOST_WINOGRAD_BYTES // (2 * positions * tiles * inputs)) - 2, 1)
+        passes = math.ceil(height / strip)
+        step = winograd_code.step_of(depth)
+        group = GROUP + (0 if step == depth else TURNS + 2 * depth / step)
+        steps = tiles * depth / 2 * STEP + math.ceil(tiles / 3) * group
+        products = positions * (height * steps + passes * POSITION)
+        rest = height * tiles * self.output + passes * (CALL + depth / 2 * self.expansion)
+        filled = height * tiles * inputs / 4 * self.input + height * width * inputs / 2
+        return pairs * (products + rest) + filled + tile.cache_cycles(passes, 9 * inputs * outputs)
 
 
-FORMS = [
-    Form("F(2x2, 3x3)", 2, 2, 104, 112),
-    Form("F(2, 3)", 1, 2, 39, 28),
-    Form("F(4, 3)", 1, 4, 89, 60),
-    Form("F(4x4, 3x3)", 4, 4, 524, 468),
-    Form("F(2x2, 3x3), int8", 2, 2, 104, 112, 64),
-    # 207 instructions instead of 70.
-    Form("F(4x4, 3x3), int8", 4, 4, 524, 468, 190),
-]
+FORMS = [Form("F(2, 3)", 2, 39, 28, 16), Form("F(4, 3)", 4, 89, 60, 24)]
 
 
 def check() -> None:
@@ -96,6 +89,16 @@ def check() -> None:
         assert pair.tolist() == [2 * int((d[0, x : x + 3] * g[0]).sum()) for x in range(2)]
 
 
+def of_kernels(outputs_of_tile: int, layer: tuple[int, int, int, int]) -> float:
+    """The estimate of the fastest kernel that is a candidate; NaN if there is none."""
+    height, width, inputs, outputs = layer
+    window = Window(1, height, width, height, width, (3, 3), (1, 1), (1, 1), 1, 1)
+    kernels = winograd_kernels(window, inputs, outputs, 1, is_compact=True)
+    found = (one for one in kernels if one.outputs == outputs_of_tile)
+    small = [one for one in found if scratch_bytes(one) <= MOST_WINOGRAD_BYTES]
+    return min((one.estimated_cycles for one in small), default=math.nan)
+
+
 def main() -> None:
     """Print the bounds and the table."""
     check()
@@ -103,11 +106,12 @@ def main() -> None:
         u, v = (int(128 * np.abs(one).sum(axis=1).max()) for one in (g, b))
         print(f"{name}: weights within {u}, inputs within {v}; ", end="")
         print(f"in two dimensions {u * u // 128} and {v * v // 128}")
-    print(f"| layer | {' | '.join(one.name for one in FORMS)} |")
-    print(f"|---|{'--:|' * len(FORMS)}")
-    for height, width, inputs, outputs in LAYERS:
-        counts = [form.cycles(height, width, inputs, outputs) for form in FORMS]
-        cells = " | ".join(f"{count:,.0f}" for count in counts)
+    print(f"| layer | F(2x2, 3x3) | F(4x4, 3x3) | {' | '.join(one.name for one in FORMS)} |")
+    print(f"|---|{'--:|' * (2 + len(FORMS))}")
+    for layer in LAYERS:
+        counts = [*(of_kernels(m, layer) for m in (2, 4)), *(form.cycles(*layer) for form in FORMS)]
+        cells = " | ".join("" if math.isnan(count) else f"{count:,.0f}" for count in counts)
+        height, width, inputs, outputs = layer
         print(f"| {height}x{width}x{inputs} -> {outputs} | {cells} |")
 
 

@@ -13,12 +13,15 @@ from odd_shapes import ACTIVATIONS, compare_candidates, compare_on
 from test_convolutions import spread_scale
 from tflite_writer import ModelWriter
 
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.device import Device
-from utvm_deploy.kernels.choose.lowering import families_for
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.kernels.choose.lowering import families_for, lower
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.winograd import packed_weights, winograd_kernels
 from utvm_deploy.kernels.native.scalar.winograd import FORMS
 from utvm_deploy.kernels.native.scalar.winograd import packed_weights as scalar_weights
+from utvm_deploy.records.candidate import Candidate
 
 # height, width, channels, outputs, padding: groups of two and three tiles, odd heights and widths,
 # depths with and without a loop, as few tiles as there are.
@@ -69,7 +72,13 @@ def write_convolutions(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("choices", ["rows=1", "rows=2", "int8=1 rows=1", "int8=1 rows=2"])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        *("rows=1", "rows=2", "int8=1 rows=1", "int8=1 rows=2"),
+        *("int8=1 outputs=4 rows=1", "int8=1 outputs=4 rows=2"),
+    ],
+)
 def test_in_plain_c(choices: str, tmp_path: Path) -> None:
     model = write_convolutions(tmp_path / "model.tflite")
     candidate = f"dsp method=winograd {choices}"
@@ -156,16 +165,35 @@ def test_the_scalar_familys_sums_are_a_factor_times_the_convolution(m: int) -> N
             np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(("height", "width"), [(7, 9), (8, 8), (1, 4), (9, 3)])
+@pytest.mark.parametrize(("height", "width"), [(7, 9), (8, 8), (1, 4), (9, 3), (5, 14), (10, 6)])
 def test_bands_put_each_output_in_its_place(height: int, width: int) -> None:
     w = Window(1, height, width, height, width, (3, 3), (1, 1), (1, 1), 1, 1)
     for kernel in winograd_kernels(w, 4, 2, 1):
         seen = np.zeros((height, width), dtype=int)
         for band in kernel.bands:
             for number in range(band.times):
-                first = 2 * (band.first + number * band.rows) * width
-                for _, _, place, column, row in kernel.places(band).reshape(-1, 5):
-                    for step in {0, int(column)}:
-                        for other in {0, int(row)}:
-                            seen.reshape(-1)[first + (place + step + other) // 2] += 1
+                first = kernel.outputs * (band.first + number * band.rows) * width
+                for place in kernel.places(band).reshape(kernel.tiles * band.rows, -1):
+                    start, (count, *steps) = int(place[2]) // 2, place[3:].tolist()
+                    if kernel.outputs == 2:  # the step to the next column, and to the next row
+                        count, steps = 1 + (steps[0] > 0), [count]
+                    for row in range(count):
+                        for column in {0, *np.cumsum(steps).tolist()}:
+                            seen.reshape(-1)[first + start + row * width + column // 2] += 1
         assert (seen == 1).all()
+
+
+def test_tiles_of_4_x_4_leave_large_sums_to_others(tmp_path: Path) -> None:
+    """64 times each sum must fit 32 bits, so sums stay below 2**25."""
+    wish = Candidate.of("dsp", method="winograd", int8=1, outputs=4)
+    graphs = []
+    for bias in (0, 2**24):
+        m = ModelWriter()
+        x = m.input((1, 8, 8, 144), 0.05, 0)
+        weights = np.full((2, 3, 3, 144), 127, dtype=np.int8)
+        m.output(m.conv2d(x, weights, np.full(2, bias, np.int32), scale=100.0))
+        graphs.append(load_model(m.save(tmp_path / f"{bias}.tflite")))
+    small, large = ((graph, graph.operators[0], "cortex-m7", wish) for graph in graphs)
+    assert "F(4x4, 3x3)" in lower(*small).kernel.why
+    with pytest.raises(UnsupportedOperator, match=r"can reach 33554432, .* takes 64 times that"):
+        lower(*large)

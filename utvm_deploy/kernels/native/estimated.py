@@ -61,9 +61,11 @@ def best_kernel(
     return min(fast, key=sizes.__getitem__)
 
 
-def choices_of_small(kernels: Iterable[WithChoices]) -> Iterator[Choices]:
+def choices_of_small(
+    kernels: Iterable[WithChoices], most_bytes: int = MOST_CANDIDATE_BYTES
+) -> Iterator[Choices]:
     """The choices of the kernels whose scratch is worth a measurement."""
-    return (one.choices for one in kernels if scratch_bytes(one) <= MOST_CANDIDATE_BYTES)
+    return (one.choices for one in kernels if scratch_bytes(one) <= most_bytes)
 
 
 # The search for a smaller arena asks for the same kernels of a layer again and again.

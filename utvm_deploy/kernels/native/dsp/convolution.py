@@ -42,7 +42,7 @@ from utvm_deploy.kernels.native.dsp.shared_layers import (
 )
 from utvm_deploy.kernels.native.dsp.winograd import (
     FACTOR_BITS,
-    SUM_LIMIT,
+    MOST_WINOGRAD_BYTES,
     DspWinograd,
     WinogradChoices,
     winograd_kernels,
@@ -97,7 +97,7 @@ def _rounded_once(
     once = kernel.rounded_once
     if once is None:
         return None
-    bits = FACTOR_BITS if isinstance(kernel, DspWinograd) else 0
+    bits = FACTOR_BITS[kernel.outputs] if isinstance(kernel, DspWinograd) else 0
     quantized = tables.zero_point, tables.limits
     found = single_scaling(scaling, tables.weights, *quantized, factor_bits=bits)
     return None if found is None else once.make_call(call, tables, found)
@@ -149,8 +149,9 @@ def _conv2d_kernel(
     if wish.is_open or isinstance(winograd, WinogradChoices):
         kernels: list[DspColumns | DspPatches | DspWinograd] = [*columns_kernels(*sizes)]
         kernels += patches_kernels(*sizes)
-        if _is_exact_winograd(tables):
-            kernels += winograd_kernels(*sizes, is_compact=wish.compact > 0)
+        exact = [m for m in FACTOR_BITS if _is_exact_winograd(tables, m)]
+        every = winograd_kernels(*sizes, is_compact=wish.compact > 0)
+        kernels += [one for one in every if one.outputs in exact]
         kernel = best_kernel(kernels, wish)
     elif isinstance(columns, ColumnsChoices):
         kernel = columns_kernel(*sizes, columns)
@@ -173,19 +174,24 @@ def _winograd_kernel(
     outputs, _, _, inputs = tables.weights.shape
     sizes = tables.window, inputs, outputs, tables.inputs // inputs
     int8 = choices.int8 or is_compact
-    found = [one for one in winograd_kernels(*sizes) if one.int8 == int8]
+    kinds = int8, choices.outputs
+    found = [one for one in winograd_kernels(*sizes) if (one.int8, one.outputs) == kinds]
     if not found:
         most = f"; weights of int8, at most {MOST_EXPANDED} inputs" if int8 else ""
+        tiles = "; tiles of 4 x 4 outputs, weights of int8 and rows of more than 4 outputs"
+        most += tiles if choices.outputs != WinogradChoices.outputs else ""
         return f"Winograd needs a 3x3 window at stride 1, inputs in fours and outputs in twos{most}"
-    if not _is_exact_winograd(tables):
-        return f"an accumulator can reach {SUM_LIMIT}, and Winograd takes four times that"
+    if not _is_exact_winograd(tables, choices.outputs):
+        bits = FACTOR_BITS[choices.outputs]
+        limit = 1 << (31 - bits)
+        return f"an accumulator can reach {limit}, and Winograd takes {1 << bits} times that"
     rows = choices.rows or 1
     return replace(found[0], rows=min(rows, found[0].tile_rows))
 
 
-def _is_exact_winograd(tables: ConvolutionTables) -> bool:
-    """Whether four times each sum fits 32 bits."""
-    return not isinstance(tables.short_scaling(SUM_LIMIT), str)
+def _is_exact_winograd(tables: ConvolutionTables, outputs: int) -> bool:
+    """Whether what tiles of ``outputs`` outputs along an axis make of each sum fits 32 bits."""
+    return not isinstance(tables.short_scaling(1 << (31 - FACTOR_BITS[outputs])), str)
 
 
 def _depthwise_kernel(
@@ -254,7 +260,7 @@ def convolution_choices(kernel: object) -> Iterator[Choices]:
             for found in patches:
                 if 2 * found.pixels * found.depth <= MOST_CANDIDATE_BYTES:
                     yield PatchesChoices(found.pixels, step)
-        yield from choices_of_small(winograd_kernels(*sizes))
+        yield from choices_of_small(winograd_kernels(*sizes), MOST_WINOGRAD_BYTES)
     elif isinstance(kernel, DspPlanes | DspPixels | DspTwins):
         yield kernel.choices
         channels = kernel.channels, 1

@@ -1,5 +1,7 @@
 """CONV_2D by exact Winograd for cores with the DSP extension: 3x3 at stride 1 (``winograd_code``).
 
+A tile has 2 x 2 outputs, or 4 x 4 (``winograd4_transforms``) with weights of int8.
+
 The output is computed in *bands*: some rows of tiles. The band's bytes are copied with their
 borders, transformed into V, and multiplied for each two channels of the output. All tables are read
 once for each band, so more rows of tiles mean fewer reads of the weights, and more scratch. Names
@@ -26,6 +28,7 @@ from utvm_deploy.kernels.contract.reading import Reading
 from utvm_deploy.kernels.contract.strategy import Choices
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks, tile
+from utvm_deploy.kernels.native.dsp.assembly import winograd4_transforms as larger
 from utvm_deploy.kernels.native.dsp.assembly import winograd_code as code
 from utvm_deploy.kernels.native.dsp.assembly import winograd_transforms as transforms
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
@@ -33,11 +36,12 @@ from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
 from utvm_deploy.records.candidate import COMPACT_LITTLE, COMPACT_MOST
 
-#: Sums are multiplied by four, in 32 bits.
-SUM_LIMIT = 1 << 29
-FACTOR_BITS = 2
+#: By the outputs of a tile along an axis: the power of two that multiplies sums, in 32 bits.
+FACTOR_BITS = {code.OUTPUTS: 2, larger.OUTPUTS: larger.FACTOR_BITS}
 #: Rows of tiles in a band that the choice is from.
 ROWS = (1, 2, 4, 8)
+#: Scratch of a candidate for measuring at most: two bands of 4 x 4 tiles take this in ResNet-8.
+MOST_WINOGRAD_BYTES = 30_000
 _CHANNELS = 2
 _SCALING_WORDS = 8
 #: Of ``geometry``: height, width, channels, and the columns before the image.
@@ -47,20 +51,21 @@ _STEP = {3: 6.0, 2: 4.0}
 # Of a group besides; of its loop over channels, if it has one; of a position.
 _GROUP, _TURNS, _POSITION = 4.5, 14.0, 18.0
 # Of the outputs of a tile and two channels; of the input of a tile and four channels.
-_OUTPUT, _INPUT = 104.0, 112.0
+_OUTPUT, _INPUT = {2: 104.0, 4: 470.0}, {2: 112.0, 4: 400.0}
 # Of copying four bytes; of the calls for a band and two channels.
 _COPY, _CALL = 2.0, 130.0
 # Of U for two channels of the output and two of the input.
-_EXPANSION = 64.0
+_EXPANSION = {2: 64.0, 4: 190.0}
 
 
 @dataclass(frozen=True)
 class WinogradChoices(Choices):
-    """Rows of tiles in a band, and whether the weights are int8 in flash."""
+    """Rows of tiles in a band, whether weights are int8 in flash, and outputs of a tile's row."""
 
     method = "winograd"
     rows: int | None = None
     int8: bool = False
+    outputs: int = code.OUTPUTS
 
 
 class EqualBands(NamedTuple):
@@ -69,7 +74,7 @@ class EqualBands(NamedTuple):
     first: int  # row of tiles
     times: int
     rows: int
-    is_cut: bool  # the last row of tiles has one row of outputs
+    is_cut: bool  # the last row of tiles has fewer rows of outputs
 
 
 @dataclass(frozen=True)
@@ -82,18 +87,21 @@ class DspWinograd:
     rows: int
     once: bool = False  # requantized with one rounding
     int8: bool = False  # weights in flash, instead of U
+    outputs: int = code.OUTPUTS  # of a tile, along an axis
 
     groups = 1
 
     @property
     def name(self) -> str:
         channels = f"{self.input_channels}x{self.output_channels}"
-        return f"conv2d_{self.window.label}_{channels}_winograd{'_int8' if self.int8 else ''}"
+        form = f"winograd{self.outputs if self.is_larger else ''}{'_int8' if self.int8 else ''}"
+        return f"conv2d_{self.window.label}_{channels}_{form}"
 
     @property
     def why(self) -> str:
         weights = ", weights of int8" if self.int8 else ""
-        return f"DSP assembly, Winograd F(2x2, 3x3), {self.rows} rows of tiles at a time{weights}"
+        form = f"Winograd F({self.outputs}x{self.outputs}, 3x3)"
+        return f"DSP assembly, {form}, {self.rows} rows of tiles at a time{weights}"
 
     @property
     def reading(self) -> Reading:
@@ -103,7 +111,7 @@ class DspWinograd:
     @property
     def choices(self) -> WinogradChoices:
         """The choices of a candidate for this kernel."""
-        return WinogradChoices(self.rows, self.int8)
+        return WinogradChoices(self.rows, self.int8, self.outputs)
 
     @property
     def rounded_once(self) -> DspWinograd:
@@ -111,30 +119,42 @@ class DspWinograd:
         return replace(self, once=True)
 
     @property
+    def is_larger(self) -> bool:
+        """Whether tiles have 4 x 4 outputs."""
+        return self.outputs == larger.OUTPUTS
+
+    @property
+    def positions(self) -> int:
+        """Positions of a tile."""
+        return (self.outputs + 2) ** 2
+
+    @property
     def tiles(self) -> int:
         """Tiles of a row."""
-        return -(-self.window.output_width // code.OUTPUTS)
+        return -(-self.window.output_width // self.outputs)
 
     @property
     def tile_rows(self) -> int:
         """Rows of tiles of the output."""
-        return -(-self.window.output_height // code.OUTPUTS)
+        return -(-self.window.output_height // self.outputs)
 
     @property
     def runs(self) -> dict[int, int]:
         """Tiles of a group -> groups of a row, in their order."""
         twos = -self.tiles % 3
+        if self.is_larger and twos and self.tiles % 2 == 0:
+            twos = self.tiles // 2  # code of one kind, which goes through the positions once
         return {n: count for n, count in ((3, (self.tiles - 2 * twos) // 3), (2, twos)) if count}
 
     @property
     def columns(self) -> int:
         """Columns of the image under a row of tiles."""
-        return code.OUTPUTS * self.tiles + 2
+        return self.outputs * self.tiles + 2
 
     @property
     def bands(self) -> list[EqualBands]:
         """All bands, in their order."""
-        is_odd = self.window.output_height % code.OUTPUTS > 0
+        is_odd = self.window.output_height % self.outputs > 0
         found = [EqualBands(*run, False) for run in equal_blocks(self.tile_rows, self.rows)]
         if is_odd:
             last = found.pop()
@@ -146,46 +166,45 @@ class DspWinograd:
 
     def places(self, bands: EqualBands) -> Array:
         """``places`` of a band: for each tile in the order of V."""
-        w, pixel = self.window, self.output_channels
+        w, pixel, m = self.window, self.output_channels, self.outputs
         found = []
-        begin = 0
+        begin = column = 0
         for size, count in self.runs.items():
             group = code.group_bytes(size, self.input_channels)
             stride = group * count * bands.rows
-            column = 0 if size == next(iter(self.runs)) else 3 * self.runs.get(3, 0)
-            for row in range(bands.rows):
-                for number in range(count):
-                    for n in range(size):
-                        t = column + number * size + n
-                        there = group * (row * count + number) + 2 * self.input_channels * size
-                        is_last_row = bands.is_cut and row == bands.rows - 1
-                        is_last = w.output_width % 2 > 0 and t == self.tiles - 1
-                        found.append(
-                            (
-                                begin + there + 8 * n,
-                                stride,
-                                code.OUTPUTS * (row * w.output_width + t) * pixel,
-                                0 if is_last else pixel,
-                                0 if is_last_row else w.output_width * pixel,
-                            )
-                        )
-            begin += code.POSITIONS * stride
+            for row, number, n in np.ndindex(bands.rows, count, size):
+                t = column + number * size + n
+                there = group * (row * count + number) + 2 * self.input_channels * size
+                is_last_row = bands.is_cut and row == bands.rows - 1
+                high = (w.output_height - 1) % m + 1 if is_last_row else m
+                steps = [pixel if m * t + x < w.output_width else 0 for x in range(1, m)]
+                down = w.output_width * pixel if high > 1 else 0
+                found.append(
+                    (
+                        begin + there + 8 * n,
+                        stride,
+                        m * (row * w.output_width + t) * pixel,
+                        *((high, *steps) if self.is_larger else (*steps, down)),
+                    )
+                )
+            begin += self.positions * stride
+            column += count * size
         return np.array(found, dtype=np.int32).reshape(-1)
 
     def v_words(self, rows: int) -> int:
         """Words of V for a band of ``rows`` rows of tiles, without slack."""
         size = sum(n * count for n, count in self.runs.items())
-        return code.POSITIONS * rows * code.group_bytes(size, self.input_channels) // 4
+        return self.positions * rows * code.group_bytes(size, self.input_channels) // 4
 
     @property
     def products(self) -> int:
         """Multiplications of a call."""
         tiles = self.window.batch * self.tile_rows * self.tiles
-        return code.POSITIONS * tiles * self.input_channels * self.output_channels
+        return self.positions * tiles * self.input_channels * self.output_channels
 
     @property
     def lag(self) -> Lag | None:
-        pixels = code.OUTPUTS * self.rows * self.window.output_width
+        pixels = self.outputs * self.rows * self.window.output_width
         return lag_by_pixels(self.window, self.input_channels, self.output_channels, pixels)
 
     @property
@@ -200,18 +219,28 @@ class DspWinograd:
         if not self.int8:
             return self._bytes, self._v
         most = max(-(-self._bytes.size_bytes // 4), self._u_words + code.SLACK_WORDS)
-        return Operand("bytes", (most,), "int32"), self._v
+        part = larger.part_words(max(self.runs))
+        parts = (Operand("part", (part,), "int32"),) if self.is_larger else ()
+        return Operand("bytes", (most,), "int32"), self._v, *parts
 
     def texts(self, core: str) -> tuple[str, ...]:
         channels = self.input_channels
+        if self.is_larger:
+            inputs = [larger.input_text(core, n) for n in self.runs]
+            expansion = larger.expansion_text(core)
+            output = larger.output_text(core, once=self.once)
+        else:
+            inputs = [transforms.transform_text(core, n, channels) for n in self.runs]
+            expansion = transforms.expansion_text(core, channels) if self.int8 else ""
+            output = transforms.output_text(core, once=self.once)
         return (
             *bytes_texts(core),
             shared_blocks.helper("utvm_scale_once") if self.once else shared_text("utvm_scale"),
             shared_blocks.helper("utvm_winograd_strip"),
-            *(transforms.transform_text(core, n, channels) for n in self.runs),
-            *((transforms.expansion_text(core, channels),) if self.int8 else ()),
-            *(code.multiply_text(core, n, channels) for n in self.runs),
-            transforms.output_text(core, once=self.once),
+            *inputs,
+            *((expansion,) if self.int8 else ()),
+            *(code.multiply_text(core, n, channels, self.positions) for n in self.runs),
+            output,
         )
 
     def drive(self, c: Driver) -> None:
@@ -224,8 +253,8 @@ class DspWinograd:
     def _compute(self, c: Driver, one: EqualBands, n: Index, first: Index, begin: int) -> None:
         w, channels = self.window, self.input_channels
         image, rows, v = self._image, self._bytes, self._v
-        y = first * code.OUTPUTS
-        high = code.OUTPUTS * one.rows + 2
+        y = first * self.outputs
+        high = self.outputs * one.rows + 2
         c.call(
             *("utvm_winograd_strip", image.at(n), rows.at(), y + -w.top, high, self.columns),
             *("border", self._geometry.at()),
@@ -236,36 +265,38 @@ class DspWinograd:
             stride = group * count * one.rows
             with c.loop("row", one.rows) as row, c.loop("group", count) as number:
                 place = row * (count * group // 4) + number * (group // 4) + start
-                x = number * (code.OUTPUTS * size) + column
+                x = number * (self.outputs * size) + column
+                name = transforms.transform_name(size, channels)
                 c.call(
-                    transforms.transform_name(size, channels),
-                    *(rows.at(row * code.OUTPUTS, x), v.at(place)),
+                    larger.input_name(size) if self.is_larger else name,
+                    *(rows.at(row * self.outputs, x), v.at(place)),
                     *(channels // 4, self.columns * channels, stride),
+                    *(("part",) if self.is_larger else ()),
                 )
-            start += code.POSITIONS * stride // 4
-            column += code.OUTPUTS * size * count
+            start += self.positions * stride // 4
+            column += self.outputs * size * count
         pairs = self.output_channels // _CHANNELS
         with c.loop("pair", pairs) as pair:
             start, weights = 0, self._weights.at(pair * self._pair_words)
             if self.int8:
                 expanded = Buffer("bytes", "int32").at()
-                c.call(transforms.expansion_name(channels), weights, expanded, channels // 4)
+                name = transforms.expansion_name(channels)
+                name = larger.EXPANSION if self.is_larger else name
+                c.call(name, weights, expanded, channels // 4)
                 weights = expanded
             for size, count in self.runs.items():
                 groups = count * one.rows
                 c.call(
-                    code.multiply_name(size, channels),
+                    code.multiply_name(size, channels, self.positions),
                     *(v.at(start), weights, groups, channels // 4, size),
                 )
-                start += code.POSITIONS * groups * code.group_bytes(size, channels) // 4
+                start += self.positions * groups * code.group_bytes(size, channels) // 4
+            make = larger.output_name if self.is_larger else transforms.output_name
             c.call(
-                *(
-                    transforms.output_name(once=self.once),
-                    v.at(),
-                    self._scaling.at(pair * _SCALING_WORDS),
-                ),
+                *(make(once=self.once), v.at(), self._scaling.at(pair * _SCALING_WORDS)),
                 *(self._limits.at(), self._output.at(n, y, 0, pair * _CHANNELS)),
                 *(self._places.at(begin), one.rows * self.tiles),
+                *((w.output_width * self.output_channels,) if self.is_larger else ()),
             )
 
     @property
@@ -281,12 +312,12 @@ class DspWinograd:
                 for n, count in self.runs.items()
             )
             tiles = one.rows * self.tiles
-            band = pairs * (code.POSITIONS * multiplied + tiles * _OUTPUT + _CALL)
-            copied = (code.OUTPUTS * one.rows + 2) * self.columns * channels / 4 * _COPY
-            cycles += one.times * (band + tiles * channels / 4 * _INPUT + copied)
+            band = pairs * (self.positions * multiplied + tiles * _OUTPUT[self.outputs] + _CALL)
+            copied = (self.outputs * one.rows + 2) * self.columns * channels / 4 * _COPY
+            cycles += one.times * (band + tiles * channels / 4 * _INPUT[self.outputs] + copied)
         passes = sum(one.times for one in self.bands)
         if self.int8:
-            cycles += passes * pairs * channels / 2 * _EXPANSION
+            cycles += passes * pairs * channels / 2 * _EXPANSION[self.outputs]
         weights = 4 * pairs * self._pair_words
         return self.window.batch * (cycles + tile.cache_cycles(passes, weights))
 
@@ -298,7 +329,7 @@ class DspWinograd:
         geometry = np.array([w.height, w.width, self.input_channels, w.left], dtype=np.int32)
         rows = np.array(scaling, dtype=np.int32)
         if not self.once:
-            rows[0] *= 1 << FACTOR_BITS
+            rows[0] *= 1 << FACTOR_BITS[self.outputs]
         by_pair = rows.reshape(len(rows), -1, _CHANNELS).swapaxes(0, 1)
         pack = int8_weights if self.int8 else packed_weights
         packed = (
@@ -329,7 +360,7 @@ class DspWinograd:
     @property
     def _u_words(self) -> int:
         """Words of U for two channels of the output."""
-        return code.POSITIONS * self.input_channels
+        return self.positions * self.input_channels
 
     @property
     def _pair_words(self) -> int:
@@ -346,7 +377,8 @@ class DspWinograd:
 
     @property
     def _places(self) -> Operand:
-        size = sum(one.rows * self.tiles * code.PLACE_WORDS for one in self.bands)
+        words = larger.PLACE_WORDS if self.is_larger else code.PLACE_WORDS
+        size = sum(one.rows * self.tiles * words for one in self.bands)
         return Operand("places", (size,), "int32")
 
     @property
@@ -355,7 +387,7 @@ class DspWinograd:
 
     @property
     def _bytes(self) -> Operand:
-        high = max(code.OUTPUTS * one.rows for one in self.bands) + 2
+        high = max(self.outputs * one.rows for one in self.bands) + 2
         name = "(int8_t *)bytes" if self.int8 else "bytes"
         return Operand(name, (high, self.columns, self.input_channels), "int8")
 
@@ -390,13 +422,17 @@ def winograd_kernels(
 ) -> Iterator[DspWinograd]:
     """All kernels to choose from, or the compact ones; none if the layer is not of this kind."""
     is_plain = window.kernel == (3, 3) and window.strides == window.dilations == (1, 1)
-    if not is_plain or groups > 1 or inputs % 4 or outputs % _CHANNELS or window.output_width < 3:
+    if not is_plain or groups > 1 or inputs % 4 or outputs % _CHANNELS:
         return
-    for rows in ROWS:
-        kernel = DspWinograd(window, inputs, outputs, min(rows, -(-window.output_height // 2)))
-        if not is_compact:
-            yield kernel
-        if inputs <= transforms.MOST_EXPANDED:
-            yield replace(kernel, int8=True)
-        if rows >= kernel.tile_rows:
-            break
+    for m in FACTOR_BITS:
+        if window.output_width <= m:
+            return
+        for rows in ROWS:
+            rows = min(rows, -(-window.output_height // m))
+            kernel = DspWinograd(window, inputs, outputs, rows, outputs=m)
+            if m == code.OUTPUTS and not is_compact:
+                yield kernel
+            if inputs <= transforms.MOST_EXPANDED:
+                yield replace(kernel, int8=True)
+            if rows >= kernel.tile_rows:
+                break

@@ -1,4 +1,4 @@
-"""The routines of exact Winograd convolutions: F(2x2, 3x3) in integers.
+"""The routines of exact Winograd convolutions: F(2x2, 3x3) in integers, and products of any form.
 
 A *tile* is 2 x 2 outputs, which see 4 x 4 inputs d. With the weights g of a channel,
 
@@ -29,8 +29,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
+from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, instruction
 from utvm_deploy.kernels.native.dsp.assembly import shared_blocks
 
@@ -66,19 +68,20 @@ def step_of(channels: int) -> int:
     return next(s for s in range(_LONGEST_STEP, 0, -QUAD) if channels % s == 0)
 
 
-def multiply_name(tiles: int, channels: int) -> str:
+def multiply_name(tiles: int, channels: int, positions: int = POSITIONS) -> str:
     """The C function that multiplies groups of ``tiles`` tiles."""
-    return f"utvm_winograd_multiply_{tiles}_{channels}"
+    form = "" if positions == POSITIONS else "4"
+    return f"utvm_winograd{form}_multiply_{tiles}_{channels}"
 
 
 @code_cache
-def multiply_text(core: str, tiles: int, channels: int) -> str:
+def multiply_text(core: str, tiles: int, channels: int, positions: int = POSITIONS) -> str:
     """The C text of ``multiply_name``: the products of two channels with all groups."""
     a = Assembler(core, _MULTIPLY)
     slots = _MultiplySlots
     a.enter(frame=slots)
     step = step_of(channels)
-    a.constant("r4", POSITIONS * group_bytes(tiles, channels))
+    a.constant("r4", positions * group_bytes(tiles, channels))
     a.mul("r4", "r4", "r2")
     a.add("r4", "r4", "r0")
     a.store(r2=slots.groups, r4=slots.end)
@@ -101,8 +104,11 @@ def multiply_text(core: str, tiles: int, channels: int) -> str:
         a.ldr("lr", slots.end)
         a.cmp("r0", "lr")
     a.leave()
-    name = multiply_name(tiles, channels)
-    return shared_blocks.function_text(name, a, portable="utvm_winograd_multiply")
+    name = multiply_name(tiles, channels, positions)
+    portable = replaced(
+        shared_blocks.helper("utvm_winograd_multiply"), (f"p < {POSITIONS}", f"p < {positions}", 1)
+    )
+    return a.c_function(name, portable, CONDITION)
 
 
 def _load_first(a: Assembler) -> None:
