@@ -462,6 +462,17 @@ def test_what_is_not_near() -> None:
         assert not list(Records(other_records).choices(identity(32), "cortex-m7", SETTING))
 
 
+def test_compacting_keeps_what_takes_less_scratch() -> None:
+    made = [(100, 300), (120, 201), (140, 200), (150, 100)]
+    some = [
+        replace(record(ticks, pixels=ticks, is_default=ticks == 150), scratch_bytes=scratch)
+        for ticks, scratch in made
+    ]
+    kept = list(worth_shipping(some))
+    assert [r.measurement.ticks_min for r in kept] == [100, 140, 150]
+    assert list(worth_shipping(kept)) == kept
+
+
 def test_compacting_keeps_what_compiling_needs() -> None:
     some = [record(100 + 2 * n, pixels=3 * n + 3, is_default=n == 5) for n in range(8)]
     wrong = record(0, pixels=99, measurement=Measurement(error="hung"))

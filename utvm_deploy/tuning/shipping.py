@@ -12,11 +12,13 @@ KEPT_CANDIDATES = 3
 KEPT_LOSS = 0.03
 #: The choice of forms whose weights take less flash; the fastest of them is kept, too.
 SMALL = "int8"
+#: The fastest with at most this share of the fastest one's scratch is kept, too.
+KEPT_SCRATCH = 2 / 3
 
 
 def worth_shipping(records: Iterable[Record]) -> Iterator[Record]:
     """What compiling needs of them, by setting: each kernel's fastest few, the fastest that takes
-    less flash, and the default.
+    less flash, the fastest that takes less scratch, and the default.
     """
     groups: dict[tuple[Setting, str], list[Record]] = {}
     for record in records:
@@ -27,5 +29,6 @@ def worth_shipping(records: Iterable[Record]) -> Iterator[Record]:
         most = ranked[0].measurement.ticks_min * (1 + KEPT_LOSS)
         near = [r for r in ranked[:KEPT_CANDIDATES] if r.measurement.ticks_min <= most]
         small = [record for record in ranked if record.candidate.choice(SMALL)]
-        near += [record for record in small[:1] if record not in near]
+        slim = [r for r in ranked if r.scratch_bytes <= KEPT_SCRATCH * ranked[0].scratch_bytes]
+        near += [record for record in (*small[:1], *slim[:1]) if record not in near]
         yield from dict.fromkeys([*near, *(record for record in some if record.is_default)])
