@@ -25,7 +25,7 @@ LAYERS = [
     (32, 32, 16, 16), (16, 16, 32, 32), (8, 8, 64, 64), (17, 17, 16, 32), (24, 24, 8, 8),
     (25, 5, 64, 64), (7, 7, 96, 32), (48, 48, 4, 8), (5, 5, 128, 64), (3, 3, 64, 64),
 ]  # fmt: skip
-#: Cycles of a step for each of two or three tiles, of a group, of its loop over channels, of a position, of the
+#: Cycles of a step for each tile, of a group, of its loop over channels, of a position, of the
 #: calls for two channels: as the kernels' estimates have them.
 STEP, GROUP, TURNS, POSITION, CALL = 2.0, 4.5, 14.0, 18.0, 130.0
 

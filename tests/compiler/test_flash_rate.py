@@ -26,12 +26,16 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 BOARD = load_board("mps2_an500")
 
 
+# Rows of four outputs are too short for tiles of 4 x 4, which have no tables.
 def write_convolutions(
-    path: Path, edge: int = 12, channels: int = 16, wanted: tuple[int, ...] = (16, 32)
+    path: Path,
+    size: tuple[int, int] = (36, 4),
+    channels: int = 16,
+    wanted: tuple[int, ...] = (16, 32),
 ) -> None:
     rng = np.random.default_rng(4)
     m = ModelWriter()
-    x = m.input((1, edge, edge, channels), 0.05, 3)
+    x = m.input((1, *size, channels), 0.05, 3)
     for outputs in wanted:
         weights = rng.integers(-128, 128, (outputs, 3, 3, channels), dtype=np.int8)
         bias = rng.integers(-999, 999, outputs, dtype=np.int32)
@@ -103,10 +107,25 @@ def test_each_byte_of_flash_must_save_cycles(tmp_path: Path) -> None:
 
 def test_a_kernel_with_less_scratch_has_no_larger_tables(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
-    write_convolutions(path, 8, 144, (160,))
+    write_convolutions(path, (8, 8), 144, (160,))
     compiled = compile_model(path, BOARD, CompileOptions(scratch=STACK))
     assert "more than the stack has" in compiled.layers[0].why
     assert methods(compiled) == [INT8] and compiled.weights_bytes < 1.1 * 9 * 144 * 160
+
+
+def test_a_kernel_with_less_scratch_has_larger_tables_without_a_cache(tmp_path: Path) -> None:
+    """There they save the rate: they are read sooner than weights of int8 are transformed."""
+    rng, m = np.random.default_rng(4), ModelWriter()
+    x = m.input((1, 32, 32, 20), 0.05, 3)
+    for stride, inputs in ((2, 20), (1, 32)):
+        weights = rng.integers(-128, 128, (32, 3, 3, inputs), dtype=np.int8)
+        bias = rng.integers(-999, 999, 32, dtype=np.int32)
+        x = m.conv2d(x, weights, bias, weight_scale=0.01, stride=stride, scale=0.05, zero_point=3)
+    m.output(x)
+    m.save(tmp_path / "model.tflite")
+    compiled = compile_model(tmp_path / "model.tflite", load_board("mps2_an386"))
+    assert "would make the arena larger" in compiled.layers[1].why
+    assert methods(compiled)[1] == TABLES
 
 
 @pytest.mark.parametrize("seed", [1583, 2689])

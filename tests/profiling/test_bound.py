@@ -59,7 +59,7 @@ def test_bound(
 
 
 def test_a_winograd_kernel_multiplies_less_often(tmp_path: Path) -> None:
-    """6 x 6 tiles of 16 products instead of 12 x 11 outputs of 9, for each pair of channels."""
+    """3 x 3 tiles of 36 products instead of 12 x 11 outputs of 9, for each pair of channels."""
     path = tmp_path / "model.tflite"
     rng = np.random.default_rng(4)
     m = ModelWriter()
@@ -77,5 +77,5 @@ def test_a_winograd_kernel_multiplies_less_often(tmp_path: Path) -> None:
         bounds = layer_bounds(compiled, graph, board)
         assert bounds is not None and bounds[0] is not None
         found.append((compiled.layers[0].products, bounds[0].core))
-    winograd, sums = 6 * 6 * 16 * 16 * 16, 12 * 11 * 9 * 16 * 16
+    winograd, sums = 3 * 3 * 36 * 16 * 16, 12 * 11 * 9 * 16 * 16
     assert found == [(winograd, winograd // 2), (None, sums // 2)]

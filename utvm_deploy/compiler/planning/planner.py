@@ -44,6 +44,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.packed_weights import graph_of_call
+from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.records import DEFAULT, Setting
 from utvm_deploy.records.candidate import COMPACT_LITTLE, GENERIC, SPARSE, Candidate
 from utvm_deploy.targets.contract.costs import CostTable
@@ -235,15 +236,28 @@ class Planner:
                 return self.rounded(step.call)
             call = within(step, most_bytes)
             heeds, compact = step.call.heeds_compact, most_compact
-            if not compact and call.table_bytes > step.call.table_bytes:
-                # The flash rate decided on the size of the tables.
+            by_rate = not compact and call.table_bytes > step.call.table_bytes
+            if by_rate:
                 heeds, compact = call.heeds_compact, COMPACT_LITTLE
             if 0 < heeds <= compact:
                 other = within(step, most_bytes, compact)
-                call = other if sum(scratch_of(replace(step, call=other))) <= most_bytes else call
+                fits = sum(scratch_of(replace(step, call=other))) <= most_bytes
+                # Records know of the fastest kernels whether larger tables are worth the rate.
+                keeps = by_rate and not step.call.why_not and self._is_worth_it(call, other)
+                call = other if fits and not keeps else call
             return self.rounded(call)
 
         return smaller
+
+    def _is_worth_it(self, call: KernelCall, other: KernelCall) -> bool:
+        """Whether a call's larger tables save the flash rate, by estimates of both kernels."""
+
+        def cycles(one: KernelCall) -> float:
+            missed = 0.0 if self.board.cpu.dcache_bytes else reading_of(one.kernel).missed
+            return getattr(one.kernel, "estimated_cycles", 0.0) - missed
+
+        more = call.table_bytes - other.table_bytes
+        return cycles(other) - cycles(call) >= (self.flash_rate or 0.0) * more
 
 
 def _dense_if_worth(item: Step | View, costs: KernelCosts, rate: float) -> Step | View:

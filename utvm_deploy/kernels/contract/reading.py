@@ -22,6 +22,8 @@ class Reading:
     is_winograd: bool = False
     #: How many weights it unpacks into scratch in a run, again for each block of pixels.
     unpacked: int = 0
+    #: Of its estimated cycles, those that wait for weights behind a cache.
+    missed: float = 0.0
 
 
 _USUAL = Reading()

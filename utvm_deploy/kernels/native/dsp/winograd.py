@@ -106,7 +106,7 @@ class DspWinograd:
     @property
     def reading(self) -> Reading:
         # 40 to 61 MACs read one line, and not 32.
-        return Reading(windows_per_column=1.5, is_winograd=True)
+        return Reading(windows_per_column=1.5, is_winograd=True, missed=self._missed_cycles)
 
     @property
     def choices(self) -> WinogradChoices:
@@ -315,11 +315,17 @@ class DspWinograd:
             band = pairs * (self.positions * multiplied + tiles * _OUTPUT[self.outputs] + _CALL)
             copied = (self.outputs * one.rows + 2) * self.columns * channels / 4 * _COPY
             cycles += one.times * (band + tiles * channels / 4 * _INPUT[self.outputs] + copied)
-        passes = sum(one.times for one in self.bands)
         if self.int8:
+            passes = sum(one.times for one in self.bands)
             cycles += passes * pairs * channels / 2 * _EXPANSION[self.outputs]
-        weights = 4 * pairs * self._pair_words
-        return self.window.batch * (cycles + tile.cache_cycles(passes, weights))
+        return self.window.batch * cycles + self._missed_cycles
+
+    @property
+    def _missed_cycles(self) -> float:
+        """Cycles of the estimate that wait for weights."""
+        weights = 4 * self.output_channels // _CHANNELS * self._pair_words
+        passes = sum(one.times for one in self.bands)
+        return self.window.batch * tile.cache_cycles(passes, weights)
 
     def make_call(
         self, call: KernelCall, tables: ConvolutionTables, scaling: Scaling

@@ -32,8 +32,8 @@ from utvm_deploy.kernels.native.dsp.assembly.winograd_transforms import TAPS
 OUTPUTS, INPUTS = 4, 6
 #: Outputs are multiplied by this power of two.
 FACTOR_BITS = 6
-#: Words of a tile in ``places``: bytes from V to its products of position 0, bytes from position to
-#: position, bytes to its output, rows of outputs, bytes to each next column.
+#: Words of a tile in ``places``: the first three are those of ``winograd_code``, then rows of
+#: outputs, and bytes to each next column.
 PLACE_WORDS = 7
 EXPANSION = "utvm_winograd4_weights"
 _INVERSE = pow(9, -1, 1 << 32)
@@ -48,8 +48,8 @@ const int32_t *places, int32_t tiles, int32_t row
 """
 #: Of what the output keeps of a row: six words of each channel, and three factors.
 _ROW_WORDS = 2 * INPUTS + 3
-#: Where an axis puts what it makes: its number, and the register.
-Put = Callable[[int, str], None]
+#: Where an axis puts what it makes.
+Place = Callable[[int], Memory]
 
 
 class _InputSlots(StackFrame):
@@ -76,21 +76,16 @@ class _OutputSlots(StackFrame):
     v: Slot
     output: Slot
     places: Slot
-    left: Slot  # tiles
+    tiles: Slot  # left
     row: Slot  # bytes from row to row of the output
     rows: Slot  # of this tile, left
     to: Slot  # where its next row is
     part: Slot = words(OUTPUTS * _ROW_WORDS)
 
 
-def columns(tiles: int) -> int:
-    """Columns of the image under tiles side by side."""
-    return OUTPUTS * tiles + 2
-
-
 def part_words(tiles: int) -> int:
-    """Words of scratch that the input of a group takes."""
-    return 2 * INPUTS * columns(tiles)
+    """Words of scratch that the input of a group takes: two for each of its columns and rows."""
+    return 2 * INPUTS * (OUTPUTS * tiles + 2)
 
 
 def input_name(tiles: int) -> str:
@@ -103,15 +98,14 @@ def input_text(core: str, tiles: int) -> str:
     """The C text of ``input_name``: V of one group, four channels at a time."""
     a = Assembler(core, _INPUT)
     slots = _InputSlots
-    wide = columns(tiles)
+    wide = OUTPUTS * tiles + 2
     a.enter(frame=slots)
     a.mvn("r12", 3 << 16)
-    a.add("r10", "r2", "r2")
-    a.add("r10", "r10", "r10")
+    a.lsl("r10", "r2", 2)
     a.store(r0=slots.image, r1=slots.to, r2=slots.quads, r3=slots.row, r10=slots.pitch)
     a.ldr("r10", a.stack_argument("stride"))
     a.add("r10", "r10", "r10", "lsl #1")
-    a.add("r10", "r10", "r10")
+    a.lsl("r10", "r10", 1)
     a.sub("r10", "r10", 2 * QUAD * tiles)
     a.str("r10", slots.next)
     with a.loop("ne"):
@@ -124,7 +118,7 @@ def input_text(core: str, tiles: int) -> str:
         a.str("r10", slots.end)
         with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
             for half in range(2):
-                _transform_column(a, half, wide)
+                _transform_column(a, half, QUAD * wide)
             a.add("r1", "r1", QUAD)
             a.load(r10=slots.pitch, r11=slots.end)
             a.add("r0", "r0", "r10")
@@ -140,7 +134,7 @@ def input_text(core: str, tiles: int) -> str:
         a.str("r10", slots.end)
         with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
             for half in range(2):
-                _transform_row(a, half, tiles)
+                _transform_row(a, half, tiles, QUAD * wide)
             a.load(r10=slots.next, r11=slots.end)
             a.add("r1", "r1", "r10")
             a.add("r2", "r2", "r10")
@@ -156,33 +150,24 @@ def input_text(core: str, tiles: int) -> str:
     return a.c_function(input_name(tiles), portable, CONDITION)
 
 
-def _transform_column(a: Assembler, half: int, wide: int) -> None:
+def _transform_column(a: Assembler, half: int, row: int) -> None:
     """Two channels of a column of the image, to the part."""
     column = ("r4", "r5", "r6", "r7", "r8", "r9")
     for n, one in enumerate(column):
         a.ldr(one, _sixth(n))
         a.sxtb16(one, one, *(("ror #8",) if half else ()))
-
-    def put(n: int, one: str) -> None:
-        a.str(one, at("r1", QUAD * wide * (2 * n + half)))
-
-    _transform_input(a, column, ("r10", "r11"), put)
+    _transform_input(a, column, lambda n: at("r1", row * (2 * n + half)))
 
 
-def _transform_row(a: Assembler, half: int, tiles: int) -> None:
+def _transform_row(a: Assembler, half: int, tiles: int, row: int) -> None:
     """Two channels of a row of the part, to all tiles of a row of positions."""
     window = ("r4", "r5", "r6", "r7", "r8", "r9")
-
-    def put(n: int, one: str) -> None:
-        a.str(one, _sixth(n, "r1"))
-
     for tile in range(tiles):
         first = OUTPUTS * tile
-        columns_of_tile = tuple(window[(first + n) % INPUTS] for n in range(INPUTS))
+        values = tuple(window[(first + n) % INPUTS] for n in range(INPUTS))
         for n in range(2 if tile else 0, INPUTS):
-            place = QUAD * (columns(tiles) * half + first + n)
-            a.ldr(columns_of_tile[n], at("r0", place))
-        _transform_input(a, columns_of_tile, ("r10", "r11"), put)
+            a.ldr(values[n], at("r0", row * half + QUAD * (first + n)))
+        _transform_input(a, values, lambda n: _sixth(n, "r1"))
         a.add("r1", "r1", QUAD)
         a.add("r2", "r2", QUAD)
 
@@ -193,35 +178,33 @@ def _sixth(n: int, base: str = "r0", third: str = "r2", stride: str = "r3") -> M
     return (at(start), at(start, stride), at(start, f"{stride}, lsl #1"))[n % 3]
 
 
-def _transform_input(
-    a: Assembler, values: tuple[str, ...], free: tuple[str, str], put: Put
-) -> None:
+def _transform_input(a: Assembler, values: tuple[str, ...], place: Place) -> None:
     """B^T d of two channels; the last two of the values stay as they are."""
     d0, d1, d2, d3, d4, d5 = values
-    outer, difference = free
+    outer, difference = "r10", "r11"
     a.ssub16(outer, d4, d2)
     a.ssub16(d0, d0, d2)
     a.and_(d0, "r12", d0, "lsl #2")
     a.sadd16(d0, d0, outer)
-    put(0, d0)
+    a.str(d0, place(0))
     a.and_(d2, "r12", d2, "lsl #2")
     a.ssub16(d2, d4, d2)
     a.ssub16(difference, d3, d1)
     a.and_(d1, "r12", d1, "lsl #2")
     a.ssub16(d1, d3, d1)
     a.sadd16(d0, d2, d1)
-    put(1, d0)
+    a.str(d0, place(1))
     a.ssub16(d2, d2, d1)
-    put(2, d2)
+    a.str(d2, place(2))
     a.sadd16(d1, difference, difference)
     a.sadd16(d0, outer, d1)
-    put(3, d0)
+    a.str(d0, place(3))
     a.ssub16(outer, outer, d1)
-    put(4, outer)
+    a.str(outer, place(4))
     a.ssub16(d3, d5, d3)
     a.and_(difference, "r12", difference, "lsl #2")
     a.ssub16(d3, d3, difference)
-    put(5, d3)
+    a.str(d3, place(5))
 
 
 @code_cache
@@ -306,11 +289,7 @@ def output_text(core: str, *, once: bool) -> str:
     for n in range(8):
         a.ldr("r4", at("r1", QUAD * n))
         a.str("r4", slots.scaling.word(n))
-    for name in ("places", "row"):
-        a.ldr("r4", a.stack_argument(name))
-        a.str("r4", getattr(slots, name))
-    a.ldr("r4", a.stack_argument("tiles"))
-    a.str("r4", slots.left)
+    a.copy_arguments("r4", slots, "places", "tiles", "row")
     shared_blocks.load_limits(a, "r2", slots.low, slots.clamps)
     a.constant("r4", _INVERSE)
     for bits in range(2 * max(_MISSING) + 1):
@@ -322,10 +301,10 @@ def output_text(core: str, *, once: bool) -> str:
         _columns_of_products(a)
         with a.loop("ne", aligned=True):
             _row_of_outputs(a, once=once)
-        a.load(r3=slots.places, r4=slots.left)
+        a.load(r3=slots.places, r4=slots.tiles)
         a.add("r3", "r3", QUAD * PLACE_WORDS)
         a.subs("r4", "r4", 1)
-        a.store(r3=slots.places, r4=slots.left)
+        a.store(r3=slots.places, r4=slots.tiles)
     a.leave()
     portable = shared_blocks.helper("utvm_winograd4_output")
     if once:
