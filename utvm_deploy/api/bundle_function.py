@@ -104,14 +104,15 @@ def bundle(
 
     ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file or a
     ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is a folder,
-    or a file that ends in .zip; an older bundle there is replaced. ``format`` is "cmake" or another
-    that ``utvm bundle --help`` names. ``benchmark`` is "kws01" or another of MLPerf Tiny's, for the
-    format "mlperf-tiny". ``samples`` is how many random samples the self-test has.
-    Those of a stream are hops that follow each other, and are more if a whole answer needs more.
-    ``golden`` is an .npz file instead, with the array "inputs", whose first axis counts the
-    samples. Without ``latency``, or if the board does not run on this computer, the latency report
-    is left out, and ``notes`` say why. ``timing`` is as for ``connect``. ``options`` are those of
-    ``compile``, which ``profile`` lists. ``progress(what, done, total)`` is called on the way.
+    or a file that ends in .zip, or in .pack for the format "cmsis-pack"; an older bundle there is
+    replaced. ``format`` is "cmake" or another that ``utvm bundle --help`` names. ``benchmark`` is
+    "kws01" or another of MLPerf Tiny's, for the format "mlperf-tiny". ``samples`` is how many
+    random samples the self-test has. Those of a stream are hops that follow each other, and are
+    more if a whole answer needs more. ``golden`` is an .npz file instead, with the array "inputs",
+    whose first axis counts the samples. Without ``latency``, or if the board does not run on this
+    computer, the latency report is left out, and ``notes`` say why. ``timing`` is as for
+    ``connect``. ``options`` are those of ``compile``, which ``profile`` lists.
+    ``progress(what, done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else and for a
     ``format`` of other cores. Raises ModelError for a file or samples that do not fit, and
@@ -123,7 +124,7 @@ def bundle(
         server, _ = board_address(board)
     with steps.chosen_of(options, compile), steps.model_file(model, options.get("name")) as path:
         keep_model(path, destination)
-        check_destination(destination)
+        check_destination(destination, format)
         options, custom = steps.with_backend(options, target)
         graph = load_model(path, custom, is_quiet=True)  # compile says it
         if golden is None:

@@ -58,8 +58,10 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_size(sum(member.file_size for member in members), path)
-            # Everything is in one folder, which the archive's maker named after the model.
-            root = members[0].filename.split("/")[0] + "/" if members else ""
+            # Everything is in one folder, which the archive's maker named after the model; a CMSIS
+            # pack has none.
+            names = archive.namelist()
+            root = f"{names[0].split('/')[0]}/" if names and MANIFEST not in names else ""
             for member in members:
                 name = member.filename.removeprefix(root)
                 if not member.filename.startswith(root) or name in files or not name:

@@ -12,9 +12,10 @@ from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import ESP_IDF
-from utvm_deploy.bundling.layout import VECTORS_USAGE, Layout
+from utvm_deploy.bundling.layout import FORMATS, VECTORS_USAGE, Layout
 from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
+from utvm_deploy.bundling.rust import rust_values
 from utvm_deploy.bundling.vectors import vectors_header
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
@@ -49,6 +50,8 @@ def bundle_files(
     values = _values(compiled, board, model_file, layout, len(inputs), oracle)
     values |= within(tolerance) if tolerance else EXACTLY
     values |= _measured(compiled, code, report)
+    if layout is FORMATS["rust"]:
+        values |= rust_values(compiled, board, inputs[0], expected[0], tolerance)
     header = f"{name}.h"
     files = {
         f"{layout.include_dir if file == header else layout.source_dir}/{file}": text

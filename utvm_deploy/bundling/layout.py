@@ -30,6 +30,10 @@ class Layout:
     library: str = "@NAME@"
     # Whether it has modules for browsers, and a page, in place of sources.
     is_for_browsers: bool = False
+    # Whether its users can push rows of an input, and prepare a backend.
+    calls_all: bool = True
+    # In addition to .zip: an archive of the build system, without a folder around its files.
+    archive: str = ""
 
 
 _CMAKE_USAGE = """\
@@ -64,6 +68,32 @@ the task that runs the model its stack, such as by `CONFIG_ESP_MAIN_TASK_STACK_S
     cp -r my_project/components/@NAME@ @NAME@_selftest
     cd @NAME@_selftest/examples/selftest
     idf.py set-target esp32c3 && idf.py flash monitor"""
+
+_CMSIS_PACK_USAGE = """\
+    cpackget add utvm.@NAME@.@VERSION@.pack
+
+or `cpackget add utvm.@NAME@.pdsc`, if this is a folder. In the csolution project:
+
+    packs:
+      - pack: utvm::@NAME@
+    components:
+      - component: Machine Learning:Network:@NAME@
+
+The component `Machine Learning:Network:@NAME@ selftest` adds the self-test."""
+
+_RUST_USAGE = """\
+    [dependencies]
+    @NAME@ = { path = "@NAME@" }
+
+The crate is `no_std`, has no dependencies, and is for Rust 1.63 and newer. `build.rs` compiles the
+C for the target, by the compiler in `CC_<target>`, `TARGET_CC` or `CC`; otherwise by `cc`, or by
+the usual cross compiler of bare targets.
+
+    let mut arena = @NAME@::Arena::new(); // or a static
+    let mut model = @NAME@::Model::new(&mut arena@RUST_POOL_GIVEN@);
+    let output = model.run(@RUST_GIVEN@);
+
+On this computer, `cargo test --offline --target-dir ../@NAME@-target` runs the self-test."""
 
 #: For kernels with vector instructions of RISC-V.
 VECTORS_USAGE = """\
@@ -124,5 +154,21 @@ and `CONFIG_@UPPER@=y` in `prj.conf`.""",
             takes_library=False,
         ),
         "wasm": replace(_PLAIN, takes_library=False, is_for_browsers=True),
+        "cmsis-pack": replace(
+            _PLAIN,
+            usage=_CMSIS_PACK_USAGE,
+            extra=("utvm.@NAME@.pdsc",),
+            takes_library=False,
+            archive=".pack",
+        ),
+        # Cargo has Rust in src/ and in tests/.
+        "rust": replace(
+            _PLAIN,
+            source_dir="c",
+            usage=_RUST_USAGE,
+            extra=("Cargo.toml", "Cargo.lock", "build.rs", "src/lib.rs", "tests/selftest.rs"),
+            takes_library=False,
+            calls_all=False,
+        ),
     }
 )

@@ -67,7 +67,7 @@ def _parts(
             for index, (buffer, array) in enumerate(zip(buffers, sample, strict=True)):
                 name = f"sample_{number}_{direction}_{index}"
                 yield f"\nstatic const uint8_t {name}[{buffer.size_bytes}] = {{\n"
-                yield _bytes(buffer, array, f"{direction} {index} of sample {number}")
+                yield golden_bytes(buffer, array, f"{direction} {index} of sample {number}")
                 yield "};\n"
                 names.append(name)
             rows.append(f"    {{{', '.join(names)}}},\n")
@@ -77,13 +77,15 @@ def _parts(
         count = f"{upper}_OUTPUT_COUNT"
         yield f"\nstatic const float sample_tolerances[SAMPLE_COUNT][{count}] = {{\n"
         for sample in expected:
-            values = ", ".join(float_literal(_allowed(array, tolerance)) for array in sample)
+            values = ", ".join(
+                float_literal(allowed_difference(array, tolerance)) for array in sample
+            )
             yield f"    {{{values}}},\n"
         yield "};\n"
     yield "\n#endif\n"
 
 
-def _allowed(array: Array, tolerance: float) -> float:
+def allowed_difference(array: Array, tolerance: float) -> float:
     """How far an output may be from what is expected; -1 asks for equal bytes."""
     if array.dtype != np.float32:
         return -1.0
@@ -91,7 +93,7 @@ def _allowed(array: Array, tolerance: float) -> float:
     return tolerance * float(finite.max(initial=0.0))
 
 
-def _bytes(buffer: Buffer, array: Array, what: str) -> str:
+def golden_bytes(buffer: Buffer, array: Array, what: str) -> str:
     dtype = np.dtype(buffer.dtype)
     if array.dtype != dtype or array.size * dtype.itemsize != buffer.size_bytes:
         raise BundleError(

@@ -95,6 +95,13 @@ def write_bundle(
         )
     golden = (inputs, expected, oracle, tolerance)
     layout = FORMATS[format]
+    needs_more = compiled.input_rows is not None or (external and external.initialize)
+    if needs_more and not FORMATS[format].calls_all:
+        others = ", ".join(name for name, layout in FORMATS.items() if layout.calls_all)
+        raise BundleError(
+            f"a bundle of the format {format!r} gives {compiled.name} whole inputs and prepares no "
+            f"backend; leave --input-rows and such backends out, or choose one of {others}"
+        )
     if benchmark is not None:
         files = mlperf_files(compiled, board, benchmark, inputs, expected)
     elif layout.is_for_browsers:
@@ -107,8 +114,9 @@ def write_bundle(
     )
     # The manifest comes last: where it is, everything is.
     files[MANIFEST] = manifest.encode()
-    if destination.suffix == ".zip":
-        _write_zip(destination, compiled.name, files)
+    if destination.suffix in _archives(format):
+        root = "" if destination.suffix == FORMATS[format].archive else f"{compiled.name}/"
+        _write_zip(destination, root, files)
     else:
         _write_folder(destination, files)
     return destination
@@ -118,7 +126,7 @@ def _write_zip(destination: Path, root: str, files: Mapping[str, bytes]) -> None
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, data in files.items():
-                member = zipfile.ZipInfo(f"{root}/{path}", _ZIP_DATE)
+                member = zipfile.ZipInfo(f"{root}{path}", _ZIP_DATE)
                 member.compress_type = zipfile.ZIP_DEFLATED
                 member.external_attr = 0o100644 << 16
                 archive.writestr(member, data)
@@ -160,9 +168,14 @@ def _write_folder(destination: Path, files: Mapping[str, bytes]) -> None:
         work.close()
 
 
-def check_destination(destination: Path) -> None:
+def _archives(format: str) -> tuple[str, str]:
+    """How the names of files end that a bundle of the format may be written to."""
+    return ".zip", FORMATS[format].archive or ".zip"
+
+
+def check_destination(destination: Path, format: str = "cmake") -> None:
     """Refuse a place that ``write_bundle`` could not write to, before there is a bundle."""
-    if destination.suffix == ".zip":
+    if destination.suffix in _archives(format):
         check_writable(destination)
     elif not destination.absolute().parent.is_dir():
         raise BundleError(

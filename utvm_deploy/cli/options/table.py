@@ -540,7 +540,7 @@ BUNDLE: Rows = (
     MODEL.but(MODEL.help, "[MODEL]"),
     *CHOSEN,
     Option("--check DIR", "check a bundle (folder or .zip) instead"),
-    OUTPUT.but("the bundle to write", "-o, --output DIR|X.zip"),
+    OUTPUT.but("the bundle to write; X.pack: of cmsis-pack", "-o, --output DIR|X.zip"),
 )
 TREE = Option("DIR", "the tree", keyword="directory")
 CREATED: Rows = (

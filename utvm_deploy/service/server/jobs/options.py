@@ -179,7 +179,8 @@ MAX_RAM = Option("max-ram", "fail if the model takes more bytes of RAM", least=1
 MAX_FLASH = Option("max-flash", "fail if its image takes more bytes of flash", least=1, most=2**32)
 TIMING = Option("timing", "what an emulated board with a cycle model counts", TIMINGS)
 FORMAT = Option(
-    "format", "of the bundle", ("cmake", "arduino", "esp-idf", "platformio", "wasm", "zephyr")
+    *("format", "of the bundle"),
+    ("cmake", "arduino", "cmsis-pack", "esp-idf", "platformio", "rust", "wasm", "zephyr"),
 )
 NO_LATENCY = Option("no-latency", "leave the latency report out", is_flag=True)
 TIME_LIMIT = Option(
