@@ -109,3 +109,33 @@ def test_scales_of_blocks_are_refused(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(ModelError, match="scales of blocks of 3"):
         utvm_deploy.compile(path, "host")
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.INT4, TensorProto.UINT4])
+@pytest.mark.parametrize(("scales", "size"), [((), 0), ((8,), 0), ((2, 8), 16)])
+def test_weights_alone_become_float32(
+    dtype: int, scales: tuple[int, ...], size: int, tmp_path: Path
+) -> None:
+    """Also with scales of blocks; activations are float32."""
+    low = 0 if dtype == TensorProto.UINT4 else -8
+    values = RNG.integers(low, low + 16, 32 * 8).tolist()
+    stored = [
+        helper.make_tensor("w", dtype, (32, 8), values),
+        helper.make_tensor("z", dtype, scales, [3] * int(np.prod(scales))),
+        numpy_helper.from_array(RNG.uniform(0.01, 0.05, scales).astype(np.float32), "s"),
+    ]
+    options = {"block_size": size, "axis": 0} if size else {"axis": 1}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["wd"], **options),
+        helper.make_node("MatMul", ["x", "wd"], ["y"]),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, extent])
+        for name, extent in (("x", 32), ("y", 8))
+    )
+    graph = helper.make_graph(nodes, "net", [x], [y], stored)
+    opsets = [helper.make_opsetid("", 21)]
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    found = utvm_deploy.verify(path, "host", samples=2)
+    assert found.ok

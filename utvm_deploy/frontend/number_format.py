@@ -49,7 +49,7 @@ def in_format(data: bytes, own: NumberFormat, path: Path) -> bytes:
         made = with_constants(loaded(data), rounded).dumped()
     else:
         try:
-            made = _with_tables(densified(data), rounded)
+            made = with_tables(densified(data), rounded)
         except ModelError as exc:
             raise ModelError(f"{path}: {str(exc).removeprefix(f'{path}: ')}") from exc
     if not count and not own.computes:
@@ -59,7 +59,7 @@ def in_format(data: bytes, own: NumberFormat, path: Path) -> bytes:
     return made
 
 
-def _with_tables(data: bytes, rounded: object) -> bytes:
+def with_tables(data: bytes, rounded: object) -> bytes:
     """A .tflite file with other values of its constants."""
     assert callable(rounded)
     changed = bytearray(data)

@@ -24,6 +24,8 @@ from utvm_deploy.graph.names import short_name
 
 # The place of Tensor.external_buffer in its table, as flatbuffers count.
 _EXTERNAL_BUFFER_SLOT = 24
+# Of a newer schema than that of the generated readers.
+_INT2 = 19
 
 
 def names_of(enumeration: type) -> Mapping[int, str]:
@@ -81,6 +83,10 @@ def _tensor(tensor: Any, index: int, buffers: Sequence[Array | None], budget: Bu
             f"tensor '{shown}' has its data in another file; convert the model into a single one"
         )
     dtype = _TYPE_NAMES.get(tensor.Type())
+    if tensor.Type() == _INT2:
+        raise ModelError(
+            f"tensor '{shown}' is int2, which has no kernel; quantize it to 4 or 8 bits"
+        )
     if dtype is None:
         raise ModelError(f"the file is damaged: tensor '{shown}' has element type {tensor.Type()}")
     shape = _shape(vector_of(tensor.ShapeAsNumpy(), budget, f"tensor {index}"), shown)

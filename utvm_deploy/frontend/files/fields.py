@@ -23,6 +23,8 @@ READER_ERRORS = (
     *BEYOND,
     *(KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError),
 )
+#: Of a newer schema than that of the generated readers: scales are in other tensors.
+_BLOCKWISE = 2
 
 
 def array_of(found: Any) -> Array:
@@ -63,6 +65,11 @@ def quantization_of(
     where = f"the quantization of '{name}'"
     scales = vector_of(table.ScaleAsNumpy(), budget, where)
     zero_points = vector_of(table.ZeroPointAsNumpy(), budget, where)
+    if table.DetailsType() == _BLOCKWISE:
+        raise ModelError(
+            f"tensor '{name}' has scales of blocks, which no kernel of integers takes; quantize "
+            "the model with one scale for each channel"
+        )
     if not scales:
         return None
     if len(scales) != len(zero_points):

@@ -198,20 +198,25 @@ def bit_shift(r: Rewriting) -> str:
     return r.add("Where", is_inside, made, r.constant(0, dtype))
 
 
-def dequantize_blocks(r: Rewriting) -> str | bool:
-    """(x - zero point) * scale, where blocks along an axis share a scale."""
+def dequantize(r: Rewriting) -> str | bool:
+    """(x - zero point) * scale, of four bits, or where blocks along an axis share a scale."""
     size = int(r.given.get("block_size", 0))
-    if not size:
+    if not size and r.dtype(0).name not in ("int4", "uint4"):
         return False
-    shape = r.shape(0)
-    axis = r.axis("axis", 1, len(shape))
-    places = np.arange(shape[axis]) // size
-    scale = r.taken(r.input(1), places, axis)
+    shape, scales = r.shape(0), r.shape(1)
+    axis = r.axis("axis", 1, len(shape)) if scales else 0
+
+    def beside(name: str) -> str:
+        """Scales or zero points that have the extents of x, or 1 each."""
+        if size:
+            return r.taken(name, np.arange(shape[axis]) // size, axis)
+        extents = [-1 if one == axis else 1 for one in range(len(shape))]
+        return r.add("Reshape", name, r.constant(extents, np.int64)) if scales else name
+
     x = r.cast(r.input(0), np.int32)
     if r.has(2):
-        x = r.add("Sub", x, r.cast(r.taken(r.input(2), places, axis), np.int32))
-    dtype = r.dtype(1)
-    return r.add("Mul", r.cast(x, dtype), scale)
+        x = r.add("Sub", x, beside(r.cast(r.input(2), np.int32)))
+    return r.add("Mul", r.cast(x, r.dtype(1)), beside(r.input(1)))
 
 
 def determinant(r: Rewriting) -> str:

@@ -41,7 +41,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "ConvTranspose"): resizing.transposed_convolution,
     ("", "CumProd"): elementwise.cumulative_product,
     ("", "DFT"): signals.fourier,
-    ("", "DequantizeLinear"): elementwise.dequantize_blocks,
+    ("", "DequantizeLinear"): elementwise.dequantize,
     ("", "Det"): elementwise.determinant,
     ("", "Dropout"): elementwise.dropout,
     ("", "Equal"): elementwise.is_all_minus_infinity,

@@ -397,7 +397,7 @@ class _Converter:
         if node.integer("block_size", 0):
             raise node.unsupported(
                 f"it has scales of blocks of {node.integer('block_size', 0)}; only one scale, or "
-                "one for each channel, is supported"
+                "one for each channel, is supported; quantize it so, or keep activations float32"
             )
         scales, zeros, _, axis = self._parameters(node, given, _CONSTANT_TYPES)
         if isinstance(value, Constant):
