@@ -18,9 +18,9 @@ import pytest
 import spread
 import without_tools
 from fork_server import ForkServers
+from needed_machine import skip_without_machine
 
 import utvm_deploy
-from utvm_deploy.base.errors import MissingTool
 from utvm_deploy.base.toml_table import read_toml
 from utvm_deploy.boards.board import Board, load_board
 from utvm_deploy.device import CYCLES, INSTRUCTIONS, Device
@@ -219,12 +219,7 @@ def board(request: pytest.FixtureRequest) -> Board:
     board = load_board(request.param)
     if board.emulator and not shutil.which(board.emulator.program):
         pytest.skip(f"{board.emulator.program} is not installed")
-    if board.cpu.target.machine is not None:
-        try:
-            board.cpu.target.machine.check()
-            board.cpu.toolchain.prepare()
-        except MissingTool as error:
-            pytest.skip(str(error))
+    skip_without_machine(board)
     return board
 
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from bundle_cases import make_case, make_float_case, make_state_case, write
+from needed_machine import skip_without_machine
 from tflite_writer import ModelWriter
 
 import utvm_deploy
-from utvm_deploy.base.errors import BundleError, MissingTool
+from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import check_bundle
 from utvm_deploy.oracle.reference import run_reference
-from utvm_deploy.targets.wasm import toolchain
 from utvm_deploy.targets.wasm.binary import parse
 
 pytestmark = pytest.mark.tools
@@ -53,10 +53,7 @@ return document.querySelector("tr.best th").textContent;
 
 @pytest.fixture(scope="module", autouse=True)
 def compiler() -> None:
-    try:
-        toolchain.prepare()
-    except MissingTool as error:
-        pytest.skip(str(error))
+    skip_without_machine(load_board("wasm"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needed_machine import skip_without_machine
 from session_doubles import DirectServer, remote_device, round_trips
 
 import utvm_deploy
@@ -43,8 +44,9 @@ void stuck(int *x) { while (*(volatile int *)x) { } }
 EMULATED = pytest.param("mps2_an500", marks=pytest.mark.emulator)
 
 
-@pytest.mark.parametrize("name", ["host", EMULATED])
+@pytest.mark.parametrize("name", ["host", EMULATED, "wasm"])
 def test_a_hundred_calls_are_one_execution(server: DirectServer, name: str) -> None:
+    skip_without_machine(load_board(name))
     with remote_device(server, name) as device:
         module = device.load_module(CODE)
         x = device.tensor(np.zeros(1, np.int32))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needed_machine import skip_without_machine
 
 import utvm_deploy
 from utvm_deploy.base.errors import (
@@ -54,13 +55,7 @@ void of_library(int32_t *x) { *x = abs(*x) + (memcmp(x, kept, 4) > 0); }
 @pytest.fixture
 def wasm() -> Iterator[Device]:
     board = load_board("wasm")
-    machine = board.cpu.target.machine
-    assert machine is not None
-    try:
-        machine.check()
-        toolchain.prepare()
-    except MissingTool as error:
-        pytest.skip(str(error))
+    skip_without_machine(board)
     with utvm_deploy.connect(board) as device:
         yield device
 

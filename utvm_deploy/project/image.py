@@ -64,7 +64,12 @@ class Image:
 
     @cached_property
     def load_segments(self) -> tuple[tuple[int, bytes], ...]:
-        """Address and bytes of all that must be stored on the device, in order."""
+        """Address and bytes of all that must be stored on the device, in order.
+
+        Nothing of what a machine runs within this process.
+        """
+        if self.board.cpu.toolchain.binaries is not None:
+            return ()
         try:
             with self.elf.open("rb") as file:
                 return tuple(

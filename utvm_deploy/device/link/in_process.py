@@ -6,7 +6,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 
-from utvm_deploy.base.errors import LinkClosed
+from utvm_deploy.base.errors import BuildError, LinkClosed
 from utvm_deploy.device.link.base import Hello, Region, Task
 from utvm_deploy.device.link.fault import stopped_error
 from utvm_deploy.device.link.messages import MAX_IMAGE_BYTES, PROTOCOL_VERSION, Status
@@ -17,10 +17,13 @@ from utvm_deploy.targets.contract.machine import Machine, Stopped
 
 #: As of the host's port: what one list may have, so that queues are cut as elsewhere.
 _PAYLOAD_BYTES = 32768
+_NEEDED = ("utvm_version", "utvm_image_id", "utvm_workspace", "utvm_workspace_end")
 
 
 class InProcessLink:
     """A ``Link``: ``start`` gives the machine at power-up, ``symbols`` are the image's.
+
+    Raises BuildError for an image that lacks what an image of ours has.
 
     A tick is an instruction, of which ``clock_hz`` are taken for a second in deadlines.
     """
@@ -33,6 +36,11 @@ class InProcessLink:
         faults: FaultWords,
         place_of: Callable[[int], str],
     ) -> None:
+        missing = sorted({*_NEEDED} - symbols.keys())
+        if missing:
+            raise BuildError(
+                f"the image has no {', '.join(missing)}; build it again with this version"
+            )
         self._start = start
         self._symbols = symbols
         self._clock_hz = clock_hz

@@ -65,7 +65,9 @@ def inventory() -> Inventory:
             missing[name] = str(error)
             continue
         if board.runs_here:
-            found.append(Offer(name, usable_cores(), HOST if board.is_host else EMULATOR))
+            # A machine within a process keeps its images from the computer, as an emulator does.
+            is_process = board.is_host and board.cpu.target.machine is None
+            found.append(Offer(name, usable_cores(), HOST if is_process else EMULATOR))
         else:
             found.append(Offer(name, len(desk[name]), DESK))
     return Inventory(tuple(found), missing)
@@ -91,12 +93,15 @@ def usable_cores() -> int:
 
 def _check_programs(board: Board) -> None:
     """Raise UtvmError if a program is missing that every job on the board needs."""
+    board.cpu.toolchain.prepare()
     absent = [program for program in needed_programs(board) if shutil.which(program) is None]
     if absent:
         raise UtvmError(
             f"{', '.join(absent)} is not installed; utvm doctor --board {board.name} says how to "
             "install it"
         )
+    if board.cpu.target.machine is not None:
+        board.cpu.target.machine.check()
     if board.template == "zephyr":
         find_zephyr()
     if board.template == ESP_IDF:

@@ -21,7 +21,8 @@ from utvm_deploy.targets.wasm.toolchain import STACK_BYTES
 _ADDRESS = re.compile(r"wasm address 0x([0-9a-f]+)")
 #: Of the calls of wasmtime itself; the functions' own stack is in memory.
 _CALL_STACK_BYTES = 1 << 20
-_START_FUEL = 1 << 40
+#: Of the functions that set an instance up.
+_START_FUEL = 1 << 32
 
 
 @dataclass(frozen=True)
