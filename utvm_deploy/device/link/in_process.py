@@ -23,7 +23,7 @@ _NEEDED = ("utvm_version", "utvm_image_id", "utvm_workspace", "utvm_workspace_en
 class InProcessLink:
     """A ``Link``: ``start`` gives the machine at power-up, ``symbols`` are the image's.
 
-    Raises BuildError for an image that lacks what an image of ours has.
+    Raises BuildError for an image that lacks what our images have.
 
     A tick is an instruction, of which ``clock_hz`` are taken for a second in deadlines.
     """
