@@ -7,6 +7,7 @@ use std::process::{exit, Command};
 // The core that the C was compiled and measured for, and the options that select it.
 const ARCHITECTURE: &str = "@ISA@";
 const CORE_FLAGS: &[&str] = &[@RUST_FLAGS@];
+const RISCV_GCC: &str = "riscv64-unknown-elf-gcc";
 const SOURCES: &[&str] = &[
     "@SOURCE_DIR@/@NAME@.c",
     "@SOURCE_DIR@/@NAME@_kernels.c",
@@ -24,6 +25,9 @@ fn main() {
         let object = out.join(source.replace('/', "_")).with_extension("o");
         let mut command = Command::new(&compiler);
         command.args(["-std=c99", "@OPTIMIZATION_FLAG@", "-ffunction-sections", "-fdata-sections"]);
+        if compiler == RISCV_GCC {
+            command.arg("--specs=picolibc.specs"); // Debian's has the headers of C there
+        }
         command.args(flags(&target)).arg("-I").arg(root.join("@INCLUDE_DIR@"));
         command.arg("-c").arg(root.join(source)).arg("-o").arg(&object);
         run(command, &compiler);
@@ -59,7 +63,9 @@ fn flags(target: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     if is_its_core(target) {
         for flag in CORE_FLAGS {
-            if first.starts_with("thumb") && (flag.starts_with("-mfloat-abi") || (!is_hard && flag.starts_with("-mfpu"))) {
+            let is_unit = flag.starts_with("-mfpu");
+            let is_by_target = flag.starts_with("-mfloat-abi") || (is_unit && !is_hard);
+            if flag.starts_with("--specs") || (first.starts_with("thumb") && is_by_target) {
                 continue;
             }
             found.push((*flag).to_string());
@@ -116,7 +122,7 @@ fn compiler(target: &str) -> String {
     let usual = if target.starts_with("thumb") {
         "arm-none-eabi-gcc"
     } else if target.starts_with("riscv32") {
-        "riscv64-unknown-elf-gcc"
+        RISCV_GCC
     } else {
         "cc"
     };

@@ -48,6 +48,7 @@ PDSC = """<?xml version="1.0" encoding="UTF-8"?>
   <device Dname="Odd"><processor Dcore="SC300"/></device>
   <device Dname="Bare"/>
   <device Dname="Bad"><memory id="IROM1" start="here" size="1" startup="1"/></device>
+  <device Dname="Wide"><memory id="IROM1" start="0x100000000F" size="1" startup="1"/></device>
 </family></devices></package>
 """
 
@@ -121,7 +122,7 @@ def test_a_pack_is_an_archive_with_a_description() -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        ([], 1, "x.pdsc has 8 devices; give --device, such as X100Ax, X100Bx, X100BxT"),
+        ([], 1, "x.pdsc has 9 devices; give --device, such as X100Ax, X100Bx, X100BxT"),
         (
             ["--device", "X9000"],
             1,
@@ -135,6 +136,7 @@ def test_a_pack_is_an_archive_with_a_description() -> None:
         (["--device", "Odd"], 1, "the core SC300 of Odd in x.pdsc is not one of cortex-m0, "),
         (["--device", "Bare"], 1, "x.pdsc 2.1.0 states no flash; say where it is by --flash SIZE@"),
         (["--device", "Bad"], 1, "start='here' of the pack is not a number"),
+        (["--device", "Wide"], 1, "start='0x100000000F' of the pack is not a number of 32 bits"),
         (["--device", "X100Ax", "--core", "cortex-m3"], 2, "--core goes without --from-pack"),
         (["--device", "X100Ax", "--flash", "1M"], 1, "has no address"),
         (["--from", "microbit"], 2, "--from and --from-pack exclude each other"),
@@ -177,6 +179,18 @@ def test_a_file_that_is_no_pack_is_one_sentence(
     assert main(["boards", "--new", "mine", "--from-pack", "other", "--device", "X"]) == 1
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
+
+
+def test_a_device_with_too_many_memories_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    more = "".join(f'<memory name="m{i}" start="{i}" size="1"/>' for i in range(501))
+    Path("x.pdsc").write_text(
+        PDSC.replace(
+            '<device Dname="Bare"/>',
+            f'<device Dname="B"><processor Dcore="Cortex-M3"/>{more}</device>',
+        )
+    )
+    assert main(["boards", "--new", "mine", "--from-pack", "x.pdsc", "--device", "B"]) == 1
+    assert "x.pdsc has 502 memories for one device" in capsys.readouterr().err
 
 
 def test_the_options_go_with_new(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,8 @@ def test_a_crate_has_types_of_the_model(tmp_path: Path, case: Case) -> None:
     assert "pub type Input0 = [[[[i8; 2]; 6]; 6]; 1];" in text
     assert "pub fn run(&mut self, input_0: &Input0) -> (&Output0, &Output1) {" in text
     assert "pub fn reset" not in text and "pool_dtcm: &'a mut PoolDtcm" in text
+    readme = (tmp_path / "a" / "README.md").read_text()
+    assert "    let mut pool_dtcm = net::PoolDtcm::new();\n" in readme
     state = write(make_state_case(tmp_path, "host"), tmp_path / "b", format="rust")
     text = (state / "src" / "lib.rs").read_text()
     assert "model.reset();" in text and "pub fn reset(&mut self)" in text

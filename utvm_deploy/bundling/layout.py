@@ -90,7 +90,7 @@ C for the target, by the compiler in `CC_<target>`, `TARGET_CC` or `CC`; otherwi
 the usual cross compiler of bare targets.
 
     let mut arena = @NAME@::Arena::new(); // or a static
-    let mut model = @NAME@::Model::new(&mut arena@RUST_POOL_GIVEN@);
+@RUST_POOLS_MADE@    let mut model = @NAME@::Model::new(&mut arena@RUST_POOL_GIVEN@);
     let output = model.run(@RUST_GIVEN@);
 
 On this computer, `cargo test --offline --target-dir ../@NAME@-target` runs the self-test."""

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from utvm_deploy.base.errors import BundleError
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.vectors import allowed_difference, golden_bytes
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
-from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, MemoryPool
 from utvm_deploy.compiler.planning.pools import POOL_ALIGNMENT
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
+from utvm_deploy.project.zephyr import fill
 
 _FLOATS = {"float": "f32", "double": "f64"}
 
@@ -38,13 +40,7 @@ def rust_values(
     def pools(text: str) -> str:
         """``text`` for each pool."""
         return "".join(
-            text.format(
-                one=pool.parameter,
-                kind="".join(word.capitalize() for word in pool.parameter.split("_")),
-                pool=pool,
-                align=POOL_ALIGNMENT,
-            )
-            for pool in compiled.pools
+            text.format(one=pool.parameter, kind=_camel(pool.parameter)) for pool in compiled.pools
         )
 
     begin = (
@@ -66,10 +62,11 @@ def rust_values(
         "RUST_COPIES": "".join(f"        *self.input_{i}() = *input_{i};\n" for i, _ in taken),
         "RUST_RESULT": types[0] if is_one else f"({', '.join(types)})",
         "RUST_RESULTS": results[0] if is_one else f"({', '.join(results)})",
-        "RUST_RESET": _RESET.format(name=compiled.name) if remembers else "",
+        "RUST_RESET": _template("reset") if remembers else "",
         "RUST_NEW": f"{begin}        model\n",
         "RUST_MUT": "mut " if begin else "",
-        "RUST_POOLS": pools(_POOL),
+        "RUST_POOLS": "".join(map(_memory, compiled.pools)),
+        "RUST_POOLS_MADE": pools(f"    let mut {{one}} = {compiled.name}::{{kind}}::new();\n"),
         "RUST_POOL_FIELDS": pools("    {one}: &'a mut {kind},\n"),
         "RUST_POOL_OWNED": pools(", {one}: &'a mut {kind}"),
         "RUST_POOL_NAMES": pools(", {one}"),
@@ -97,51 +94,25 @@ def rust_values(
     }
 
 
-_POOL = """
-/// Memory for {pool.name}, of the board's memories, where the model is fastest.
-#[repr(C, align({align}))]
-pub struct {kind}([u8; {pool.size_bytes}]);
+def _template(name: str, **words: object) -> str:
+    text = (data_dir("templates") / "bundle" / "rust" / f"{name}.rs").read_text(encoding="utf-8")
+    return fill(text, {key: str(word) for key, word in words.items()}) if words else text
 
-impl {kind} {{
-    /// Memory without content.
-    pub const fn new() -> Self {{
-        {kind}([0; {pool.size_bytes}])
-    }}
-}}
 
-impl Default for {kind} {{
-    fn default() -> Self {{
-        Self::new()
-    }}
-}}
-"""
-_RESET = """
-    /// Forgets earlier runs.
-    pub fn reset(&mut self) {{
-        // SAFETY: the arena has the size and the alignment that the C asks for.
-        unsafe {{ {name}_reset(self.arena.0.as_mut_ptr()) }}
-    }}
-"""
-_ACCESS = """
-    /// Where {what} {index} is in the arena.
-    pub fn {what}_{index}(&{mut}self) -> &{mut}{kind}{index} {{
-        // SAFETY: within the arena, aligned for its type, of which every pattern of bits is valid.
-        unsafe {{ &{mut}*self.arena.0.as_{mut_}ptr().add({offset}).cast::<{kind}{index}>() }}
-    }}
-"""
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _memory(pool: MemoryPool) -> str:
+    words = {"REGION": pool.name, "BYTES": pool.size_bytes, "ALIGN": POOL_ALIGNMENT}
+    return _template("pool", KIND=_camel(pool.parameter), **words)
 
 
 def _access(buffers: Sequence[tuple[int, Buffer]], what: str) -> Iterator[str]:
-    mut = "mut " if what == "input" else ""
+    words = {"WHAT": what, "KIND": what.capitalize()}
+    words |= {"MUT": "mut ", "MUT_": "mut_"} if what == "input" else {"MUT": "", "MUT_": ""}
     for index, buffer in buffers:
-        yield _ACCESS.format(
-            what=what,
-            kind=what.capitalize(),
-            index=index,
-            offset=buffer.offset,
-            mut=mut,
-            mut_=mut.replace(" ", "_"),
-        )
+        yield _template("access", INDEX=index, OFFSET=buffer.offset, **words)
 
 
 def _types(kind: str, buffers: Sequence[Buffer]) -> Iterator[str]:

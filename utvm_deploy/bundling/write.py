@@ -96,8 +96,8 @@ def write_bundle(
     golden = (inputs, expected, oracle, tolerance)
     layout = FORMATS[format]
     needs_more = compiled.input_rows is not None or (external and external.initialize)
-    if needs_more and not FORMATS[format].calls_all:
-        others = ", ".join(name for name, layout in FORMATS.items() if layout.calls_all)
+    if needs_more and not layout.calls_all:
+        others = ", ".join(name for name, one in FORMATS.items() if one.calls_all)
         raise BundleError(
             f"a bundle of the format {format!r} gives {compiled.name} whole inputs and prepares no "
             f"backend; leave --input-rows and such backends out, or choose one of {others}"

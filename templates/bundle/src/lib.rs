@@ -26,7 +26,6 @@ impl Default for Arena {
         Self::new()
     }
 }
-
 @RUST_POOLS@
 /// The model in its arena.
 pub struct Model<'a> {

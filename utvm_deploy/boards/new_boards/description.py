@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from utvm_deploy.base.errors import BoardError
+from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.facts import DEFAULT_STACK_BYTES, ZEPHYR
 from utvm_deploy.targets.contract.core import Core
 from utvm_deploy.targets.table import CORES, target_of, why_no_core
@@ -207,21 +208,19 @@ def _memory(memory: Memory) -> Iterator[str]:
 
 
 def _bare(it: Description, core: Core) -> Iterator[str]:
-    clock = it.clock_hz or Fact(UNKNOWN_CLOCK_HZ, "unknown")
-    yield 'templates = ["baremetal"]'
-    ram = max(one.size for one in it.memories if one.kind != "flash")
-    if ram < 4 * DEFAULT_STACK_BYTES:
-        yield f"stack_bytes = {1 << (ram // 4).bit_length() - 1} # a quarter of the RAM"
-    yield from ("", "[project.timer]", f"driver = {_quoted(core.timers[0])}")
-    yield from (f"clock_hz = {clock.value}", 'unit = "cycles"', "multiplier = 1", "divisor = 1")
-    yield from ("", "[project.clock]", 'driver = "none"', "", "[probe]")
+    text = (data_dir("templates") / "board_sources" / "baremetal.toml").read_text(encoding="utf-8")
     pyocd = it.pyocd or Fact(it.device.lower(), "")
-    yield 'kinds = ["pyocd", "jlink"]' if it.pyocd else 'kinds = ["jlink", "pyocd"]'
-    yield f"jlink = {{ device = {_quoted(it.device)} }}"
-    note = f" # {_comment(pyocd.source)}" if pyocd.source else ""
-    yield f"pyocd = {{ target = {_quoted(pyocd.value)} }}{note}"
-    yield from ("", '# Without a UART. For one: add [project.uart], and "monitor" to kinds.')
-    yield from ("[link]", 'kinds = ["debug"]')
+    ram = max(one.size for one in it.memories if one.kind != "flash")
+    words = {
+        "STACK_BYTES": min(DEFAULT_STACK_BYTES, 1 << (ram // 4).bit_length() - 1),
+        "TIMER": core.timers[0],
+        "CLOCK_HZ": it.clock_hz.value if it.clock_hz else UNKNOWN_CLOCK_HZ,
+        "KINDS": '"pyocd", "jlink"' if it.pyocd else '"jlink", "pyocd"',
+        "DEVICE": it.device,
+        "TARGET": pyocd.value,
+        "TARGET_SOURCE": f" # {_comment(pyocd.source)}" if pyocd.source else "",
+    }
+    yield re.sub(r"@([A-Z_]+)@", lambda match: str(words[match[1]]), text).rstrip()
 
 
 def _zephyr(it: Description) -> Iterator[str]:

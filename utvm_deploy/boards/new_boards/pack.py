@@ -11,6 +11,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from lzma import LZMAError
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -28,6 +30,8 @@ from utvm_deploy.boards.new_boards.description import (
 
 #: The largest description that is read; those of 2026 have at most 20 MB.
 MOST_PDSC_BYTES = 64 << 20
+#: The most memories of a device; those of 2026 have some 30.
+MOST_MEMORIES = 500
 _LEVELS = ("family", "subFamily", "device", "variant")
 _NAMES = ("Dname", "Dvariant")
 #: ``Dfpu`` -> the unit; "1" and "FPU" leave the precision open.
@@ -97,7 +101,7 @@ def _pdsc(path: Path) -> bytes:
                     data = member.read(MOST_PDSC_BYTES + 1)
     except OSError as exc:
         raise BoardError(f"cannot read {path}: {exc.strerror or exc}") from exc
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+    except (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError) as exc:
         raise BoardError(f"{path} is a damaged pack ({exc}); download it again") from exc
     if len(data) > MOST_PDSC_BYTES:
         raise BoardError(f"the description in {path} has more than {MOST_PDSC_BYTES >> 20} MiB")
@@ -200,6 +204,8 @@ def _memories(chain: Sequence[Element], pname: str, file: str) -> tuple[Memory, 
     places = [
         one for one in _inherited(chain, "memory", "Pname", "name", "id") if _is_of(one, pname)
     ]
+    if len(places) > MOST_MEMORIES:
+        raise BoardError(f"{file} has {len(places)} memories for one device; give another pack")
     algorithms = [
         (_number(one, "start"), _number(one, "size"))
         for one in _inherited(chain, "algorithm", "Pname", "name", "start")
@@ -248,10 +254,12 @@ def _is_on(one: _Attributes, key: str) -> bool:
 
 def _number(one: _Attributes, key: str) -> int:
     text = one.get(key, "0").strip()
-    try:
-        return int(text, 16 if text.lower().startswith("0x") else 10)
-    except ValueError as exc:
-        raise BoardError(f"{key}={text[:40]!r} of the pack is not a number") from exc
+    value = -1
+    with suppress(ValueError):
+        value = int(text, 16 if text.lower().startswith("0x") else 10)
+    if not 0 <= value <= 1 << 32:
+        raise BoardError(f"{key}={text[:40]!r} of the pack is not a number of 32 bits")
+    return value
 
 
 def _flag(one: _Attributes, key: str, yes: tuple[str, ...], where: str) -> Fact[bool] | None:
