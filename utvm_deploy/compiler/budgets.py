@@ -46,12 +46,14 @@ class Limits:
     """What one plan must keep; None sets no limit.
 
     ``ram`` and ``cycles`` are as in a ``Budget``. ``loss`` is how much slower than the fastest
-    plan this one may be, as a share.
+    plan this one may be, as a share. ``fastest`` are the bytes and cycles of that plan where they
+    are known.
     """
 
     ram: int | None = None
     cycles: int | None = None
     loss: float | None = None
+    fastest: tuple[int, int] | None = None
 
 
 NO_LIMITS = Limits()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,12 @@ class ElementType:
     # The type of unpacked values.
     numpy: str
 
-    @property
+    @cached_property
     def unit_bytes(self) -> int:
         """The size of a storage unit, which is its alignment in C, too."""
         return max(self.bits // 8, 1)
 
-    @property
+    @cached_property
     def in_unit(self) -> int:
         """Elements in a storage unit."""
         return 8 * self.unit_bytes // self.bits

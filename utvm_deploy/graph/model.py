@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -78,7 +79,7 @@ class Tensor:
         """What an element is in memory; ModelError for a type without a size."""
         return element_type(self.dtype)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Bytes of the tensor's elements."""
         return self.element.size_bytes(math.prod(self.shape))

@@ -14,9 +14,8 @@ from utvm_deploy.compiler.arena.placement import (
     Handover,
     Pair,
     Placement,
+    Placer,
     live_bytes,
-    pairs_of,
-    place_below,
 )
 from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT, Groups
 from utvm_deploy.compiler.arena.steps import Step, View
@@ -78,11 +77,13 @@ class Layout:
 
         The search ends at a placement of ``enough`` bytes.
         """
-        if limit is not None and self.least_bytes(steps) >= limit:
+        least = self.least_bytes(steps)
+        if limit is not None and least >= limit:
             return None
         scratch = scratch_blocks(steps)
-        pairs = [*self._pairs, *self._scratch_pairs(scratch)]
-        return place_below((*self.blocks, *scratch), self.handovers(steps), pairs, limit, enough)
+        pairs = list(self._scratch_pairs(scratch))
+        handovers = self.handovers(steps)
+        return self._placer.below(scratch, pairs, handovers, limit, max(least, enough))
 
     @cached_property
     def _live(self) -> list[int]:
@@ -90,8 +91,8 @@ class Layout:
         return live_bytes(range(self._count), self.blocks)
 
     @cached_property
-    def _pairs(self) -> list[Pair]:
-        return pairs_of(self.blocks)
+    def _placer(self) -> Placer:
+        return Placer(self.blocks)
 
     @cached_property
     def _alive(self) -> list[list[tuple[int, int, int]]]:

@@ -8,8 +8,9 @@ that matter here. Equal input gives equal output.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from utvm_deploy.base.errors import CompileError
@@ -25,6 +26,8 @@ _FAR = 1 << 40
 #: Two blocks, by position, and the first and the end of the bytes of each that are needed while the
 #: other one is.
 Pair: TypeAlias = tuple[int, int, int, int, int, int]
+#: Of each block: another one, and between which distances from it it must not begin, both excluded.
+Distances: TypeAlias = list[list[tuple[int, int, int]]]
 #: Where a block may not begin because of another one's place, and bytes that are taken there.
 Free: TypeAlias = Callable[[int, int, int], list[tuple[int, int]]]
 
@@ -156,48 +159,80 @@ def place(blocks: Sequence[Block], handovers: Sequence[Handover] = ()) -> Placem
     """The smallest placement that the search finds."""
     if not blocks:
         return Placement((), 0)
-    found = place_below(blocks, handovers, pairs_of(blocks), None)
+    found = Placer(blocks).below((), (), handovers, None, live_peak(blocks, handovers))
     assert found is not None, "without a limit, each order gives a placement"
     return found
 
 
-def place_below(
-    blocks: Sequence[Block],
-    handovers: Sequence[Handover],
-    pairs: Sequence[Pair],
-    limit: int | None,
-    enough: int = 0,
-) -> Placement | None:
-    """The smallest placement that the search finds; None if it finds none below ``limit`` bytes.
+class Placer:
+    """Places some blocks again and again, each time with others in addition."""
 
-    ``pairs`` are those of ``pairs_of``. A placement of ``enough`` bytes ends the search.
-    """
-    peak = max(live_peak(blocks, handovers), enough)
-    found = _search(blocks, handovers, pairs, peak, limit)
-    if not handovers or (found is not None and found.arena_bytes <= peak):
-        return found
-    bound = found.arena_bytes if found is not None else limit
-    # In a chain of blocks that replace each other, each result begins before its source. If the
-    # first block is at the arena's start, there is no room for that, so try from the other end.
-    grain = max(block.alignment for block in blocks)
-    aligned = [_aligned(block) for block in blocks]
-    turned = _turned(blocks, aligned, pairs)
-    # Sizes are aligned there, so without a placement yet a few bytes more may do.
-    most = bound if found is not None or bound is None else bound + grain
-    mirrored = _search(aligned, _mirrored(blocks, handovers), turned, peak, most)
-    if mirrored is None:
-        return found
-    end = -(-mirrored.arena_bytes // grain) * grain
-    placed = zip(mirrored.offsets, aligned, strict=True)
-    offsets = tuple(end - offset - block.size_bytes for offset, block in placed)
-    used = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-    return Placement(offsets, used) if limit is None or used < limit else None
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = tuple(blocks)
+        self._pairs = pairs_of(blocks)
+        self._distances = _distances(len(blocks), self._pairs)
+
+    @cached_property
+    def _turned(self) -> tuple[tuple[Block, ...], Distances]:
+        """The blocks and their distances as they are when offsets are counted from the end."""
+        aligned = tuple(map(_aligned, self._blocks))
+        pairs = _turned(self._blocks, aligned, self._pairs)
+        return aligned, _distances(len(aligned), pairs)
+
+    def below(
+        self,
+        others: Sequence[Block],
+        pairs: Sequence[Pair],
+        handovers: Sequence[Handover],
+        limit: int | None,
+        peak: int,
+    ) -> Placement | None:
+        """The smallest placement that is found; None if none is below ``limit`` bytes.
+
+        ``others`` come after the blocks, and ``pairs`` are those with them. A placement of ``peak``
+        bytes ends the search.
+        """
+        blocks = (*self._blocks, *others)
+        found = _search(blocks, handovers, _joined(self._distances, others, pairs), peak, limit)
+        if not handovers or (found is not None and found.arena_bytes <= peak):
+            return found
+        bound = found.arena_bytes if found is not None else limit
+        # In a chain of blocks that replace each other, each result begins before its source. If the
+        # first block is at the arena's start, there is no room for that, so try from the other end.
+        grain = max(block.alignment for block in blocks)
+        aligned = (*self._turned[0], *map(_aligned, others))
+        turned = _turned(blocks, aligned, pairs)
+        # Sizes are aligned there, so without a placement yet a few bytes more may do.
+        most = bound if found is not None or bound is None else bound + grain
+        distances = _joined(self._turned[1], others, turned)
+        mirrored = _search(aligned, _mirrored(blocks, handovers), distances, peak, most)
+        if mirrored is None:
+            return found
+        end = -(-mirrored.arena_bytes // grain) * grain
+        placed = zip(mirrored.offsets, aligned, strict=True)
+        offsets = tuple(end - offset - block.size_bytes for offset, block in placed)
+        used = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
+        return Placement(offsets, used) if limit is None or used < limit else None
+
+
+def _distances(count: int, pairs: Iterable[Pair]) -> Distances:
+    """The distances of that many blocks."""
+    return _joined([[] for _ in range(count)], (), pairs)
+
+
+def _joined(known: Distances, others: Sequence[Block], pairs: Iterable[Pair]) -> Distances:
+    """The distances ``known`` of blocks, and those of other pairs of them and others."""
+    found = [*map(list, known), *([] for _ in others)]
+    for i, j, own_low, own_high, low, high in pairs:
+        found[i].append((j, low - own_high, high - own_low))
+        found[j].append((i, own_low - high, own_high - low))
+    return found
 
 
 def _search(
     blocks: Sequence[Block],
     handovers: Sequence[Handover],
-    pairs: Sequence[Pair],
+    distances: Distances,
     peak: int,
     limit: int | None,
 ) -> Placement | None:
@@ -205,11 +240,11 @@ def _search(
     bound = _FAR if limit is None else limit
     if peak >= bound:
         return None
-    first_fit = _FirstFit(blocks, handovers, pairs)
+    first_fit = _FirstFit(blocks, handovers, distances)
     rounds = max(1, SEARCH_BUDGET_PAIRS // (len(blocks) ** 2 * len(_ORDERS)))
     best: tuple[int, ...] | None = None
     for key in _ORDERS:
-        order = sorted(range(len(blocks)), key=lambda i: (*key(blocks[i]), i))
+        order = sorted(range(len(blocks)), key=[key(block) for block in blocks].__getitem__)
         seen = set()
         first_fit.begin(order)
         for left in reversed(range(rounds)):
@@ -315,33 +350,33 @@ class _FirstFit:
     """Places blocks one by one, each at the lowest offset that is free while it lives."""
 
     def __init__(
-        self, blocks: Sequence[Block], handovers: Sequence[Handover], pairs: Iterable[Pair]
+        self, blocks: Sequence[Block], handovers: Sequence[Handover], distances: Distances
     ) -> None:
         self.sizes = [block.size_bytes for block in blocks]
         self._alignments = [block.alignment for block in blocks]
-        # Of each block: another one, and between which distances from it it must not begin, both
-        # excluded. Where one is handed over, all three are of the other's place.
-        self._apart: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+        self._apart = distances
+        # Of each block: another one that is handed over, its distances, and what they leave free.
         self._handed: list[list[tuple[int, int, int, Free]]] = [[] for _ in blocks]
-        sources = {(one.source, one.result): one for one in handovers}
-        for i, j, own_low, own_high, low, high in pairs:
-            own, other = (j, low - own_high, high - own_low), (i, own_low - high, own_high - low)
-            if (i, j) in sources or (j, i) in sources:
-                source = sources.get((i, j)) or sources[j, i]
-                is_own = source.source == i
-                self._handed[i].append((*own, source.before if is_own else source.behind))
-                self._handed[j].append((*other, source.behind if is_own else source.before))
-            else:
-                self._apart[i].append(own)
-                self._apart[j].append(other)
-
-        self._together = [
-            [*(one[0] for one in apart), *(one[0] for one in handed)]
-            for apart, handed in zip(self._apart, self._handed, strict=True)
-        ]
+        for one in handovers:
+            self._hand_over(one.source, one.result, one.before)
+            self._hand_over(one.result, one.source, one.behind)
         self.offsets: list[int] = []
         self._ranks: list[int] = []
         self._is_due: list[bool] = []
+
+    def _hand_over(self, own: int, other: int, free: Free) -> None:
+        """Let a block overlap another one as far as that is handed over."""
+        apart = self._apart[own]
+        for place, one in enumerate(apart):
+            if one[0] == other:
+                self._handed[own].append((*one, free))
+                del apart[place]
+                return
+
+    def _beside(self, i: int) -> Iterator[int]:
+        """The blocks that are alive together with block ``i``."""
+        yield from (one[0] for one in self._apart[i])
+        yield from (one[0] for one in self._handed[i])
 
     def begin(self, order: Sequence[int]) -> None:
         """Blocks are placed in this order next, all of them."""
@@ -355,7 +390,7 @@ class _FirstFit:
         """Place block ``top`` first next time."""
         rank = self._ranks[top]
         self._is_due[top] = True
-        for other in self._together[top]:
+        for other in self._beside(top):
             if self._ranks[other] < rank:
                 self._is_due[other] = True
         self._ranks[top] = min(self._ranks) - 1
@@ -390,7 +425,7 @@ class _FirstFit:
                 return False
             if offset != offsets[i]:
                 offsets[i] = offset
-                for j in self._together[i]:
+                for j in self._beside(i):
                     if ranks[j] > rank:
                         is_due[j] = True
         return True

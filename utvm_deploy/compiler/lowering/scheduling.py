@@ -14,7 +14,13 @@ from utvm_deploy.compiler.arena.plan import Step, View
 from utvm_deploy.compiler.lowering.library_kernel import schedule_library_kernel, scratch_sizes
 from utvm_deploy.compiler.lowering.lowered_kernel import LoweredKernel, lower_kernel
 from utvm_deploy.compiler.lowering.program import ScheduledKernel, ScheduledStep
-from utvm_deploy.kernels.contract.call import AnyKernel, LibraryKernel, OwnKernel, is_native
+from utvm_deploy.kernels.contract.call import (
+    AnyKernel,
+    LibraryKernel,
+    NativeKernel,
+    OwnKernel,
+    is_native,
+)
 
 
 class Scheduler:
@@ -24,6 +30,7 @@ class Scheduler:
         self._core = core
         self._prefix = prefix
         self._lowered: dict[_Wanted, LoweredKernel] = {}
+        self._scratch: dict[NativeKernel, tuple[int, ...]] = {}
 
     def scratch_of(self, step: Step) -> tuple[int, ...]:
         """The bytes of each piece of scratch that a step's kernel wants."""
@@ -31,7 +38,10 @@ class Scheduler:
         if isinstance(kernel, LibraryKernel):
             return scratch_sizes(kernel)
         if is_native(kernel):
-            return tuple(one.size_bytes for one in kernel.scratch if not one.is_on_stack)
+            if kernel not in self._scratch:
+                pieces = (one.size_bytes for one in kernel.scratch if not one.is_on_stack)
+                self._scratch[kernel] = tuple(pieces)
+            return self._scratch[kernel]
         lowered = self._lower(kernel, self._symbol(kernel), step, may_share(step.call))
         return tuple(piece.size_bytes for piece in lowered.function.scratch)
 

@@ -136,6 +136,7 @@ class FlashChoice:
         self._steps = {n: item for n, item in enumerate(sequence) if isinstance(item, Step)}
         self._part_numbers: dict[Hashable, int] = {}
         self._known_parts: dict[tuple[int, int], dict[int, int]] = {}
+        self._known_bytes: dict[tuple[int, int], int] = {}
         self._searched: dict[float, _Plan] = {}
 
     @cached_property
@@ -235,7 +236,7 @@ class FlashChoice:
             is_better = False
             for move in moves:
                 changed = {n: form for n, form in move.items() if chosen[n] != form}
-                if not changed:
+                if self._most_gain(chosen, changed, rate) <= _LEAST_GAIN * least:
                     continue
                 gained, more = self._gain(chosen, changed, counts, rate)
                 if gained > _LEAST_GAIN * least:
@@ -245,6 +246,23 @@ class FlashChoice:
             if not is_better:
                 break
         return chosen
+
+    def _most_gain(
+        self, chosen: Mapping[int, int], changed: Mapping[int, int], rate: float
+    ) -> float:
+        """What a change gains if nothing else uses what its layers do not use any more."""
+        gained = 0.0
+        for n, form in changed.items():
+            own = chosen[n]
+            gained += self._forms[n][own].cycles - self._forms[n][form].cycles
+            gained += rate * self._bytes_of(n, own)
+        return gained
+
+    def _bytes_of(self, n: int, form: int) -> int:
+        """Of all parts of a form."""
+        if (n, form) not in self._known_bytes:
+            self._known_bytes[n, form] = sum(self._parts_of(n, form).values())
+        return self._known_bytes[n, form]
 
     def _moves(self) -> Iterator[dict[int, int]]:
         """Each form of each layer, and all layers at once to what one candidate makes of them."""

@@ -16,8 +16,9 @@ each line of 32 MACs is a miss.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -25,6 +26,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.compiler.arena.plan import Step
 from utvm_deploy.graph.attributes import Convolution, InputRows, Move
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.kernels.choose.known_calls import likeness, renamed
 from utvm_deploy.kernels.choose.lowering import lower, lower_dense
 from utvm_deploy.kernels.choose.space import identity_of, packings
 from utvm_deploy.kernels.contract.call import AnyKernel, KernelCall, LibraryKernel, is_native
@@ -155,12 +157,37 @@ class KernelCosts:
         self.table, self._cache_bytes = costs.table, costs.cache_bytes
         self._flash_rate = costs.flash_rate
         self._whole = whole
+        #: Of equal strips, one and its options or forms.
+        self._of_equals: dict[Hashable, tuple[Operator, tuple[Option, ...]]] = {}
 
     def options(self, step: Step) -> tuple[Option, ...]:
         """The step as it is, then other kernels of it; those that records know come first.
 
         Larger tables than the step's must save the flash rate for each byte.
         """
+        return self._once_for_equals(step, "options", self._options)
+
+    def _once_for_equals(
+        self, step: Step, what: Hashable, make: Callable[[Step], Iterable[Option]]
+    ) -> tuple[Option, ...]:
+        """What ``make`` says of a step, or said of a strip that is equal to it."""
+        like = likeness(self._graph, step.operator)
+        if like is None:
+            return tuple(make(step))
+        key = what, like, step.operator.sources, step.call.kernel
+        if key not in self._of_equals:
+            self._of_equals[key] = step.operator, tuple(make(step))
+        other, (own, *others) = self._of_equals[key]
+
+        def moved(call: KernelCall) -> Step:
+            return replace(step, call=renamed(call, other, step.operator))
+
+        return (
+            replace(own, step=step),
+            *(replace(one, step=moved(one.step.call)) for one in others),
+        )
+
+    def _options(self, step: Step) -> tuple[Option, ...]:
         scratch = sum(self._scratch_of(step))
         if isinstance(step.call.kernel, LibraryKernel):
             return (Option(step, scratch, self._unknown(step), False),)
@@ -176,13 +203,17 @@ class KernelCosts:
             for one in (own, *(filter(is_worth_it, others) if rate else others))
         )
 
-    def forms(self, step: Step, most_scratch: float) -> Iterator[Option]:
+    def forms(self, step: Step, most_scratch: float) -> tuple[Option, ...]:
         """The step as it is, then what records know, and the smaller form; each kernel once.
 
         Packed weights may also become int8, with their zeros. The others have at most that many
         bytes of scratch. Only the estimates of Winograd's method count what tables of another size
         cost.
         """
+        made = partial(self._forms, most_scratch=most_scratch)
+        return self._once_for_equals(step, most_scratch, made)
+
+    def _forms(self, step: Step, most_scratch: float) -> Iterator[Option]:
         cycles, is_known = self.of_kernel(step)
         is_library = isinstance(step.call.kernel, LibraryKernel)
         # A library's tables of weights are int8 in any case.

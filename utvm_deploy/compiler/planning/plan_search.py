@@ -26,6 +26,8 @@ _Choices: TypeAlias = tuple[int, ...]
 MOST_PLANS = 8
 #: Sequences with more steps than this, such as those with strips, get a third of these plans.
 MANY_STEPS = 64
+#: With more steps, placements are hardly luck: scratch that has less room makes no smaller arena.
+MOST_PLACED = 512
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,13 @@ def within_limits(
     is possible if no plan is within them.
     """
     search = _Search(graph, sequence, costs, scratch_of)
-    fastest = search.fastest_within(room) or search.smallest()
-    free = fastest.arena_bytes, round(fastest.cycles)
+    found, free = None, limits.fastest
+    if free is None:
+        found = search.fastest_within(room) or search.smallest()
+        free = found.arena_bytes, round(found.cycles)
+    most = math.inf if limits.cycles is None else limits.cycles
+    if limits.loss is not None and found is not None:
+        most = found.cycles * (1 + limits.loss)
     if limits.ram is not None:
         found = search.fastest_within(limits.ram)
         # First for the layers that cannot fit otherwise, then for all: blocks may fit, and yet no
@@ -68,18 +75,14 @@ def within_limits(
                 found = search.fastest_within(limits.ram)
         if found is None:
             raise OverBudget.of_ram(limits.ram, search.smallest().arena_bytes, free)
-    else:
-        found = fastest
-    most: float | None = limits.cycles
-    if limits.loss is not None:
-        most = fastest.cycles * (1 + limits.loss)
-    if most is not None:
-        if found.cycles > most:
-            figures = search.smallest().arena_bytes, free
-            asked = replace(limits, cycles=round(most))
-            raise OverBudget.of_cycles(asked, found.cycles, costs.table.unit, figures)
+    cycles = search.least_cycles if found is None else found.cycles
+    if cycles > most:
+        figures = search.smallest().arena_bytes, free
+        asked = replace(limits, cycles=round(most))
+        raise OverBudget.of_cycles(asked, cycles, costs.table.unit, figures)
+    if found is None or most < math.inf:
         found = search.smallest_within(most, found)
-    least = min(search.smallest(), found, key=lambda one: one.arena_bytes)
+    least = search.smallest(found)
     measured = sum(one.cycles for one in found.options if one.is_measured)
     tradeoff = Tradeoff(
         found.arena_bytes,
@@ -135,6 +138,8 @@ class _Search:
     def fastest_within(self, most_bytes: int) -> _Plan | None:
         """The fastest plan of at most that many bytes; None if there is none."""
         limits = [limit for limit in self._limits() if limit <= most_bytes][::-1]
+        if not limits or not self._may_be_smaller(most_bytes + 1):
+            return None
         some = self._some(range(len(limits)))
         for before, place in zip([-1, *some], some, strict=False):
             plan = self._planned(self._chosen(limits[place]), most_bytes)
@@ -159,28 +164,40 @@ class _Search:
             limits = limits[middle + 1 :] if plan is None else limits[:middle]
         return found
 
-    def smallest_within(self, most_cycles: float, known: _Plan) -> _Plan:
+    @property
+    def least_cycles(self) -> float:
+        """Of the fastest kernels."""
+        return self._cycles(self._chosen(self._limits()[-1]))
+
+    def smallest_within(self, most_cycles: float, known: _Plan | None) -> _Plan:
         """The smallest plan that takes at most that many cycles; at worst ``known``."""
         limits = self._limits_within(most_cycles)
         tried = [self._chosen(limit) for limit in limits[: self._most_plans]]
         # What is live may fit, and yet no placement be found in which it does. Then room in the
-        # tightest layers helps.
-        for limit in limits[:1]:
-            for count in self._some(range(1, len(self._steps) + 1)):
-                tried.append(self._chosen(limit, count))
-        return self._smallest(tried, known, most_cycles)
+        # tightest layers helps, if room in all layers does.
+        best = self._smallest(tried, known, most_cycles)
+        counts = self._some(range(1, len(self._steps) + 1))
+        for limit in limits[:1] if self._may_be_smaller(best.arena_bytes) else ():
+            tried = [self._chosen(limit, count) for count in counts]
+            best = self._smallest(tried, best, most_cycles)
+        # Where placement takes more than what is live, faster kernels may fit, too.
+        fitting = [limit for limit in limits if limit <= best.arena_bytes]
+        tried = [self._chosen(limit) for limit in (*fitting[-1:], limits[-1])]
+        return self._smallest(tried, best, most_cycles)
 
-    def smallest(self) -> _Plan:
-        """The smallest plan that was found."""
+    def _may_be_smaller(self, than_bytes: int) -> bool:
+        """Whether the least scratch makes a smaller arena; few steps may have one all the same."""
+        few = len(self._steps) <= MOST_PLACED
+        return few or self._planned(self._chosen(0), than_bytes - 1) is not None
+
+    def smallest(self, known: _Plan | None = None) -> _Plan:
+        """The smallest plan that was found, or ``known`` if that is no larger."""
         # The layers that are not at the peak keep their kernels.
-        limits = [*self._limits()[: self._most_plans], 0]
-        first, *tried = (self._chosen(limit) for limit in limits)
-        known = self._planned(first)
-        assert known is not None, "without a limit, there is a placement"
-        return self._smallest(tried, known)
+        limits = [0, *self._limits()[: self._most_plans]]
+        return self._smallest([self._chosen(limit) for limit in limits], known)
 
     def _smallest(
-        self, tried: Iterable[_Choices], known: _Plan, most_cycles: float = math.inf
+        self, tried: Iterable[_Choices], known: _Plan | None, most_cycles: float = math.inf
     ) -> _Plan:
         """The smallest plan, and of equal ones the fastest; the first one of those."""
         best = known
@@ -188,10 +205,14 @@ class _Search:
             cycles = self._cycles(chosen)
             if cycles > most_cycles:
                 continue
+            if best is None:
+                best = self._planned(chosen)
+                continue
             # Nothing is placed that cannot be better.
             if (self._arenas.least_bytes(self._sized(chosen)), cycles) < best.merit:
                 made = self._planned(chosen, best.arena_bytes)
                 best = min(best, made or best, key=lambda plan: plan.merit)
+        assert best is not None, "without a limit, there is a placement"
         return best
 
     def sequence_of(self, plan: _Plan, limits: Limits) -> Sequenced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -41,6 +41,7 @@ from utvm_deploy.compiler.planning.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.planning.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
 from utvm_deploy.compiler.planning.stale import Chosen, by_current_records
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.choose.known_calls import once_for_equals
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
 from utvm_deploy.kernels.contract.packed_weights import graph_of_call
@@ -195,7 +196,7 @@ class Planner:
         self, graph: Graph, known: Known, costs: KernelCosts, picks: Picks
     ) -> FlashChoice:
         """The kernels that records want, before memory is looked at, and other forms of them."""
-        choose = calls_of(graph, self.family, picks, self.objective)
+        choose = once_for_equals(graph, calls_of(graph, self.family, picks, self.objective))
         if self.library is not None:
             core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.objective]
             choose = Either(graph, self.library, choose, core, known.own, flag)
@@ -210,7 +211,7 @@ class Planner:
         def most_scratch() -> int:
             return max(sum(scratch_of(one)) for one in wanted if isinstance(one, Step))
 
-        def forms(step: Step) -> Iterator[Option]:
+        def forms(step: Step) -> tuple[Option, ...]:
             return costs.forms(step, most_scratch())
 
         room = room_for_tables(self.board)

@@ -224,6 +224,8 @@ class _Plans:
         self._progress, self._begun = progress, 0
         self.found: list[tuple[Planned, Tradeoff]] = []
         self._refused: list[OverBudget] = []
+        #: The smallest arenas that were found for suggestions.
+        self._least: dict[Suggestion, int] = {}
         #: Arena and cycles of the fastest plan without a budget.
         self._fastest = (0, 0)
 
@@ -279,6 +281,7 @@ class _Plans:
 
         Plans that are slower than the fastest one by more than ``most_loss`` are dropped.
         """
+        limits = replace(limits, fastest=self._fastest)
         least = sum(layer.cycles for layer in self.whole.layers.values())
         most = limits.cycles if most_loss is None else self._slower(most_loss)
         for one in some:
@@ -290,6 +293,8 @@ class _Plans:
             if not number:
                 return
             number -= 1
+            if limits.ram is not None and self._least.get(one, 0) > limits.ram:
+                continue  # it was planned, with any cycles
             self._tell()
             try:
                 graph = one.applied(self._graph)
@@ -297,11 +302,11 @@ class _Plans:
                 plan = self._planner.plan(graph, limits, self.whole.layers)
             except OverBudget as error:
                 self._refused.append(error)
+                self._least[one] = error.least_bytes
                 continue
             planned, made = _with_tradeoff(plan)
+            self._least[one] = made.least_bytes
             if most is None or made.cycles <= most:
-                size, cycles = self._fastest
-                made = replace(made, fastest_bytes=size, fastest_cycles=cycles)
                 self.found.append((planned, replace(made, streamed=one.layers)))
 
     def _tell(self) -> None:

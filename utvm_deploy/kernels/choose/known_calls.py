@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, TensorArgument
+
+MakeCall: TypeAlias = Callable[[Operator], KernelCall]
 
 
 @dataclass
@@ -57,15 +60,15 @@ def known_call(
     own = (id(operator), wish)
     if own in known.own and known.own[own][0] is operator:
         return known.own[own][1]
-    is_strip = any(graph.tensors[number].rows is not None for number in operator.outputs)
-    if not is_strip and not known.is_shared:
+    like = likeness(graph, operator)
+    if like is None and not known.is_shared:
         call = build()
         if is_trial:
             return call
     else:
         # Messages about a whole layer say where in the file it is.
-        place = () if is_strip else operator.sources
-        key = (operator.kind, operator.attributes, place, _tensors(graph, operator), wish)
+        place = () if like is not None else operator.sources
+        key = (like or _facts_of(graph, operator), place, wish)
         if key not in known.equal:
             numbers = (*operator.inputs, *operator.outputs)
             tensors = tuple(graph.tensors[one] for one in numbers if one is not None)
@@ -76,13 +79,36 @@ def known_call(
     return call
 
 
-def _tensors(graph: Graph, operator: Operator) -> tuple[Hashable, ...]:
-    """What a call depends on of an operator's tensors."""
+def likeness(graph: Graph, operator: Operator) -> Hashable:
+    """What the call of a strip depends on: equal ones have equal calls. None: it is not a strip."""
+    is_strip = any(graph.tensors[number].rows is not None for number in operator.outputs)
+    return _facts_of(graph, operator) if is_strip else None
+
+
+def once_for_equals(graph: Graph, make: MakeCall) -> MakeCall:
+    """The function ``make``, which is asked once for all equal strips."""
+    known: dict[Hashable, tuple[Operator, KernelCall]] = {}
+
+    def call_of(operator: Operator) -> KernelCall:
+        like = likeness(graph, operator)
+        if like is None:
+            return make(operator)
+        if like not in known:
+            known[like] = operator, make(operator)
+        other, call = known[like]
+        return call if other is operator else renamed(call, other, operator)
+
+    return call_of
+
+
+def _facts_of(graph: Graph, operator: Operator) -> Hashable:
+    """What a call depends on of an operator and its tensors."""
     numbers = [*operator.inputs, *operator.outputs]
-    return tuple(
+    tensors = tuple(
         None if number is None else (numbers.index(number), _facts(graph.tensors[number]))
         for number in numbers
     )
+    return operator.kind, operator.attributes, tensors
 
 
 def _facts(tensor: Tensor) -> Hashable:
@@ -101,7 +127,7 @@ def renamed(call: KernelCall, other: Operator, operator: Operator) -> KernelCall
         if isinstance(argument, TensorArgument):
             number = numbers[argument.tensor]
             assert number is not None, "an operand that is there has a number"
-            argument = replace(argument, tensor=number)
+            argument = TensorArgument(number)
         arguments.append(argument)
     pairs = [(numbers[output], numbers[source]) for output, source in call.in_place]
     in_place = tuple(
