@@ -142,3 +142,7 @@ def test_kernels_of_numbers_are_tuned(tmp_path: Path) -> None:
     path = network(tmp_path / "net.tflite")
     found = utvm_deploy.tune(path, "host", tmp_path / "r.jsonl", trials=4, number_format="float16")
     assert any("float16" in row["kernel"] for row in found.table)
+    with pytest.raises(UsageError, match="workers of a cluster know no number formats"):
+        utvm_deploy.tune(
+            path, "host", found.records, trials=1, cluster="tcp://x:1", number_format="float16"
+        )

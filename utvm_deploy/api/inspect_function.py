@@ -115,9 +115,9 @@ def inspect(
     """What a model holds: operators, shapes, quantization, MACs, and bytes of weights and of RAM.
 
     ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``chosen`` are
-    ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` of ``compile``.
-    ``plugin`` is the Python file, the name or the object of a backend with custom operators. With
-    ``passes``, the result also says what each pass of the compiler removes.
+    ``inputs``, ``signature``, ``states``, ``stream``, ``image_input`` and ``number_format`` of
+    ``compile``. ``plugin`` is the Python file, the name or the object of a backend with custom
+    operators. With ``passes``, the result also says what each pass of the compiler removes.
 
     A model that cannot be compiled has a result, too: ``ok`` is False, and rows of ``table`` name
     the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError

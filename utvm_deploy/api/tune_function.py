@@ -22,6 +22,7 @@ from utvm_deploy.base.without_torch import without_torch
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.stages.floats import refuse_float
 from utvm_deploy.device import CYCLES, Device, connect
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
@@ -121,9 +122,10 @@ def tune(
     a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``options`` are ``inputs``, ``signature``,
-    ``states``, ``stream`` and ``image_input`` of ``compile``, and ``port``, ``probe``, ``serial``,
-    ``link``, ``server`` and ``timing`` of ``connect``, which says what ``board`` may be.
-    ``watch(tuning)`` is called after each batch, and ``progress(what, done, total)`` at each step.
+    ``states``, ``stream``, ``image_input`` and ``number_format`` of ``compile``, and ``port``,
+    ``probe``, ``serial``, ``link``, ``server`` and ``timing`` of ``connect``, which says what
+    ``board`` may be. ``watch(tuning)`` is called after each batch, and ``progress(what, done,
+    total)`` at each step.
 
     Times are in the unit of the board, such as cycles; those of emulated boards are modelled.
     Raises TuneError for a board that candidates cannot run on, UsageError for arguments that do not
@@ -154,6 +156,10 @@ def tune(
         told(text, 0, 1)
 
     with chosen_of(chosen), ExitStack() as files:
+        if cluster is not None and chosen_now().number_format is not None:
+            raise UsageError(
+                "workers of a cluster know no number formats; leave out number_format=, or cluster="
+            )
         paths = [files.enter_context(model_file(model)) for model in given]
         if cluster is None:
             tell(f"looking for what {target.name} needs")
