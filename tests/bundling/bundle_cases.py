@@ -20,8 +20,10 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 
 BOARD = "mps2_an500"
-#: The formats of a library, not of whole firmware.
-LIBRARIES = tuple(name for name in FORMATS if name != MLPERF_TINY)
+#: The formats of a library of C, not of whole firmware or of a page.
+LIBRARIES = tuple(
+    name for name, layout in FORMATS.items() if name != MLPERF_TINY and not layout.is_for_browsers
+)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,11 @@ def write_bundle(
     layout = FORMATS[format]
     needs_more = compiled.input_rows is not None or (external and external.initialize)
     if needs_more and not layout.calls_all:
-        others = ", ".join(name for name, one in FORMATS.items() if one.calls_all)
+        others = ", ".join(
+            name
+            for name, one in FORMATS.items()
+            if one.calls_all and not one.is_for_browsers and name != MLPERF_TINY
+        )
         raise BundleError(
             f"a bundle of the format {format!r} gives {compiled.name} whole inputs and prepares no "
             f"backend; leave --input-rows and such backends out, or choose one of {others}"
