@@ -58,7 +58,7 @@ def test_outputs_begin_at_these_sums(multiplier: int, right: int) -> None:
             assert requantized(first - 1, multiplier, -right) < output
 
 
-@pytest.mark.parametrize("factor_bits", [0, 2])
+@pytest.mark.parametrize("factor_bits", [0, 2, 6])
 @pytest.mark.parametrize("zero", [-128, -77, 0, 126])
 def test_every_sum_has_the_references_output(zero: int, factor_bits: int) -> None:
     """All sums that the weights of a channel can give, for all shifts and at both ends."""
@@ -109,6 +109,18 @@ def test_sums_beyond_32_bits_need_two_roundings() -> None:
     multiplier, right = np.array([0x40000001], np.int32), np.array([20])
     scaling = Scaling(bias, multiplier, np.array([1 << 19], np.int32), right.astype(np.int32))
     assert single_scaling(scaling, weights, 0, (0, 127), factor_bits=2) is None
+
+
+@pytest.mark.parametrize("zero", [-128, 100, 126])
+def test_shifts_whose_offsets_do_not_fit_need_two_roundings(zero: int) -> None:
+    """64 times a sum, and a shift by 20: the zero point times 2**25 is not an int32."""
+    weights, bias = np.full((1, 144), 100, np.int8), np.zeros(1, np.int32)
+    multiplier = np.array([(1 << 31) - 1], np.int32)
+    for right, wanted in ((18, True), (20, False)):
+        scaling = scaling_of(weights, bias, multiplier, np.array([right]), zero)
+        limits = zero, min(zero + 2, 127)
+        found = single_scaling(scaling, weights, zero, limits, factor_bits=6)
+        assert (found is not None) == wanted
 
 
 @pytest.mark.tools

@@ -31,8 +31,8 @@ from utvm_deploy.kernels.native.scaling import Scaling, extremes
 Wide: TypeAlias = NDArray[np.int64]
 #: What is added to the bias at most.
 _REACH = 1 << 20
-#: Products are below 2**62 with these.
-_LARGEST_SHIFT = 20
+#: Products are below 2**62 with these: a right shift, and its sum with ``factor_bits``.
+_LARGEST_SHIFT, _LARGEST_SUM = 20, 24
 _WORD = 1 << 32
 
 
@@ -52,10 +52,11 @@ def single_scaling(
     sums up 2**factor_bits times each sum; so does the bias of the result. ``factor_bits`` is one
     number, or one for each channel. ``lifted``: the bias is so large that no sum is negative.
     """
-    if int(scaling.shift.max()) > _LARGEST_SHIFT:
-        return None
     lowest, highest = (one.astype(np.int64) for one in extremes(scaling.bias, weights))
     bits: Wide = np.zeros_like(lowest) + np.asarray(factor_bits, dtype=np.int64)
+    shifts = int(scaling.shift.max()), int((scaling.shift + bits).max())
+    if shifts[0] > _LARGEST_SHIFT or shifts[1] > _LARGEST_SUM:
+        return None
     if max(_magnitude(lowest << bits), _magnitude(highest << bits)) >= 1 << 31:
         return None
     multiplier, right = scaling.multiplier.astype(np.int64), scaling.shift.astype(np.int64)
