@@ -54,7 +54,7 @@ def single_scaling(
     """
     lowest, highest = (one.astype(np.int64) for one in extremes(scaling.bias, weights))
     bits: Wide = np.zeros_like(lowest) + np.asarray(factor_bits, dtype=np.int64)
-    shifts = int(scaling.shift.max()), int((scaling.shift + bits).max())
+    shifts = int(scaling.shift.max()), int((scaling.shift.astype(np.int64) + bits).max())
     if shifts[0] > _LARGEST_SHIFT or shifts[1] > _LARGEST_SUM:
         return None
     if max(_magnitude(lowest << bits), _magnitude(highest << bits)) >= 1 << 31:
