@@ -129,7 +129,7 @@ function firstMismatch(net, golden) {
       const largest = golden.tolerance && info.outputs[index].dtype === "float32"
         ? golden.tolerance * Math.max(...expected.filter(Number.isFinite).map(Math.abs), 0) : 0;
       const at = found[index].findIndex((x, i) =>
-        !Object.is(x, expected[i]) && !(Math.abs(Number(x) - Number(expected[i])) <= largest));
+        !Object.is(x, expected[i]) && !(largest && Math.abs(x - expected[i]) <= largest));
       if (at >= 0) {
         return `sample ${number}, output ${index}, element ${at}: got ${found[index][at]}, ` +
           `expected ${expected[at]}`;

@@ -160,7 +160,7 @@ function startCamera() {
 function runSound(samples) {
   const values = new Float32Array(first.elements);
   values.set(samples.subarray(0, first.elements));
-  run(spread(values.map((x) => (x + 1) / 2)));
+  run(first.scale === null ? net.quantize(values) : spread(values.map((x) => (x + 1) / 2)));
 }
 
 function startSound() {
