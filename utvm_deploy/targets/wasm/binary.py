@@ -23,7 +23,7 @@ CONSTRUCTORS = "__wasm_call_ctors"
 
 # Sections, and the kinds of imports, exports and symbols.
 _CUSTOM, _IMPORT, _GLOBAL, _EXPORT, _CODE, _DATA = 0, 2, 6, 7, 10, 11
-_FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND, _TAG_KIND = range(5)
+_FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND = range(4)
 _SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
 _LOCAL, _UNDEFINED, _EXPLICIT_NAME = 0x2, 0x10, 0x40
 _SYMBOL_TABLE, _INIT_FUNCTIONS, _FUNCTION_NAMES = 8, 6, 1
@@ -44,25 +44,15 @@ class _Reader:
         self.at += 1
         return self.data[self.at - 1]
 
-    def number(self) -> int:
-        """An unsigned LEB128."""
+    def number(self, is_signed: bool = False) -> int:
+        """A LEB128; the specification's integers, of any width."""
         value = shift = 0
-        while True:
+        byte = 0x80
+        while byte & 0x80:
             byte = self.byte()
             value |= (byte & 0x7F) << shift
             shift += 7
-            if not byte & 0x80:
-                return value
-
-    def signed(self) -> int:
-        """A signed LEB128 of 32 bits, as an unsigned word."""
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return (value - (1 << shift) if byte & 0x40 else value) & 0xFFFFFFFF
+        return value - (1 << shift) if is_signed and byte & 0x40 else value
 
     def take(self, size: int) -> bytes:
         self.at += size
@@ -178,9 +168,7 @@ def _read_section(found: WasmFile, kind: int, reader: _Reader) -> None:
 def _import(reader: _Reader) -> tuple[str, int]:
     reader.text()
     name, kind = reader.text(), reader.byte()
-    if kind in (_FUNCTION_KIND, _TAG_KIND):
-        if kind == _TAG_KIND:
-            reader.byte()
+    if kind == _FUNCTION_KIND:
         reader.number()
     elif kind == _GLOBAL_KIND:
         reader.take(2)
@@ -198,7 +186,7 @@ def _global(reader: _Reader) -> int:
 
 def _constant(reader: _Reader) -> int:
     """The value of an initializer, as far as addresses need it."""
-    value = reader.signed() if reader.byte() == _I32_CONST else 0
+    value = reader.number(is_signed=True) & 0xFFFFFFFF if reader.byte() == _I32_CONST else 0
     while reader.byte() != 0x0B:
         pass
     return value
