@@ -41,10 +41,14 @@ def samples(shape: Sequence[int], rng: np.random.Generator, count: int = SAMPLES
 
 
 class Calibration:
-    """What each tensor of a growing model holds, for each sample."""
+    """What each tensor of a growing model holds, for each sample.
 
-    def __init__(self, writer: ModelWriter) -> None:
-        self._writer = writer
+    ``ends_at_six``: where RELU6 cuts, its range ends at 6 exactly, as converters have it. Without
+    it, the range ends at a step of the trial, and outputs have a limit of 126.
+    """
+
+    def __init__(self, writer: ModelWriter, *, ends_at_six: bool = False) -> None:
+        self._writer, self._ends_at_six = writer, ends_at_six
         rng = np.random.default_rng(1)
         tensors = writer.tensors
         self._values = {number: samples(tensors[number].shape, rng) for number in writer.inputs}
@@ -53,10 +57,11 @@ class Calibration:
         """Run the last operator."""
         self._values[self._writer.operators[-1].outputs[0]] = self._output()
 
-    def fit(self, scale: float, *, is_positive: bool = False) -> None:
+    def fit(self, scale: float, *, is_positive: bool = False, most: float = math.inf) -> None:
         """Give the output of the last operator the range of its values, and run it.
 
-        ``scale`` is a guess; ``is_positive`` says that no value is below zero.
+        ``scale`` is a guess; ``is_positive`` says that no value is below zero, ``most`` where they
+        are cut.
         """
         tensor = self._writer.tensors[self._writer.operators[-1].outputs[0]]
         zero = -128 if is_positive else 0
@@ -70,7 +75,8 @@ class Calibration:
                 break
             else:
                 scale *= 1.25 * max(high / (127 - zero), -low / 128)
-        step = rounded(scale * (high - low) / 255)
+        is_cut = high * scale > most - scale
+        step = most / 255 if is_cut else rounded(scale * (high - low) / 255)
         tensor.scales, tensor.zero_points = (step,), (round(-128 - low * scale / step),)
         self.run()
 
@@ -107,7 +113,8 @@ class Calibration:
         bias.data = np.rint(channels).astype(np.int32).tobytes()
         if activation != NONE:
             fields["FusedActivationFunction"] = activation
-        self.fit(4 * SPREAD / 127, is_positive=activation in (RELU, RELU6))
+        most = 6.0 if activation == RELU6 and self._ends_at_six else math.inf
+        self.fit(4 * SPREAD / 127, is_positive=activation in (RELU, RELU6), most=most)
 
     def _output(self) -> np.ndarray:
         """Of the last operator, by LiteRT's reference kernels."""

@@ -14,13 +14,16 @@ _SIGMOID_SCALE, _SIGMOID_ZERO_POINT = 1 / 256, -128
 
 
 class Network:
-    """A model that grows at one tensor; each method appends to it and returns the new end."""
+    """A model that grows at one tensor; each method appends to it and returns the new end.
 
-    def __init__(self, shape: tuple[int, ...], seed: int = 0) -> None:
+    ``ends_at_six`` is as in ``Calibration``.
+    """
+
+    def __init__(self, shape: tuple[int, ...], seed: int = 0, *, ends_at_six: bool = False) -> None:
         self.writer = ModelWriter()
         self.rng = np.random.default_rng(seed or len(shape) + sum(shape))
         self.end = self.writer.input(shape, 0.05, -3)
-        self._calibration = Calibration(self.writer)
+        self._calibration = Calibration(self.writer, ends_at_six=ends_at_six)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -59,12 +59,14 @@ def mobilenet_v1() -> bytes:
         *((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5),
         *((256, 2), (256, 1)),
     )
-    return _separable(96, strides, 2)
+    return _separable(96, strides, 2, ends_at_six=True)
 
 
-def _separable(side: int, strides: Sequence[tuple[int, int]], classes: int) -> bytes:
+def _separable(
+    side: int, strides: Sequence[tuple[int, int]], classes: int, *, ends_at_six: bool = False
+) -> bytes:
     """Separable convolutions (channels, stride) on an image of that side."""
-    n = Network((1, side, side, 3))
+    n = Network((1, side, side, 3), ends_at_six=ends_at_six)
     n.conv(8, 3, 2)
     for channels, stride in strides:
         n.depthwise(3, stride)

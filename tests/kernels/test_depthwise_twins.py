@@ -63,22 +63,25 @@ LAYERS = (
 
 
 def write_layers(model: ModelWriter, layers: Sequence[tuple[object, ...]] = LAYERS) -> None:
-    """Each layer as an output, with what a fused RELU leaves of its outputs."""
+    """Each layer as an output, with what a fused RELU leaves of its outputs, or RELU6 below 127."""
     rng = np.random.default_rng(22)
-    for shape, kernel, stride, padding, *_ in layers:
+    for number, (shape, kernel, stride, padding, *_) in enumerate(layers):
         channels = shape[2]  # type: ignore[index]
         weights, bias = weights_and_bias(rng, (1, *kernel, channels), channels)  # type: ignore[misc]
         x = model.input((1, *shape), 0.05, int(rng.integers(-128, 128)))  # type: ignore[misc]
         taps = kernel[0] * kernel[1]  # type: ignore[index]
+        scale = spread_scale(taps, 0.05, 0.01)
+        is_cut = number % 2 == 1
+        made = 6 / (254 - 20 * (number % 3)) if is_cut else scale
         y = model.depthwise_conv2d(
             x,
             weights,
             bias,
-            weight_scale=rng.uniform(0.005, 0.02, channels),
+            weight_scale=rng.uniform(0.005, 0.02, channels) * (made / scale),
             stride=stride,  # type: ignore[arg-type]
             padding=padding,  # type: ignore[arg-type]
-            activation="RELU",
-            scale=spread_scale(taps, 0.05, 0.01),
+            activation="RELU6" if is_cut else "RELU",
+            scale=made,
             zero_point=-128,
         )
         model.output(y)
@@ -174,7 +177,7 @@ def test_both_words_are_the_reference() -> None:
 
 @pytest.mark.parametrize(
     ("zero_point", "limits", "right"),
-    [(0, (-128, 127), 7), (-128, (-128, 100), 7), (-128, (-128, 127), SHIFT + 2)],
+    [(0, (-128, 127), 7), (-128, (-100, 127), 7), (-128, (-128, 127), SHIFT + 2)],
 )
 def test_layers_that_one_rounding_does_not_suit_have_no_twins(
     zero_point: int, limits: tuple[int, int], right: int

@@ -215,7 +215,7 @@ def _depthwise_kernel(
             found = (replace(one, is_compact=True, halves=tables.halves) for one in found)
         kernels += found
     if isinstance(twins, TwinsChoices) and not wish.compact and _are_exact_twins(tables, scaling):
-        kernels += twins_kernels(window, outputs, twins)
+        kernels += twins_kernels(window, outputs, twins, is_cut=tables.limits[1] < 127)
     packs = tables.halves and is_open
     if isinstance(pixels, PixelsChoices) and not packs:
         kernels.append(DspPixels(window, outputs, DspRowProduct(window.kernel), multiplier))

@@ -60,11 +60,35 @@ class PlanesChoices(Choices):
 
 
 @dataclass(frozen=True)
-class DspPlanes:
-    """Shape parameters of a depthwise convolution, and how it is computed."""
+class DspWidened:
+    """The shape of a depthwise convolution that widens pixels in scratch, and what it reads."""
 
     window: Window
     channels: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of the image that windows see."""
+        return min(self.window.width, self.window.padded_width - self.window.left)
+
+    @property
+    def geometry(self) -> Array:
+        """The struct that the C functions take."""
+        raise NotImplementedError
+
+    @property
+    def _image(self) -> Operand:
+        return Operand("image", self.window.input_shape(self.channels), "int8")
+
+    @property
+    def _geometry(self) -> Operand:
+        return Operand("geometry", (self.geometry.size,), "int32")
+
+
+@dataclass(frozen=True)
+class DspPlanes(DspWidened):
+    """How a depthwise convolution over planes is computed."""
+
     multiplier: int  # outputs of each channel
     block: int  # channels at a time
     period: int  # output rows until the rows of a ring move
@@ -108,11 +132,6 @@ class DspPlanes:
     def kept_rows(self) -> int:
         """Rows of a window that the window of the next output row sees, too."""
         return max(self.window.kernel[0] - self.window.strides[0], 0)
-
-    @property
-    def columns(self) -> int:
-        """Columns of the image that windows see."""
-        return min(self.window.width, self.window.padded_width - self.window.left)
 
     @property
     def pitch(self) -> int:
@@ -239,14 +258,6 @@ class DspPlanes:
             output.at(n, y, 0, made),
         )
         c.call(variant.function, *places, *numbers)
-
-    @property
-    def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.channels), "int8")
-
-    @property
-    def _geometry(self) -> Operand:
-        return Operand("geometry", (self.geometry.size,), "int32")
 
     @property
     def _table(self) -> Operand:

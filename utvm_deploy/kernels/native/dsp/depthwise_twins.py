@@ -28,6 +28,7 @@ from utvm_deploy.kernels.native.dsp.assembly.depthwise_twins_code import (
     widen_text,
 )
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import CACHE_LINE_BYTES, helper
+from utvm_deploy.kernels.native.dsp.depthwise_planes import DspWidened
 from utvm_deploy.kernels.native.layer_tables import ConvolutionTables
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks, windows_call
 from utvm_deploy.kernels.native.scaling import Scaling
@@ -57,30 +58,25 @@ class TwinsChoices(Choices):
 
 
 @dataclass(frozen=True)
-class DspTwins:
-    """Shape parameters of a depthwise convolution, and how it is computed."""
+class DspTwins(DspWidened):
+    """How a depthwise convolution over twins is computed."""
 
-    window: Window
-    channels: int
     block: int  # channels at a time
     pairs: int  # of rows, of a strip
+    is_cut: bool = False  # outputs have a limit below 127
 
     # It rounds once in any case.
     rounded_once = None
 
     @property
     def name(self) -> str:
-        return f"depthwise_twins_{self.window.label}_{self.channels}_dsp"
+        cut = "_cut" if self.is_cut else ""
+        return f"depthwise_twins_{self.window.label}_{self.channels}{cut}_dsp"
 
     @property
     def choices(self) -> TwinsChoices:
         """What chooses this kernel."""
         return TwinsChoices(self.block, self.pairs)
-
-    @property
-    def columns(self) -> int:
-        """Columns of the image that windows see."""
-        return min(self.window.width, self.window.padded_width - self.window.left)
 
     @property
     def strips(self) -> list[tuple[int, int, int]]:
@@ -98,7 +94,8 @@ class DspTwins:
         pitch = w.padded_width
         plane = self.word_rows(self.strips[0][2]) * pitch
         return Twins(
-            *w.kernel, *w.strides, pitch, plane, w.output_width, self.channels, self.columns
+            *(*w.kernel, *w.strides, pitch, plane, w.output_width, self.channels, self.columns),
+            self.is_cut,
         )
 
     @property
@@ -164,11 +161,12 @@ class DspTwins:
 
     @property
     def geometry(self) -> Array:
-        """``struct utvm_twins_window``."""
+        """``struct utvm_twins_window``; then, with ``is_cut``, 127 less the limit."""
         w, variant = self.window, self.variant
         shape = w.height, w.width * self.channels, self.channels, self.columns
         rows = variant.plane // variant.pitch
-        return np.array([*shape, w.left, variant.pitch, rows, self.kept], dtype=np.int32)
+        cut = (0,) if self.is_cut else ()
+        return np.array([*shape, w.left, variant.pitch, rows, self.kept, *cut], dtype=np.int32)
 
     @property
     def why(self) -> str:
@@ -227,19 +225,12 @@ class DspTwins:
                     c.call(variant.widen_function, *pixels, where, number)
         if self.kept:
             c.call("utvm_keep_rows", image, kept, top + rows * w.strides[0], count, geometry)
+        cut = (self._geometry.at(self.geometry.size - 1),) if self.is_cut else ()
         c.call(
             variant.function,
             *(words.at(), table.at(), self._output.at(n, y, 0, channel)),
-            *(apart * w.output_width * self.channels, pairs, table.at(count)),
+            *(apart * w.output_width * self.channels, pairs, table.at(count), *cut),
         )
-
-    @property
-    def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.channels), "int8")
-
-    @property
-    def _geometry(self) -> Operand:
-        return Operand("geometry", (self.geometry.size,), "int32")
 
     @property
     def _table(self) -> Operand:
@@ -273,13 +264,21 @@ class DspTwins:
         rows = twins_scaling(scaling, tables.weights, tables.zero_point, tables.limits)
         assert rows is not None  # asked before
         table = ConstantArgument("weights", pack_twins(weights, scaling, rows))
-        found = windows_call(call, self, self.geometry, (table,), tables.border)
+        geometry = self.geometry
+        if self.is_cut:
+            geometry[-1] = 127 - tables.limits[1]
+        found = windows_call(call, self, geometry, (table,), tables.border)
         # Levels for little flash take packed planes instead: all layers share their code.
         return replace(found, heeds_compact=COMPACT_LITTLE)
 
 
-def twins_kernels(window: Window, channels: int, choices: TwinsChoices) -> Iterator[DspTwins]:
-    """The chosen kernel, or all kernels if the choices are open; none for windows too large."""
+def twins_kernels(
+    window: Window, channels: int, choices: TwinsChoices, *, is_cut: bool = False
+) -> Iterator[DspTwins]:
+    """The chosen kernel, or all kernels if the choices are open; none for windows too large.
+
+    ``is_cut``: outputs have a limit below 127.
+    """
     if window.dilations != (1, 1) or window.output_height < 2:
         return
     most = -(-window.output_height // 2)
@@ -287,6 +286,6 @@ def twins_kernels(window: Window, channels: int, choices: TwinsChoices) -> Itera
         block = min(size, channels, _BLOCKS[0])
         counts = (choices.rows,) if choices.rows else [-(-most // some) for some in _STRIPS]
         for pairs in dict.fromkeys(min(count, most) for count in counts):
-            kernel = DspTwins(window, channels, block, pairs)
+            kernel = DspTwins(window, channels, block, pairs, is_cut)
             if kernel.fits and (choices.channels or block == min(size, channels)):
                 yield kernel

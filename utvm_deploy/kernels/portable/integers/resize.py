@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,9 +17,16 @@ from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lazy_tvm import te, tirx
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.kernels.contract.routine_call import CRoutine, parameters_of
+from utvm_deploy.kernels.isa.assembler import Assembler
+from utvm_deploy.kernels.isa.code_cache import code_cache
+from utvm_deploy.kernels.isa.dsp import CONDITION
+from utvm_deploy.kernels.isa.mnemonics import at, post
 from utvm_deploy.kernels.portable.schedules.skeletons import DefaultLoops
 
 _WORD = 4
+_ROWS = "const int8_t *upper, const int8_t *lower, int32_t share, int32_t *pixel, int32_t fours"
+_COLUMNS = "const int32_t *left, const int32_t *right, int32_t share, int8_t *output, int32_t fours"
+_TOTALS, _OTHERS = ("r6", "r7", "r8", "r9"), ("r10", "r11")
 _ONE = SHARES
 
 
@@ -63,6 +72,55 @@ class Int16Bilinear(DefaultLoops):
         return te.create_prim_func([image, rows, columns, output])
 
 
+@code_cache
+def weigh_texts(core: str) -> tuple[str, ...]:
+    """The C texts that blend rows, then columns, of some fours of channels, ordered for a core."""
+    rows = Assembler(core, _ROWS)
+    with _fours(rows):
+        rows.ldr("r4", post("r0", 4))
+        rows.ldr("r5", post("r1", 4))
+        for n, total in enumerate(_TOTALS):
+            other = _OTHERS[n % 2]
+            rows.sxtb(total, "r4", f"ror #{8 * n}") if n else rows.sxtb(total, "r4")
+            rows.sxtb(other, "r5", f"ror #{8 * n}") if n else rows.sxtb(other, "r5")
+            rows.mul(total, total, "lr")
+            rows.mla(total, other, "r2", total)
+            rows.str(total, at("r3", 4 * n))
+        rows.add("r3", "r3", 16)
+    columns = Assembler(core, _COLUMNS)
+    with _fours(columns):
+        for n, total in enumerate(_TOTALS):
+            columns.ldr(total, at("r0", 4 * n))
+            columns.ldr(("r4", "r5")[n % 2], at("r1", 4 * n))
+            columns.mul(total, total, "lr")
+            columns.mla(total, ("r4", "r5")[n % 2], "r2", total)
+        for total in _TOTALS:
+            columns.add(total, total, total, "asr #31")
+            columns.add(total, total, _ONE * _ONE // 2)
+            columns.asr(total, total, 20)
+        for n, total in enumerate(_TOTALS):
+            columns.strb(total, at("r3", n))
+        columns.add("r0", "r0", 16)
+        columns.add("r1", "r1", 16)
+        columns.add("r3", "r3", 4)
+    return (
+        rows.c_function("utvm_weigh_rows", shared_text("utvm_weigh_rows"), CONDITION),
+        columns.c_function("utvm_weigh_columns", shared_text("utvm_weigh_columns"), CONDITION),
+    )
+
+
+@contextmanager
+def _fours(a: Assembler) -> Iterator[None]:
+    """The loop of such a routine; lr is the first neighbour's share."""
+    a.enter()
+    a.load(r12=a.stack_argument("fours"))
+    a.rsb("lr", "r2", _ONE)
+    with a.loop("ne", aligned=True), a.scheduled(is_loop=True):
+        yield
+        a.subs("r12", "r12", 1)
+    a.leave()
+
+
 def lower_resize_bilinear(op: Operation) -> KernelCall:
     """RESIZE_BILINEAR of int8 or int16."""
     a = op.attributes(ResizeBilinear)
@@ -84,11 +142,17 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
     # All shares are multiples of 1/16, as when sizes are doubled.
     is_coarse = not any((table[:, 2] % (_ONE // 16)).any() for table in tables.values())
     scratch: tuple[Operand, ...] = ()
+    assembly = None
     if is_coarse and channels % _WORD == 0 and columns > width:
         name, why = f"{name}_lines", "generic C, two rows to a line, then two of its pixels"
         function, routine = "utvm_bilinear_lines", shared_text("utvm_bilinear_lines")
         texts.remove("utvm_blend")
         scratch = (Operand("line", (width * channels // 2,), "uint32"),)
+    elif not is_coarse and channels >= _WORD and columns > width:
+        name, why = f"{name}_pixels", "two rows of a pixel, then two such pixels"
+        function, routine = "utvm_bilinear_pixels", shared_text("utvm_bilinear_pixels")
+        texts, assembly = [], weigh_texts
+        scratch = (Operand("held", (2 * channels,), "int32"),)
     elif is_coarse and channels >= _WORD:
         name, why = f"{name}_coarse", f"{why}, two elements at a time"
         function = "utvm_bilinear_coarse"
@@ -103,6 +167,7 @@ def lower_resize_bilinear(op: Operation) -> KernelCall:
         name=name,
         why=why,
         c_texts=(*map(shared_text, texts), routine),
+        assembly=assembly,
     )
     return op.call(kernel, tables)
 

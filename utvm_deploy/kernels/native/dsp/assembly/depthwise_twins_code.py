@@ -7,7 +7,8 @@ one L. Twins are U + 128 + 2**24 L, and a tap W is a weight times 2**(8 + f). So
 
 to 64 bits: to the lower word for the output of the upper row, to the upper word for that of the
 lower row. The lower word's bias is so large that this word is never negative, and borrows nothing.
-As every channel has its f, all have one shift (``SHIFT``), and one SSAT shifts and saturates.
+As every channel has its f, all have one shift (``SHIFT``), and one SSAT shifts and saturates. A
+limit below 127 (``is_cut``) is what QSUB8 leaves of 127: offsets have more by what it takes off.
 
     words    int32 [channel][row][column]
     table    int32 [channel][taps, then the bias of 64 bits, multiplier, offset of the upper and of
@@ -24,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
@@ -48,6 +50,14 @@ _PARAMETERS = """
 const int32_t *words, const int32_t *table, int8_t *output, int32_t apart, int32_t rows,
 const int32_t *end
 """
+_CUT_PARAMETERS = f"{_PARAMETERS}, const int32_t *cut"
+#: What the C does with a limit.
+_CUT = (
+    ("to[0] = (int8_t)utvm_scale_once(", "to[0] = (int8_t)utvm_clamp(utvm_scale_once(", 1),
+    ("to[apart] = (int8_t)utvm_scale_once(", "to[apart] = (int8_t)utvm_clamp(utvm_scale_once(", 1),
+    ("SHIFT + SPACING)", "SHIFT + SPACING) - *cut, -128, 127)", 1),
+    ("t[TAPS + 4], SHIFT)", "t[TAPS + 4], SHIFT) - *cut, -128, 127)", 1),
+)
 _WIDEN_PARAMETERS = "const int8_t *upper, const int8_t *lower, int32_t *to, int32_t quads"
 
 
@@ -63,6 +73,7 @@ class Twins(NamedTuple):
     width: int  # outputs of a row
     channels: int  # of the image and of the output
     seen: int  # columns of the image that windows see
+    is_cut: bool = False  # outputs have a limit below 127
 
     @property
     def taps(self) -> int:
@@ -87,7 +98,7 @@ class Twins(NamedTuple):
     @property
     def function(self) -> str:
         """The C function of the inner block."""
-        return "utvm_twins_" + "_".join(map(str, self[:-1]))
+        return "utvm_twins_" + "_".join(map(str, self[:8])) + ("_cut" if self.is_cut else "")
 
     @property
     def widen_function(self) -> str:
@@ -99,7 +110,7 @@ class Twins(NamedTuple):
         if not pairs:
             return 0
         words = self.rows * ((pairs - 1) * self.stride + self.columns)
-        return (pairs + 1) * self.taps + words + 8 * pairs + 12
+        return (pairs + 1) * self.taps + words + (10 if self.is_cut else 8) * pairs + 12
 
     @property
     def fits(self) -> bool:
@@ -121,6 +132,12 @@ class _Slots(StackFrame):
     rows: Slot  # that are left
 
 
+class _CutSlots(_Slots):
+    """The same, with a limit."""
+
+    cut: Slot  # 127 less it
+
+
 def twins_scaling(
     scaling: Scaling, weights: Array, zero_point: int, limits: tuple[int, int]
 ) -> tuple[Scaling, Scaling] | None:
@@ -129,12 +146,20 @@ def twins_scaling(
     The arguments are those of ``single_scaling``.
     """
     factor = SHIFT + 1 - scaling.shift.astype(np.int64)
-    if int(factor.min()) < 0 or tuple(limits) != (-128, 127):
+    if int(factor.min()) < 0 or limits[0] != -128:
         return None
     layer = scaling, weights, zero_point, limits
     upper = single_scaling(*layer, factor_bits=factor + SPACING, lifted=True)
     lower = single_scaling(*layer, factor_bits=factor)
-    return None if upper is None or lower is None else (upper, lower)
+    if upper is None or lower is None:
+        return None
+    cut = 127 - limits[1]
+    more = cut << SHIFT + SPACING, cut << SHIFT
+    upper, lower = (
+        row._replace(offset=row.offset + np.int32(added))
+        for row, added in zip((upper, lower), more, strict=True)
+    )
+    return upper, lower
 
 
 def pack_twins(weights: Array, scaling: Scaling, rows: tuple[Scaling, Scaling]) -> Array:
@@ -170,10 +195,14 @@ def unpack_text(variant: Twins) -> str:
 @code_cache
 def twins_text(core: str, variant: Twins) -> str:
     """The C text of the function, ordered for a core."""
-    a = Assembler(core, _PARAMETERS)
-    a.enter(frame=_Slots)
+    a = Assembler(core, _CUT_PARAMETERS if variant.is_cut else _PARAMETERS)
+    a.enter(frame=_CutSlots if variant.is_cut else _Slots)
     a.store(r0=_Slots.words, r1=_Slots.table, r2=_Slots.first_output, r3=_Slots.apart)
     a.copy_arguments("r4", _Slots, "rows", "end")
+    if variant.is_cut:
+        a.ldr("r4", a.stack_argument("cut"))
+        a.ldr("r4", at("r4"))
+        a.str("r4", _CutSlots.cut)
     blocks, rest = divmod(variant.width, PAIRS)
     with a.loop("gt"):  # a row
         if blocks > 1:
@@ -195,9 +224,12 @@ def twins_text(core: str, variant: Twins) -> str:
         a.store(r4=_Slots.words, r5=_Slots.rows)
     a.leave()
     names = "rows columns row_stride stride pitch plane width channels".upper().split()
-    numbers = dict(zip(names, variant[:-1], strict=True)) | {"SHIFT": SHIFT, "SPACING": SPACING}
+    numbers = dict(zip(names, variant, strict=False)) | {"SHIFT": SHIFT, "SPACING": SPACING}
     constants = ", ".join(f"{name} = {number}" for name, number in numbers.items())
-    portable = f"enum {{ {constants} }};\n{helper('utvm_twins')}"
+    loops = helper("utvm_twins")
+    if variant.is_cut:
+        loops = replaced(loops, *_CUT)
+    portable = f"enum {{ {constants} }};\n{loops}"
     return a.c_function(variant.function, portable, CONDITION)
 
 
@@ -254,9 +286,14 @@ def _requantize(a: Assembler, v: Twins, sums: list[tuple[str, str]]) -> None:
     for low, high in sums:
         a.smmla(low, low, "r2", "r3")
         a.smmla(high, high, "r2", "r12")
+    if v.is_cut:
+        a.ldr("r12", _CutSlots.cut)
     for low, high in sums:
         a.ssat(low, 8, low, f"asr #{SHIFT + SPACING}")
         a.ssat(high, 8, high, f"asr #{SHIFT}")
+        if v.is_cut:
+            a.qsub8(low, low, "r12")
+            a.qsub8(high, high, "r12")
     if len(sums) == PAIRS:
         a.ldr("lr", _Slots.output)
     a.load(r2=_Slots.apart, r3=_Slots.end)
