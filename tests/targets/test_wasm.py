@@ -23,9 +23,10 @@ from utvm_deploy.base.errors import (
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 from utvm_deploy.device.link.base import Task
+from utvm_deploy.device.link.in_process import InProcessLink
 from utvm_deploy.device.module import Module
 from utvm_deploy.project import build_image
-from utvm_deploy.targets.wasm import toolchain
+from utvm_deploy.targets.wasm import machine, toolchain
 from utvm_deploy.targets.wasm.binary import CODE_BASE, parse, read_binary
 
 pytestmark = pytest.mark.tools
@@ -172,10 +173,32 @@ def test_a_file_that_is_cut_or_spoiled_is_refused(wasm: Device, tmp_path: Path) 
     spoiled = tmp_path / "spoiled.wasm"
     body = parse(whole, "it").bodies[0]
     spoiled.write_bytes(whole[:body] + b"\xff" * 4 + whole[body + 4 :])
-    machine = wasm.board.cpu.target.machine
-    assert machine is not None
+    kind = wasm.board.cpu.target.machine
+    assert kind is not None
     with pytest.raises(BuildError, match="wasmtime refuses the module"):
-        machine.open(spoiled)
+        kind.open(spoiled)
+
+
+def test_memory_ends_where_the_image_has_it_and_not_where_it_says(wasm: Device) -> None:
+    image = build_image(None, wasm.board)
+    kind = wasm.board.cpu.target.machine
+    assert kind is not None
+    symbols = {**read_binary(image.elf).objects, "utvm_workspace_end": 0xFFFF_0000}
+    faults = wasm.board.cpu.target.faults
+    link = InProcessLink(lambda: kind.open(image.elf), symbols, 1, faults, str)
+    for touch in (lambda at: link.write(at, bytes(9)), lambda at: link.read(at, 9)):
+        with pytest.raises(BuildError, match="has no memory for 9 bytes at 0x70000000"):
+            touch(0x7000_0000)
+
+
+def test_modules_of_a_long_session_are_ours_to_limit(
+    wasm: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_MOST_LOADED", 2)
+    with utvm_deploy.connect(wasm.board) as device:
+        device.load_module("int one(void) { return 1; }", name="one")
+        with pytest.raises(BuildError, match="instance count too high at 3"):
+            device.load_module("int two(void) { return 2; }", name="two")
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ _ADDRESS = re.compile(r"wasm address 0x([0-9a-f]+)")
 _CALL_STACK_BYTES = 1 << 20
 #: Of the functions that set an instance up.
 _START_FUEL = 1 << 32
+#: Modules that a machine loads in its life; wasmtime would refuse the 10,001st.
+_MOST_LOADED = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class WasmtimeMachine:
         config.max_wasm_stack = _CALL_STACK_BYTES
         self._engine = wasmtime.Engine(config)
         self._store = wasmtime.Store(self._engine)
+        self._store.set_limits(**dict.fromkeys(("instances", "tables"), _MOST_LOADED))
         self._content = image.read_bytes()
         self.code = CODE_BASE, len(self._content)
         self._modules: list[_Loaded] = []
@@ -72,20 +75,24 @@ class WasmtimeMachine:
             given = [self._exports[one.name] for one in module.imports]
             exports = api.Instance(self._store, module, given).exports(self._store)
             exports[CONSTRUCTORS](self._store)
+            stack = exports["__stack_pointer"]
+            self._exports = self._exports or exports
+            _ = self._exports["memory"]
         except (api.WasmtimeError, api.Trap, KeyError) as exc:
             raise BuildError(f"wasmtime refuses the module at {base:#x}: {exc}") from exc
-        self._exports = self._exports or exports
         functions = {at: exports[name] for name, at in found.functions(base).items()}
-        return _Loaded(base, len(content), found, functions, exports["__stack_pointer"], stack_top)
+        return _Loaded(base, len(content), found, functions, stack, stack_top)
 
     def read(self, address: int, size: int) -> bytes:
         """Bytes of memory, or of the image's file behind ``CODE_BASE``."""
         if address >= CODE_BASE:
             return self._content[address - CODE_BASE :][:size]
+        self._check(address, size)
         return bytes(self._memory.read(self._store, address, address + size))
 
     def write(self, address: int, data: bytes) -> None:
         """Change memory. What is written over a module ends it."""
+        self._check(address, len(data))
         ctypes.memmove(self._start() + address, data, len(data))
         end = address + len(data)
         self._modules = [
@@ -94,6 +101,13 @@ class WasmtimeMachine:
         at = data.find(MAGIC)
         if at >= 0 and (address + at) % 16 == 0:
             self._modules.append(self._load(data[at:], address + at, STACK_BYTES // 2))
+
+    def _check(self, address: int, size: int) -> None:
+        """BuildError outside of memory: an image can say anything of where its workspace is."""
+        if address + size > self._memory.data_len(self._store):
+            raise BuildError(
+                f"the image has no memory for {size} bytes at {address:#010x}; build it again"
+            )
 
     def _start(self) -> int:
         return ctypes.addressof(self._memory.data_ptr(self._store).contents)
