@@ -13,6 +13,7 @@ import pytest
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.boards.facts import Board
+from utvm_deploy.boards.new_boards.pack import MOST_TAGS
 from utvm_deploy.cli.main import main
 
 # The traps of the schema: what a device inherits, by which attribute; old ids; numbers in both
@@ -156,6 +157,16 @@ def _bomb(path: Path) -> None:
         archive.writestr("x.pdsc", " " * (65 << 20))
 
 
+def _tags(path: Path) -> None:
+    path.write_text("<" * (MOST_TAGS + 1))
+
+
+def _name_that_is_no_text(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("\u00e4.pdsc", "<package/>")
+    path.write_bytes(path.read_bytes().replace("\u00e4".encode(), b"\xff\xfe"))
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -163,6 +174,8 @@ def _bomb(path: Path) -> None:
         (_bomb, "has more than 64 MiB"),
         (b"PK\x03\x04 nothing", "is neither a .pack nor a .pdsc file"),
         (b"\x00\xff", "is neither a .pack nor a .pdsc file"),
+        (_tags, "has more than 4,000,000 tags"),
+        (_name_that_is_no_text, "is a damaged pack ('utf-8' codec"),
         (b"<html/>", "has the element <html>, not <package>"),
         (b"<package/>", "describes no device"),
         (b'<!DOCTYPE a [<!ENTITY b "cc">]><package>&b;</package>', "declares a document type"),

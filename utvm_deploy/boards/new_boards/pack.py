@@ -30,6 +30,8 @@ from utvm_deploy.boards.new_boards.description import (
 
 #: The largest description that is read; those of 2026 have at most 20 MB.
 MOST_PDSC_BYTES = 64 << 20
+#: The most tags of a description: 64 MiB of them alone would take gigabytes.
+MOST_TAGS = 4_000_000
 #: The most memories of a device; those of 2026 have some 30.
 MOST_MEMORIES = 500
 _LEVELS = ("family", "subFamily", "device", "variant")
@@ -101,7 +103,7 @@ def _pdsc(path: Path) -> bytes:
                     data = member.read(MOST_PDSC_BYTES + 1)
     except OSError as exc:
         raise BoardError(f"cannot read {path}: {exc.strerror or exc}") from exc
-    except (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError) as exc:
+    except (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, ValueError) as exc:
         raise BoardError(f"{path} is a damaged pack ({exc}); download it again") from exc
     if len(data) > MOST_PDSC_BYTES:
         raise BoardError(f"the description in {path} has more than {MOST_PDSC_BYTES >> 20} MiB")
@@ -116,6 +118,8 @@ def _parsed(data: bytes, path: Path) -> Element:
         text = data.decode("latin-1")
     if "<!DOCTYPE" in text:
         raise BoardError(f"{path} declares a document type, which no pack does; give another file")
+    if text.count("<") > MOST_TAGS:
+        raise BoardError(f"the description in {path} has more than {MOST_TAGS:,} tags")
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as exc:
