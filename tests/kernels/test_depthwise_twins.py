@@ -177,7 +177,12 @@ def test_both_words_are_the_reference() -> None:
 
 @pytest.mark.parametrize(
     ("zero_point", "limits", "right"),
-    [(0, (-128, 127), 7), (-128, (-100, 127), 7), (-128, (-128, 127), SHIFT + 2)],
+    [
+        (0, (-128, 127), 7),
+        (-128, (-100, 127), 7),
+        (-128, (-128, -1), 7),
+        (-128, (-128, 127), SHIFT + 2),
+    ],
 )
 def test_layers_that_one_rounding_does_not_suit_have_no_twins(
     zero_point: int, limits: tuple[int, int], right: int

@@ -146,7 +146,8 @@ def twins_scaling(
     The arguments are those of ``single_scaling``.
     """
     factor = SHIFT + 1 - scaling.shift.astype(np.int64)
-    if int(factor.min()) < 0 or limits[0] != -128:
+    # What is taken off of 127 is an int8 for QSUB8.
+    if int(factor.min()) < 0 or limits[0] != -128 or limits[1] < 0:
         return None
     layer = scaling, weights, zero_point, limits
     upper = single_scaling(*layer, factor_bits=factor + SPACING, lifted=True)
