@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from utvm_deploy.targets.wasm import zig_driver
+import pytest
+
+from utvm_deploy.base import process
+from utvm_deploy.targets.wasm import toolchain, zig_driver
 
 #: Writes its arguments to a log; fails for a source of this name.
 FAKE = """
@@ -52,3 +55,24 @@ def test_one_object_of_several_has_no_library(tmp_path: Path) -> None:
 def test_a_source_that_is_refused_ends_it(tmp_path: Path) -> None:
     status, calls = run(tmp_path, "bad.c", "good.c", "-o", "x")
     assert status == 3 and len(calls) == 1
+
+
+def test_another_python_has_another_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = toolchain.zig_program()
+    assert mine == toolchain.zig_program()
+    monkeypatch.setattr(sys, "executable", "/removed/bin/python")
+    assert toolchain.zig_program() != mine
+
+
+def test_the_slow_first_call_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "of-this-python" / "zig-cc"
+    linked = process.Completed(("zig",), 0, "", "wasm-ld main.o libc.a -o x\n")
+    monkeypatch.setattr(toolchain, "IS_ZIG", True)
+    monkeypatch.setattr(toolchain, "COMPILER", str(program))
+    monkeypatch.setattr(process, "run", lambda *_, **__: linked)
+    with caplog.at_level("WARNING"):
+        toolchain.prepare()
+        toolchain.prepare()
+    assert program.is_file() and caplog.text.count("about a minute, once") == 1

@@ -51,7 +51,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "make": ("build images", "sudo apt install make"),
     "dtc": ("compile device trees", "sudo apt install device-tree-compiler"),
     "openocd": ("flash boards", "sudo apt install openocd"),
-    "pyocd": ("flash boards", "pip install pyocd"),
+    "pyocd": ("flash boards, and describe chips", "pip install pyocd"),
     "esptool": ("flash Espressif's chips", "pip install 'esptool>=5'"),
     "st-flash": ("flash STM32 boards", "sudo apt install stlink-tools"),
     "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),

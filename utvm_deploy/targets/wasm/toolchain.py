@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import logging
@@ -45,9 +47,16 @@ def _has_clang() -> bool:
     return all(map(shutil.which, (CLANG, "wasm-ld-19"))) and _LIBRARY.is_file()
 
 
+def zig_program() -> Path:
+    """A script for this Python and this ziglang: another environment may not have them any more."""
+    versions = [one.version for one in importlib.metadata.distributions(name="ziglang")]
+    named = "\0".join((sys.executable, zig_driver.__file__, *versions))
+    return cache_dir() / "wasm" / hashlib.sha256(named.encode()).hexdigest()[:16] / "zig-cc"
+
+
 #: The program that compiles; ``prepare`` makes it if it is not clang.
 IS_ZIG = not _has_clang() and is_installed("ziglang")
-COMPILER = str(cache_dir() / "wasm" / "zig-cc") if IS_ZIG else CLANG
+COMPILER = str(zig_program()) if IS_ZIG else CLANG
 
 
 def prepare() -> None:
@@ -61,7 +70,7 @@ def prepare() -> None:
         return
     program = Path(COMPILER)
     if not program.is_file():
-        log.info("preparing zig's C library for WebAssembly: about a minute, once")
+        log.warning("preparing zig's C library for WebAssembly takes about a minute, once")
         program.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder("zig", program.parent) as folder:
             _write_driver(program, folder)
@@ -70,7 +79,7 @@ def prepare() -> None:
 def _write_driver(program: Path, folder: Path) -> None:
     """The script; what zig says of a link shows where it has put its libraries."""
     zig = [sys.executable, "-m", "ziglang"]
-    cache = str(program.parent / "zig")
+    cache = str(program.parents[1] / "zig")
     places = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     (folder / "trial.c").write_text("int utvm_trial(int x) { return x; }\n")
     trial = ["cc", *_machine(), "trial.c", "-Wl,--no-entry", "--verbose", "-o", "trial.wasm"]
