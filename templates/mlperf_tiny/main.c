@@ -127,8 +127,9 @@ static void convert_input(void) {
         value /= MODEL_INPUT_SCALE;
         // Half away from zero, as the reference implementation's roundf.
         value = (value < 0.0f ? value - 0.5f : value + 0.5f);
-        // A cast of what is beyond int32_t is undefined; beyond int8_t, it is cut below.
-        value = value < -1e6f ? -1e6f : value > 1e6f ? 1e6f : value;
+        // A cast of what is beyond int32_t, or no number, is undefined; beyond int8_t, it is cut.
+        value = value > -1e6f ? value : -1e6f;
+        value = value < 1e6f ? value : 1e6f;
         int32_t q = (int32_t)value + MODEL_INPUT_ZERO_POINT;
         q = q < -128 ? -128 : q > 127 ? 127 : q;
         input[i] = (uint8_t)q;

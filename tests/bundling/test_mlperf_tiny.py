@@ -130,6 +130,9 @@ def test_an_autoencoder_is_judged_by_its_error(tmp_path: Path) -> None:
             real = np.float32(0.7) * (output.astype(np.float32).ravel() + 5)
             assert error == pytest.approx(np.mean((real - wanted) ** 2), rel=1e-5, abs=6e-4)
         assert runner.send("results") == [f"m-results-[{error:.3f}]"]
+        # What is no number has an error that no threshold takes for a small one.
+        runner.load(np.full(24, np.nan, np.float32).tobytes())
+        assert runner.send("infer 1 0")[-1] == "m-results-[4000000.000]"
 
 
 def test_nonsense_on_the_line_is_answered(tmp_path: Path) -> None:
