@@ -18,7 +18,7 @@ from utvm_deploy.oracle.samples import Samples
 from utvm_deploy.results.profiling.placement import placement_of
 from utvm_deploy.results.verifying.on_board import verify
 
-LARGE = 32_000
+LARGE = 48_000
 SHAPE = (1, 20, 16, 8)
 
 

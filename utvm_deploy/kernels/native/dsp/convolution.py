@@ -178,7 +178,7 @@ def _winograd_kernel(
     found = [one for one in winograd_kernels(*sizes) if (one.int8, one.outputs) == kinds]
     if not found:
         most = f"; weights of int8, at most {MOST_EXPANDED} inputs" if int8 else ""
-        tiles = "; tiles of 4 x 4 outputs, weights of int8 and rows of more than 4 outputs"
+        tiles = "; tiles of 4 x 4 outputs, weights of int8 and fewer products than 2 x 2 take"
         most += tiles if choices.outputs != WinogradChoices.outputs else ""
         return f"Winograd needs a 3x3 window at stride 1, inputs in fours and outputs in twos{most}"
     if not _is_exact_winograd(tables, choices.outputs):

@@ -13,6 +13,7 @@ two channels in scratch, in each band. They take the place of the band's bytes, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -430,9 +431,14 @@ def winograd_kernels(
     is_plain = window.kernel == (3, 3) and window.strides == window.dilations == (1, 1)
     if not is_plain or groups > 1 or inputs % 4 or outputs % _CHANNELS:
         return
+    fewest = math.inf
     for m in FACTOR_BITS:
-        if window.output_width <= m:
+        # Tiles that reach beyond the output may take as many products as smaller ones.
+        height, width = -(-window.output_height // m), -(-window.output_width // m)
+        products = height * width * (m + 2) ** 2
+        if width == 1 or products >= fewest:
             return
+        fewest = products
         for rows in ROWS:
             rows = min(rows, -(-window.output_height // m))
             kernel = DspWinograd(window, inputs, outputs, rows, outputs=m)
