@@ -16,7 +16,7 @@ from bundle_cases import BOARD, LIBRARIES, Case, write
 from utvm_deploy.base.errors import BundleError, UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import check_bundle
-from utvm_deploy.bundling.contents import _external_kconfig
+from utvm_deploy.bundling.external import external_kconfig
 from utvm_deploy.bundling.manifest import MANIFEST
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
@@ -259,7 +259,7 @@ def test_platformio_library_is_described(case: Case, tmp_path: Path) -> None:
 def test_zephyr_options_of_a_library(place: str, depends: str) -> None:
     """A core that Zephyr has no symbol for gives no line, rather than one without its word."""
     library = ExternalLibrary("lib", "", (), "", "00", "", ("f",), zephyr_config=("LIB",))
-    assert _external_kconfig(library, load_board(place)) == f"{depends}\tselect LIB\n"
+    assert external_kconfig(library, load_board(place)) == f"{depends}\tselect LIB\n"
 
 
 def test_zephyr_module_names_its_own_files(case: Case, tmp_path: Path) -> None:

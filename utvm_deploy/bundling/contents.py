@@ -12,6 +12,7 @@ from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import ESP_IDF
+from utvm_deploy.bundling.external import external_values
 from utvm_deploy.bundling.layout import FORMATS, VECTORS_USAGE, Layout
 from utvm_deploy.bundling.pools import pool_values
 from utvm_deploy.bundling.running import run_values
@@ -23,7 +24,6 @@ from utvm_deploy.compiler.emission.pools import load_call
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.c_texts import VECTORS_ON
-from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.project.fit import with_larger_stack
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
 from utvm_deploy.targets.contract.target import Selftest
@@ -187,14 +187,7 @@ def _values(
         "OUTPUT_VALUE": _real_output(compiled, output),
         "BARE": "",
         "INITIALIZE": _initialize_selftest(compiled),
-        "EXTERNAL": ""
-        if compiled.external is None or not compiled.external.is_linked
-        else _external_cmake(compiled.name, compiled.external),
-        "EXTERNAL_KCONFIG": _external_kconfig(compiled.external, board),
-        "EXTERNAL_TEXT": ""
-        if compiled.external is None
-        or not (compiled.external.is_linked or compiled.external.initialize)
-        else _external_text(compiled.name, compiled.external, layout),
+        **external_values(compiled, board, layout),
     }
     bare = _bare_selftest(board)
     values |= _bare_build(board.cpu.target.templates.selftest or _FIRST_BARE)
@@ -320,71 +313,6 @@ def _fill_arena(compiled: CompiledModel) -> str:
     if not compiled.states:
         return "\n".join(f"    {line}" for line in lines)
     return "\n".join(["    if (sample == 0u) {", *(f"        {line}" for line in lines), "    }"])
-
-
-def _external_cmake(name: str, external: ExternalLibrary) -> str:
-    """CMake lines that ask for a library which the sources call and the bundle does not hold."""
-    variable = _variable(external)
-    return f"""
-# {external.name} is not part of this bundle{_origin(external)}: the sources call it, give yours.
-set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
-set({variable}_LIBRARY "" CACHE STRING "its static library, or a CMake target")
-if(NOT {variable}_LIBRARY)
-    message(FATAL_ERROR "{name} needs {external.name}: give -D{variable}_LIBRARY=... and "
-        "-D{variable}_INCLUDE_DIRS=...")
-endif()
-target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})
-target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
-"""
-
-
-def _external_kconfig(external: ExternalLibrary | None, board: Board) -> str:
-    """Kconfig lines that have Zephyr build what the sources call."""
-    if external is None or not external.zephyr_config:
-        return ""
-    symbol = board.cpu.target.templates.zephyr_symbol
-    depends = [f"\tdepends on {symbol}"] if symbol else []
-    return "\n".join([*depends, *(f"\tselect {name}" for name in external.zephyr_config), ""])
-
-
-def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
-    """What the README says of a library that is not in the bundle."""
-    variable = _variable(external)
-    prepared = [
-        f"`{name}_initialize()` prepares device and arena. Call it once after each reset, before",
-        "the first run, and do not run the model if it writes another status than 0.",
-        "",
-    ]
-    if not external.is_linked:
-        return "\n".join(["", f"## {external.name}", "", *prepared])
-    lines = [
-        "",
-        f"## {external.name}",
-        "",
-        *(prepared if external.initialize else ()),
-        f"Layers of this model call {external.name}{_origin(external)}, which is not part of the",
-        f"bundle: link your own copy. This one was tried with: {external.built_with}. Call",
-        f"`{name}_check_library()` once before the first run; it says whether your copy is content",
-        "with the scratch memory that was planned for it.",
-        "",
-    ]
-    if "zephyr/Kconfig" in layout.extra:
-        options = ", ".join(f"`CONFIG_{option}`" for option in external.zephyr_config)
-        lines.append(f"Under Zephyr `CONFIG_{name.upper()}=y` selects {options}.")
-    lines += [
-        f"For CMake: `-D{variable}_LIBRARY=FILE.a -D{variable}_INCLUDE_DIRS=FOLDER`, in the",
-        "commands below too.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _origin(external: ExternalLibrary) -> str:
-    return f" ({external.url})" if external.url else ""
-
-
-def _variable(external: ExternalLibrary) -> str:
-    return re.sub(r"\W", "_", external.name.upper())
 
 
 def _bare_values(
