@@ -141,8 +141,9 @@ def test_a_flood_of_log_is_bounded_and_blocks_nobody(
 ) -> None:
     monkeypatch.setattr(job_output, "LOG_FILE_BYTES", 1 << 20)
     code = (
-        "import sys\n"
+        "import sys, time\n"
         "for n in range(40_000): print(f'line {n:09}', 'x' * 200, file=sys.stderr)\n"
+        "time.sleep(0.5)  # what is written while the log is emptied may be lost\n"
         "print('the end', file=sys.stderr)"
     )
     found = outcome_of(code)

@@ -10,7 +10,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 #: The longest log that is kept, and the longest file of a log before it is cut.
 LOG_BYTES, LOG_FILE_BYTES = 1 << 20, 8 << 20
@@ -73,10 +73,16 @@ class Log:
             size = self.path.stat().st_size
             if size <= LOG_FILE_BYTES:
                 return
-            self._before = self.end()
-            # The child appends, so its next line is at the beginning.
             with self.path.open("r+b") as file:
+                kept = self._before + _last_part(file)
+                # The child wrote while that was read. Only what it writes between the last
+                # read, which finds nothing, and the next line is lost.
+                while more := file.read(LOG_BYTES):
+                    kept += more
+                size = file.tell()
+                # The child appends, so its next line is at the beginning.
                 file.truncate(0)
+            self._before = kept[-LOG_BYTES:]
         except OSError:
             return
         self.tail.restart(size)
@@ -84,9 +90,13 @@ class Log:
     def end(self) -> bytes:
         """The last part of all that was written."""
         with self.path.open("rb") as file:
-            size = file.seek(0, io.SEEK_END)
-            file.seek(max(0, size - LOG_BYTES))
-            return (self._before + file.read())[-LOG_BYTES:]
+            return (self._before + _last_part(file))[-LOG_BYTES:]
+
+
+def _last_part(file: BinaryIO) -> bytes:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - LOG_BYTES))
+    return file.read()
 
 
 def events_in(text: str) -> list[dict[str, Any]]:
