@@ -14,7 +14,7 @@ from utvm_deploy.compiler.budgets import Budget, OverBudget, Tradeoff
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.planning import kernel_costs
-from utvm_deploy.compiler.planning.kernel_costs import moving_cycles, strip_cycles
+from utvm_deploy.compiler.planning.pass_costs import moving_cycles, strip_cycles
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.targets.arm_m.cores import CORES

@@ -18,7 +18,7 @@ from utvm_deploy.compiler.arena.memory_map import pool_map
 from utvm_deploy.compiler.arena.placement import live_peak
 from utvm_deploy.compiler.arena.plan import ArenaPlan, Step, View, with_pool
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, layer_constants
-from utvm_deploy.compiler.planning.kernel_costs import missed_share, weight_passes
+from utvm_deploy.compiler.planning.pass_costs import missed_share, weight_passes
 from utvm_deploy.compiler.planning.pools import (
     LINE_BYTES,
     PoolLimit,

@@ -2,7 +2,7 @@
 
 A pool is a region of the board's RAM with a limit in bytes, such as 48 KiB of DTCM. The constants
 in flash are the source; a pool has copies of those that are read most. How often a layer reads its
-tables is an estimate: once, or in each pass over its weights (``kernel_costs.weight_passes``)
+tables is an estimate: once, or in each pass over its weights (``pass_costs.weight_passes``)
 where they do not stay in the data cache. ``pool_planning`` weighs them against activations.
 """
 
@@ -25,7 +25,7 @@ from utvm_deploy.compiler.options import (
     scratch_place,
     scratch_stack,
 )
-from utvm_deploy.compiler.planning.kernel_costs import missed_share
+from utvm_deploy.compiler.planning.pass_costs import missed_share
 from utvm_deploy.targets.emulator.model import REF_MISS_CYCLES
 
 #: What the caller must align a pool to, and what everything in it is aligned to.

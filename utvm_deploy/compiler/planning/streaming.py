@@ -14,7 +14,7 @@ from functools import cached_property
 
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.budgets import Budget, Goal, Limits, OverBudget, Tradeoff
-from utvm_deploy.compiler.planning.kernel_costs import moving_cycles, strip_cycles
+from utvm_deploy.compiler.planning.pass_costs import moving_cycles, strip_cycles
 from utvm_deploy.compiler.planning.planner import Planned, Planner, WholeGraph
 from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
