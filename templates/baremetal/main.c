@@ -5,6 +5,7 @@
 #include "board_config.h"
 #include "core.h"
 #include "guard.h"
+#include "idle.h"
 #include "port.h"
 #include "utvm.h"
 
@@ -79,18 +80,6 @@ static const struct utvm_config config = {
     .tick_unit = BOARD_TICK_UNIT,
     .image = UTVM_IMAGE_ID,
 };
-
-// Sleep until a byte arrives. With interrupts off a byte that comes between
-// the look and the sleep still ends the sleep.
-static void idle(void) {
-    interrupts_off();
-    if (!uart_is_busy()) {
-        timer_pause();
-        wait_for_interrupt();
-        timer_resume();
-    }
-    interrupts_on();
-}
 
 int main(void) {
     static utvm_t utvm;

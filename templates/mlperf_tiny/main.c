@@ -12,6 +12,7 @@
 #include "board_config.h"
 #include "core.h"
 #include "guard.h"
+#include "idle.h"
 #include "port.h"
 #include "utvm.h"
 
@@ -342,18 +343,6 @@ static void command(char *rest) {
         print("]\r\n");
     }
     print("m-ready\r\n");
-}
-
-// Sleep until a byte arrives. With interrupts off a byte that comes between the look and the sleep
-// still ends the sleep.
-static void idle(void) {
-    interrupts_off();
-    if (!uart_is_busy()) {
-        timer_pause();
-        wait_for_interrupt();
-        timer_resume();
-    }
-    interrupts_on();
 }
 
 static void serve(void) {
