@@ -23,7 +23,9 @@ from utvm_deploy.base.errors import BundleError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import check_bundle
+from utvm_deploy.cli.main import main
 from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.results.reporting.stored import read_report
 from utvm_deploy.targets.wasm.binary import parse
 
 pytestmark = pytest.mark.tools
@@ -87,6 +89,10 @@ def node(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def open_page(browser: Any, folder: Path) -> dict[str, str]:
     """The texts of the page's elements, once its self-test has ended."""
     browser.get((folder / "index.html").as_uri())
+    return page_when_tested(browser)
+
+
+def page_when_tested(browser: Any) -> dict[str, str]:
     deadline = time.monotonic() + PATIENCE_S
     while "running" in (texts := page_texts(browser))["selftest"]:
         assert time.monotonic() < deadline, texts
@@ -196,7 +202,7 @@ console.log(JSON.stringify([
 
 def test_the_page_runs_from_a_file(digits: Path, browser: Any) -> None:
     texts = open_page(browser, digits)
-    assert texts["selftest"] == "self-test: 4 samples, every output byte equal"
+    assert texts["selftest"] == "4 of 4 samples equal to the reference"
     rng = np.random.default_rng(3)
     inputs = [[rng.integers(-128, 128, (1, 8, 8, 1), dtype=np.int8)] for _ in range(8)]
     for (given,), (wanted,) in zip(inputs, run_reference(DIGITS, inputs).outputs, strict=True):
@@ -217,6 +223,23 @@ def test_the_page_runs_from_a_file(digits: Path, browser: Any) -> None:
             wrong,
         )
         assert why in page_texts(browser)["error"]
+
+
+def test_a_report_runs_the_model(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page compares the reference's samples, and recognizes a drawn number."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--board", "host", "--try-it", "-o", "report.html"]
+    assert main(["report", str(DIGITS), *arguments]) == 0
+    browser.get((tmp_path / "report.html").as_uri())
+    assert page_when_tested(browser)["selftest"] == "4 of 4 samples equal to the reference"
+    assert browser.execute_script(DRAW, STROKES["4"]) == "4"
+    again = read_report(tmp_path / "report.html")
+    assert again["verify"]["ok"] and "try_it" not in again
+    golden = "MODEL.golden.samples[2].outputs[0] = MODEL.golden.samples[1].inputs[0].slice(0, 16);"
+    script = f"{golden} return mismatches(net, MODEL.golden).map((one) => one === null)"
+    assert browser.execute_script(script) == [True, True, False, True]
 
 
 def test_a_drawn_number_is_recognized(digits: Path, browser: Any) -> None:
@@ -243,8 +266,8 @@ def test_shared_models_in_the_page(
     )
     check_modules(tmp_path / "b", found.compiled.name, found.compiled.weights_bytes)
     texts = open_page(browser, tmp_path / "b")
-    assert texts["selftest"] == "self-test: 4 samples, every output byte equal"
-    shown = "return [...document.querySelectorAll('section > div:not([hidden])')].map((x) => x.id)"
+    assert texts["selftest"] == "4 of 4 samples equal to the reference"
+    shown = "return [...document.querySelectorAll('.side > div:not([hidden])')].map((x) => x.id)"
     assert browser.execute_script(shown) == [device, "files"]
     button = {"camera": "start", "sound": "record"}.get(device)
     if button is not None:

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
+from needed_machine import skip_without_machine
 from server_process import ROOT, Server
+
+from utvm_deploy.boards.board import load_board
 
 pytest.importorskip("selenium", reason="selenium is not installed (pip install '.[test]')")
 sys.path.insert(0, str(ROOT / "scripts" / "screenshots"))
@@ -188,3 +192,37 @@ def start(server: Server, digest: str, verb: str) -> str:
     )
     assert job["state"] == "done", job["reason"]
     return key
+
+
+def test_a_model_runs_in_the_readers_browser(server: Server, browser: Chrome) -> None:
+    """One press compiles it; the page allows WebAssembly, and no script but the server's own."""
+    skip_without_machine(load_board("wasm"))
+    sha256 = server.upload(MODEL)
+    look_as(browser, 1280, "light")
+    browser.get(f"{server.url}/models/{sha256}")
+    browser.find_element(By.XPATH, "//button[text()='Try it in this browser']").click()
+    equal = "4 of 4 samples equal to the reference"
+    wait_for(lambda: text_of(browser, "#selftest") == equal)
+    browser.find_element(By.CSS_SELECTOR, "#numbers summary").click()
+    browser.execute_script(
+        "arguments[0].value = '7 '.repeat(64)", browser.find_element(By.ID, "values")
+    )
+    browser.find_element(By.ID, "paste").click()
+    assert "ms, " in text_of(browser, "#time") and text_of(browser, "tr.best th")
+    for width, scheme in LOOKS:
+        look_as(browser, width, scheme)
+        assert not browser.execute_script(WIDE), (width, scheme)
+        assert not browser.execute_script(PALE_TEXTS), (width, scheme)
+    assert log_of(browser) == []
+    browser.execute_script(
+        "const one = document.createElement('script'); one.textContent = 'window.ran = 1';"
+        "document.body.append(one)"
+    )
+    assert browser.execute_script("return window.ran ?? null") is None and log_of(browser)
+    # It is kept: the job that made it is not started again.
+    browser.get(f"{server.url}/models/{sha256}")
+    browser.find_element(By.XPATH, "//button[text()='Try it in this browser']").click()
+    wait_for(lambda: text_of(browser, "#selftest") == equal)
+    with httpx.Client() as http:
+        jobs = http.get(f"{server.url}/api/v1/jobs", params={"model": sha256}).json()
+    assert len([one for one in jobs if one["verb"] == "bundle"]) == 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.bundling.layout import FORMATS
+from utvm_deploy.bundling.mlperf_tiny import BENCHMARKS
 from utvm_deploy.cli.main import build_parser
 from utvm_deploy.cli.options.option import rows_in
 from utvm_deploy.cli.verbs import VERBS as CLI_VERBS
-from utvm_deploy.service.server.jobs.options import Option, time_limit_s
+from utvm_deploy.service.server.jobs.options import BENCHMARK, FORMAT, Option, time_limit_s
 from utvm_deploy.service.server.jobs.verbs import VERBS, Verb, command_line, file_names, verb_of
 from utvm_deploy.service.server.store.facts import Model
 
@@ -123,3 +125,7 @@ def test_a_long_tuning_is_not_ended_by_the_default_time_limit() -> None:
     assert time_limit_s({}) == time_limit_s({"minutes": 5}) == 6 * hour
     assert time_limit_s({"minutes": 6000}) == 101 * hour
     assert time_limit_s({"minutes": 6000, "time-limit": 60}) == hour
+
+
+def test_a_job_makes_every_form_of_a_bundle() -> None:
+    assert set(FORMAT.choices) == set(FORMATS) and set(BENCHMARK.choices) == set(BENCHMARKS)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 
 import httpx
@@ -367,3 +369,44 @@ def test_who_signed_in_with_a_token_can_sign_out(tmp_path: Path) -> None:
         answer = app.http.post("/login", data={"token": token, "next": "/jobs"})
         assert answer.headers["location"] == "/jobs"
         assert 'action="/logout"' in page(app, "/")
+
+
+def test_a_model_to_try_says_why_there_is_none(app: App) -> None:
+    digest = app.upload()
+    where, policy = f"/models/{digest}/try", "content-security-policy"
+    assert "Compile it for browsers" in page(app, where)
+    assert "'wasm-unsafe-eval'" in app.http.get(where).headers[policy]
+    assert "unsafe-eval" not in app.http.get(f"/models/{digest}").headers[policy]
+    bundled = BytesIO()
+    with zipfile.ZipFile(bundled, "w") as archive:
+        element = '<script type="application/json" id="utvm-model">'
+        archive.writestr("digits/index.html", element + r'{"x": "\u003c/script>"}' + "</script>")
+    large = BytesIO()
+    with zipfile.ZipFile(large, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("digits/index.html", bytes((32 << 20) + 1))
+    missing = json.dumps({"error": "pip install 'utvm-deploy[wasm]'"}).encode()
+    ends = (
+        (Outcome(1, missing, b""), "pip install"),
+        (Outcome(0, b"{}", b""), "made no bundle; compile it again"),
+        (Outcome(0, b"{}", b"", {"bundle.zip": b"no archive"}), "cannot be read; compile it again"),
+        (Outcome(0, b"{}", b"", {"bundle.zip": large.getvalue()}), "unpack the bundle of job"),
+        (Outcome(0, b"{}", b"", {"bundle.zip": bundled.getvalue()}), '"x":"\\u003c/script\\u003e"'),
+        (Outcome(1, b"", b"no other job is started"), '"x":"'),
+    )
+    ways: list[JobSpec] = []
+
+    def run(spec: JobSpec) -> Outcome:
+        ways.append(spec)
+        return ends[len(ways) - 1][0]
+
+    app.cluster.run = run
+    for _, told in ends:
+        assert app.http.post(where).headers["location"] == where
+        wait_until(lambda: "this page looks again" not in page(app, where))
+        text = page(app, where)
+        assert told in text, text
+        assert ("Compile it for browsers" in text) == ('"x"' not in told)
+    assert len(ways) == 5
+    for one in ways:
+        assert one.arguments[:2] == ("bundle", "--board=wasm") and "--format=wasm" in one.arguments
+    page(app, "/models/none/try", 404)

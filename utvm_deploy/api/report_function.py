@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api.bench_function import bench
+from utvm_deploy.api.bundle_function import bundle
 from utvm_deploy.api.evaluate_function import evaluate
 from utvm_deploy.api.inspect_function import inspect
 from utvm_deploy.api.memory_function import memory
@@ -21,12 +22,14 @@ from utvm_deploy.base.errors import MissingTool, UtvmError
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES, connect
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
+from utvm_deploy.results.pages.embedded_json import MODEL, embedded_json
 from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
 from utvm_deploy.results.reporting.page import report_html
 from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA, check_named
@@ -38,9 +41,13 @@ VERIFIED_SAMPLES = 4
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ReportResult(Result):
-    """A report; ``found`` is the object that ``utvm report MODEL --json`` prints."""
+    """A report; ``found`` is the object that ``utvm report MODEL --json`` prints.
+
+    ``try_it`` is JSON of the model that runs in the page; empty if none does.
+    """
 
     found: Mapping[str, Any]
+    try_it: str = ""
 
     @property
     def ok(self) -> bool:
@@ -79,7 +86,7 @@ class ReportResult(Result):
     @property
     def html(self) -> str:
         """The page, which needs no network; it holds the report's object, too."""
-        return report_html(self.found)
+        return report_html(self.found, self.try_it)
 
     def to_dict(self) -> dict[str, Any]:
         """The object of ``utvm report MODEL --json``."""
@@ -99,6 +106,7 @@ def report(
     cmsis_nn: Any = None,
     library: Any = None,
     plugin: Any = None,
+    try_it: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> ReportResult:
@@ -107,7 +115,8 @@ def report(
     ``model`` is a file. ``data``, ``labels``, ``reference`` and ``samples`` are as for
     ``evaluate``; without ``data`` the report has no accuracy. ``records`` is a file that ``tune``
     wrote; its curves are shown. ``cmsis_nn`` is as for ``bench``: without it, recorded figures are
-    shown where layers have them. ``library`` is CMSIS-NN for ``kernels="cmsis-nn"``. ``options``
+    shown where layers have them. ``library`` is CMSIS-NN for ``kernels="cmsis-nn"``. With
+    ``try_it`` the page runs the model in a browser, as a bundle of the format "wasm". ``options``
     are the others of ``compile``, and ``port``, ``probe``, ``serial``, ``link``, ``server`` and
     ``timing`` of ``connect``. ``given_board`` is how the report names the board.
 
@@ -121,6 +130,7 @@ def report(
     stated = {**options, **chosen, "timing": connection.get("timing", CYCLES)}
     compiled_with = {**options, "records": records, "cmsis_nn": library, "plugin": plugin}
     notes = [target.emulator.twin_note] if target.emulator and target.emulator.twin_note else []
+    in_page = _in_page(path, options, plugin, chosen, told) if try_it else ""
     told(f"inspecting {path.name}", 0, 1)
     inspected = inspect(path, plugin=plugin, **chosen)
     digest = file_digest(path)
@@ -190,7 +200,33 @@ def report(
             "tuning": None if records is None else _tried(Path(records), profiled),
         },
     )
-    return ReportResult({**found, DIGEST: content_digest(found)})
+    return ReportResult({**found, DIGEST: content_digest(found)}, in_page)
+
+
+def _in_page(
+    path: Path,
+    options: Mapping[str, Any],
+    plugin: Any,
+    chosen: Mapping[str, Any],
+    progress: Progress,
+) -> str:
+    """JSON of the model for the page, with its modules and the reference's samples."""
+    kept = {
+        name: options[name] for name in ("name", "allow_float", "float_math") if name in options
+    }
+    with TemporaryFolder("utvm-try") as folder:
+        written = bundle(
+            path,
+            "wasm",
+            folder / "bundle",
+            format="wasm",
+            latency=False,
+            plugin=plugin,
+            progress=progress,
+            **kept,
+            **chosen,
+        ).path
+        return embedded_json((written / "index.html").read_text(encoding="utf-8"), MODEL)
 
 
 def _beside(

@@ -19,6 +19,9 @@ from utvm_deploy.bundling.standalone import standalone_modules, standalone_stack
 from utvm_deploy.compiler.c_text import comment
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.graph.model import Array
+from utvm_deploy.results.pages.assets import assets
+from utvm_deploy.results.pages.embedded_json import for_page
+from utvm_deploy.results.pages.render import render
 
 #: Element type -> JavaScript's array of it.
 _ARRAYS = {
@@ -96,23 +99,26 @@ def browser_files(
         ),
         "OUTPUT_TYPES": outputs[0] if len(outputs) == 1 else f"[{', '.join(outputs)}]",
         "ELEMENT_TYPES": " | ".join(sorted(elements)),
-        "INFO": _json(_info(compiled)),
-        "GOLDEN": _json(golden),
+        "INFO": for_page(_info(compiled)).replace("@", "\\u0040"),
+        "NET_JS": assets()["net.js"].content.decode(),
     }
     entry = _text("entry.c.in", values)
     most = _MOST_OF_WEIGHTS * compiled.weights_bytes + _MOST_CODE_BYTES
     modules = standalone_modules(compiled, board, entry, _EXPORTS, most)
-    values |= {"CORE_JS": _text("core.js", values), "PAGE_JS": _text("page.js", values)}
-    values["MODULES"] = _json({key: _base64(data) for key, data in modules.items()})
+    data = {
+        "info": _info(compiled),
+        "modules": {key: _base64(data) for key, data in modules.items()},
+        "golden": golden,
+    }
     texts = {
         "README.md": "README.md",
-        "index.html": "page.html",
         f"{name}.mjs": "module.mjs",
         f"{name}.d.mts": "types.d.mts",
         "package.json": "package.json",
         "selftest.mjs": "selftest.mjs",
     }
     files = {path: _text(template, values).encode() for path, template in texts.items()}
+    files["index.html"] = render("try_page.html", name=name, data=for_page(data)).encode()
     files["selftest.json"] = json.dumps(golden).encode()
     first, *others = modules
     files[f"{name}.wasm"] = modules[first]
@@ -122,12 +128,6 @@ def browser_files(
 def _text(template: str, values: Mapping[str, str]) -> str:
     path = data_dir("templates") / "bundle" / "browser" / template
     return fill(path.read_text(encoding="utf-8"), values)
-
-
-def _json(value: object) -> str:
-    """JSON that ends no script of a page, and holds no placeholder of a template."""
-    text = json.dumps(value, allow_nan=False)
-    return text.replace("<", "\\u003c").replace("@", "\\u0040")
 
 
 def _base64(data: Array | bytes) -> str:

@@ -6,7 +6,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-@CORE_JS@
+/** What is known of the model: its tensors, and where they are in the arena. */
+const info = @INFO@;
+
+@NET_JS@
 
 async function read(url) {
   if (url.protocol === "file:") {

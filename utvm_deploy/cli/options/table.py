@@ -647,6 +647,7 @@ REPORT: Rows = (
         "the page, which needs nothing outside; default for a model: MODEL.BOARD.html; for "
         "records: no page"
     ),
+    Option("--try-it", "the page also runs the model in the reader's browser"),
 )
 REPRODUCE: Rows = (
     Option("REPORT", "what `utvm report MODEL --board B` wrote: the page, or its --json"),

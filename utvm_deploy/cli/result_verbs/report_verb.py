@@ -56,7 +56,8 @@ def _model(args: argparse.Namespace, out: Output) -> int:
         return dry_run(args, board, out)
     check_board(args, board)
     with out.progress() as progress:
-        found = report(args.model, board, progress=progress, **report_options(args, board))
+        options = report_options(args, board)
+        found = report(args.model, board, try_it=args.try_it, progress=progress, **options)
     write_report(found, page, out)
     return 0 if found.ok else 1
 

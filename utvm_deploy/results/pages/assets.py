@@ -16,6 +16,9 @@ _TYPES = {
 _FILES = {
     "style.css": "style.css",
     "table.js": "table.js",
+    "try.css": "try.css",
+    "net.js": "net.js",
+    "try_it.js": "try_it.js",
     "service.css": "service/service.css",
     "icon.svg": "service/icon.svg",
     "live.js": "service/live.js",

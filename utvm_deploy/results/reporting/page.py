@@ -6,22 +6,21 @@ The page holds that object, too, so that ``utvm reproduce`` reads either.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from utvm_deploy.quality.evaluating.page import evaluation_values, metric_text
 from utvm_deploy.records import Record, Records
 from utvm_deploy.results.comparing.page import recorded_or_measured
-from utvm_deploy.results.pages.embedded_json import ELEMENT
+from utvm_deploy.results.pages.embedded_json import ELEMENT, for_page
 from utvm_deploy.results.pages.render import number, render, render_part
 from utvm_deploy.results.profiling.memory_page import memory_page_values
 from utvm_deploy.results.profiling.page import profile_values
 from utvm_deploy.tuning.report import tuning_values
 
 
-def report_html(result: Mapping[str, Any]) -> str:
-    """The whole page; it loads nothing."""
+def report_html(result: Mapping[str, Any], try_it: str = "") -> str:
+    """The whole page; it loads nothing. ``try_it`` is the JSON of a model that runs in the page."""
     memory, evaluation, tuning = result["memory"], result["evaluation"], result["tuning"]
     bench = result["bench"]["models"][0] if result["bench"] else None
     graph = result["graph"]
@@ -40,14 +39,9 @@ def report_html(result: Mapping[str, Any]) -> str:
         else render_part("evaluation_body.html", level=3, **evaluation_values(evaluation)),
         tuning=None if not tuning else render_part("tuning_body.html", **_tuning(tuning)),
         element=ELEMENT,
-        json=_in_page(result),
+        json=for_page(result),
+        try_it=try_it,
     )
-
-
-def _in_page(result: Mapping[str, Any]) -> str:
-    """JSON that an HTML page may hold in a script: no "<" ends the script early."""
-    text = json.dumps(result, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("&", "\\u0026").replace(">", "\\u003e")
 
 
 def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -180,7 +180,14 @@ MAX_FLASH = Option("max-flash", "fail if its image takes more bytes of flash", l
 TIMING = Option("timing", "what an emulated board with a cycle model counts", TIMINGS)
 FORMAT = Option(
     *("format", "of the bundle"),
-    ("cmake", "arduino", "cmsis-pack", "esp-idf", "platformio", "rust", "wasm", "zephyr"),
+    (
+        *("cmake", "arduino", "cmsis-pack", "esp-idf", "mlperf-tiny", "platformio", "rust", "wasm"),
+        "zephyr",
+    ),
+)
+BENCHMARK = Option(
+    *("benchmark", "of MLPerf Tiny, for a bundle of that format"),
+    ("ad01", "ic01", "kws01", "vww01"),
 )
 NO_LATENCY = Option("no-latency", "leave the latency report out", is_flag=True)
 TIME_LIMIT = Option(

@@ -100,12 +100,16 @@ VERBS = {
         ),
         Verb(
             *("bundle", "a library for your firmware"),
-            (*_COMPILED, o.FORMAT, o.SAMPLES, o.GOLDEN, o.NO_LATENCY, o.TIMING, o.TIME_LIMIT),
+            (
+                *(*_COMPILED, o.FORMAT, o.BENCHMARK, o.SAMPLES, o.GOLDEN, o.NO_LATENCY, o.TIMING),
+                o.TIME_LIMIT,
+            ),
             ("-o", "bundle.zip"),
             ("bundle.zip",),
             # It flashes nothing; its latency report comes from an emulator.
             runs_on_board=False,
             exclusive=((o.SAMPLES, o.GOLDEN),),
+            bound=((o.BENCHMARK, o.FORMAT),),
         ),
     )
 }

@@ -31,6 +31,7 @@ from utvm_deploy.service.server.web.compare_page import comparison_values
 from utvm_deploy.service.server.web.jobs import job_values, live_values
 from utvm_deploy.service.server.web.models import model_values
 from utvm_deploy.service.server.web.overview import now_values
+from utvm_deploy.service.server.web.try_page import POLICY, start_try, try_values
 
 #: The path that takes the form with a model and its jobs.
 START = "/start"
@@ -121,6 +122,17 @@ def pages(parts: Parts) -> APIRouter:
     @router.get("/models/{sha256}")
     def model(sha256: str) -> HTMLResponse:
         return page("model.html", **model_values(parts, find_model(parts, sha256)))
+
+    @router.get("/models/{sha256}/try")
+    def try_it(sha256: str) -> HTMLResponse:
+        answer = page("try.html", **try_values(parts, find_model(parts, sha256)))
+        answer.headers["content-security-policy"] = POLICY
+        return answer
+
+    @router.post("/models/{sha256}/try")
+    def compile_to_try(sha256: str) -> Response:
+        start_try(parts, find_model(parts, sha256))
+        return RedirectResponse(f"/models/{sha256}/try", 303)
 
     @router.post("/models/{sha256}/delete")
     def forget(sha256: str) -> Response:

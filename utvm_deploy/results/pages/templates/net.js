@@ -1,6 +1,3 @@
-/** What is known of the model: its tensors, and where they are in the arena. */
-const info = @INFO@;
-
 /** Why a model was not loaded, or did not run. */
 class UtvmError extends Error {
   constructor(message, options) {
@@ -117,10 +114,10 @@ async function instantiate(module, simd) {
 
 const fromBase64 = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
 
-/** Run the golden samples of a self-test; what differs, or null. */
-function firstMismatch(net, golden) {
+/** For each golden sample of a self-test: null, or what differs first. */
+function mismatches(net, golden) {
   net.reset();
-  for (const [number, sample] of golden.samples.entries()) {
+  return golden.samples.map((sample, number) => {
     const inputs = sample.inputs.map((text, i) =>
       new ARRAYS[info.inputs[i].dtype](fromBase64(text).buffer));
     const found = [net.run(...inputs)].flat();
@@ -135,6 +132,11 @@ function firstMismatch(net, golden) {
           `expected ${expected[at]}`;
       }
     }
-  }
-  return null;
+    return null;
+  });
+}
+
+/** What differs from the golden samples first, or null. */
+function firstMismatch(net, golden) {
+  return mismatches(net, golden).find((one) => one !== null) ?? null;
 }
