@@ -57,6 +57,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "st-util": ("debug STM32 boards", "sudo apt install stlink-tools"),
     "JLinkExe": ("flash boards", "download the J-Link software from segger.com"),
     "JLinkGDBServerCLExe": ("debug boards", "download the J-Link software from segger.com"),
+    "vela": ("compile for Arm's Ethos-U", "pip install 'utvm-deploy[ethos-u]'"),
     "west": ("build and flash Zephyr applications", "pip install 'utvm-deploy[zephyr]'"),
     "STM32_Programmer_CLI": (
         "flash STM32 boards",

@@ -1,0 +1,100 @@
+"""Runs Vela, Arm's compiler for Ethos-U, in a child process, and reads what it writes."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.backends.ethos_u.check import NpuProgram, Place
+from utvm_deploy.backends.ethos_u.configurations import MEMORY_MODES, Configuration
+from utvm_deploy.base import process
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.graph.model import Array
+
+#: ResNet-50 takes Vela 5.2.0 a few seconds; its search of allocations may take minutes.
+_DEADLINE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What Vela thinks that an inference takes. Nobody measured it."""
+
+    cycles: int  # of the NPU's clock
+    clock_hz: int
+    macs: int
+    system: str  # with whose memories it counts, such as "Ethos_U55_High_End_Embedded"
+
+
+def compiled_by_vela(
+    model: bytes, name: str, configuration: Configuration
+) -> tuple[NpuProgram, Estimate]:
+    """What Vela makes of a .tflite file. CompileError if it cannot compile the whole of it.
+
+    Raises MissingTool if there is no Vela.
+    """
+    with TemporaryFolder("utvm-vela") as folder:
+        file = folder / "region.tflite"
+        file.write_bytes(model)
+        argv = [
+            *("vela", str(file)),
+            *("--accelerator-config", configuration.name, "--config", "Arm/vela.ini"),
+            *("--system-config", configuration.system),
+            *("--memory-mode", MEMORY_MODES[configuration.memory_mode]),
+            *("--output-format", "raw", "--output-dir", str(folder)),
+        ]
+        done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder)
+        if done.timed_out:
+            raise CompileError(
+                f"Vela did not finish {name} within {_DEADLINE_S:.0f} s; leave --ethos-u out"
+            )
+        if done.returncode:
+            raise CompileError(f"Vela refuses {name}: {_last_line(done.output)}")
+        made = program_in(folder / "region_vela.npz", configuration)
+        return made, _estimate_in(folder, configuration)
+
+
+def program_in(path: Path, configuration: Configuration) -> NpuProgram:
+    """What Vela's file of its format "raw" has. CompileError if it is another file."""
+    try:
+        # Vela pickles quantizations; these are not read.
+        with np.load(path, allow_pickle=False) as file:
+            return NpuProgram(
+                configuration,
+                file["cmd_data"].tobytes(),
+                file["weight_data"].tobytes(),
+                int(file["scratch_size"]),
+                int(file["scratch_fast_size"]),
+                _places(file, "input"),
+                _places(file, "output"),
+            )
+    except (OSError, KeyError, ValueError) as error:
+        raise CompileError(f"{path.name} is not what Vela 5.2 writes: {error}") from error
+
+
+def _places(file: np.lib.npyio.NpzFile, which: str) -> tuple[Place, ...]:
+    def column(name: str) -> Array:
+        return np.asarray(file[f"{which}_{name}"], np.int64)
+
+    sizes = [int(np.prod(shape)) for shape in column("shape")] * column("elem_size")
+    rows = zip(column("region"), column("offset"), sizes, strict=True)
+    return tuple(Place(int(region), int(offset), int(size)) for region, offset, size in rows)
+
+
+def _estimate_in(folder: Path, configuration: Configuration) -> Estimate:
+    (path,) = folder.glob("region_summary_*.csv")
+    with path.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    return Estimate(
+        round(float(row["cycles_total"])),
+        round(float(row["core_clock"])),
+        round(float(row["nn_macs"])),
+        configuration.system,
+    )
+
+
+def _last_line(output: str) -> str:
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
