@@ -2,13 +2,15 @@
 
     python benchmarks/quantize/forms.py MODEL:LOW..HIGH --rows F.jsonl
     python benchmarks/quantize/forms.py MODEL:CALIB.npz:LABELLED.npz... --rows F.jsonl
+    python benchmarks/quantize/forms.py net:NAME... --rows F.jsonl
     python benchmarks/quantize/forms.py --rows F.jsonl --page
 
-Data are as for ``accuracy.py``. A mix loses at most ``MAX_LOSS`` dB of SQNR against int16x8, or
-``MAX_POINTS`` of accuracy where there are labels; it knows no board. For "pruned", the least
-weights of dense and pointwise layers become zeros, in blocks of four inputs, without training; then
-the model is quantized to int8. Each model and form adds a line to the file of rows. --page writes
-these as tables between the marks of docs/internals/quantization-figures.md.
+Data are as for ``accuracy.py``; ``net:NAME`` is one of ``nets.py``, trained and converted. A mix
+loses at most ``MAX_LOSS`` dB of SQNR against int16x8, or ``MAX_POINTS`` of accuracy where there are
+labels; it knows no board. For "pruned", the least weights of dense and pointwise layers become
+zeros, in blocks of four inputs, without training; then the model is quantized to int8. Each model
+and form adds a line to the file of rows. --page writes these as tables between the marks of
+docs/internals/quantization-figures.md.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from accuracy import Array, Data, data_of, figures, quantized, reals
+from nets import made_net
 
 import utvm_deploy
 from utvm_deploy.base.errors import UtvmError
@@ -80,11 +84,24 @@ def answers(path: Path, data: Data) -> Array:
     return reals(np.concatenate([one[0] for one in run.outputs]), sink)
 
 
+def net_parts(name: str, folder: Path) -> list[str]:
+    """The files of one of the nets: its model in float32, and the two of its data."""
+    net = made_net(name)
+    model = folder / f"{name}.pt2"
+    torch.export.save(torch.export.export(net.module, (net.calibration[:1],)), model)
+    calibration, labelled = folder / "calibration.npz", folder / "labelled.npz"
+    np.savez(calibration, inputs=net.calibration.numpy())
+    np.savez(labelled, inputs=net.held_out.numpy(), labels=net.labels.numpy())
+    return [str(model), str(calibration), str(labelled)]
+
+
 def rows(spec: str, folder: Path) -> Iterator[dict[str, Any]]:
     """The figures of each form of a model."""
     name, *parts = spec.split(":")
-    path = folder / Path(name).name
-    path.write_bytes(opened(Path(name)).data)
+    if name == "net":
+        name, *parts = net_parts(parts[0], folder)
+    path = folder / f"{Path(name).stem}.tflite"
+    path.write_bytes(opened(Path(name), is_converted=True).data)
     graph = load_model(path)
     data = data_of(parts, graph.tensors[graph.inputs[0]].shape[1:])
     labelled = None if data.labels is None else parts[1]
