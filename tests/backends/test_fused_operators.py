@@ -163,7 +163,7 @@ def test_records_choose_between_its_call_and_ours(plugin: Path, tmp_path: Path) 
         ]
         backend = load_plugin(plugin)
         compiled = compile_model(
-            model, HOST, CompileOptions(backend=backend, records=Records(records))
+            model, HOST, CompileOptions(backends=(backend,), records=Records(records))
         )
         return compiled.layers[0].engine, compiled.layers[0].why
 
@@ -203,7 +203,9 @@ def test_records_choose_between_fused_and_separate_operators(plugin: Path, tmp_p
         ]
         backend = load_plugin(plugin)
         return kinds(
-            compile_model(model, HOST, CompileOptions(backend=backend, records=Records(records)))
+            compile_model(
+                model, HOST, CompileOptions(backends=(backend,), records=Records(records))
+            )
         )
 
     merged, apart = ["MAXIMUM+MINIMUM"], ["MAXIMUM", "MINIMUM"]
@@ -251,7 +253,12 @@ def test_the_gain_of_leaving_the_backend_is_measured(plugin: Path, tmp_path: Pat
     with utvm_deploy.connect("host") as device, RecordsFile(kept) as changed:
         changed.extend(records)
         found = run_model(
-            graph, device, changed, records[0].setting, level="time", library=load_plugin(plugin)
+            graph,
+            device,
+            changed,
+            records[0].setting,
+            level="time",
+            backends=(load_plugin(plugin),),
         )
     assert found.note == ""
     assert found.before is not None and found.after is not None

@@ -197,8 +197,6 @@ def test_the_command_line_says_it_in_one_line(
         r"^error: plug-in .*mine.py defines no name 'backend'", capsys.readouterr().err
     )
     assert output.read_text() == "kept"
-    assert main([*argv, "--plugin", str(path), "--kernels", "cmsis-nn"]) == 2
-    assert "cannot be used together" in capsys.readouterr().err
 
 
 @pytest.mark.tools

@@ -259,7 +259,7 @@ def test_platformio_library_is_described(case: Case, tmp_path: Path) -> None:
 def test_zephyr_options_of_a_library(place: str, depends: str) -> None:
     """A core that Zephyr has no symbol for gives no line, rather than one without its word."""
     library = ExternalLibrary("lib", "", (), "", "00", "", ("f",), zephyr_config=("LIB",))
-    assert external_kconfig(library, load_board(place)) == f"{depends}\tselect LIB\n"
+    assert external_kconfig((library,), load_board(place)) == f"{depends}\tselect LIB\n"
 
 
 def test_zephyr_module_names_its_own_files(case: Case, tmp_path: Path) -> None:

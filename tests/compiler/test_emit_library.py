@@ -10,16 +10,16 @@ import pytest
 from utvm_deploy.compiler.emission.library import (
     arena_bytes_with_state,
     library_parts,
-    state_of,
     state_text,
+    states_of,
 )
 
 
 def program(arena: int, layers: int, state: int | None) -> Any:
     """What these functions look at; ``state`` is None without a library."""
-    library = None if state is None else SimpleNamespace(state_bytes=state)
+    libraries = () if state is None else (SimpleNamespace(name="One", state_bytes=state),)
     plan = SimpleNamespace(arena_bytes=arena)
-    return SimpleNamespace(plan=plan, layers=(None,) * layers, library=library)
+    return SimpleNamespace(plan=plan, layers=(None,) * layers, libraries=libraries)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,12 @@ def test_a_state_begins_aligned_behind_the_status_of_each_layer(
     arena: int, layers: int, state: int | None, offset: int | None, end: int
 ) -> None:
     made = program(arena, layers, state)
-    span = state_of(made)
+    span = states_of(made).get("One")
     assert (None if span is None else span.offset) == offset
     assert arena_bytes_with_state(made) == end
-    assert state_text(made) == ("(void *)0" if offset is None else f"(void *)(arena + {offset})")
+    assert state_text(made, "One") == (
+        "(void *)0" if offset is None else f"(void *)(arena + {offset})"
+    )
 
 
 def test_each_layer_asks_whether_its_scratch_is_enough() -> None:
@@ -50,7 +52,8 @@ def test_each_layer_asks_whether_its_scratch_is_enough() -> None:
         for wanted, planned in ((None, 8), ("wanted_by_dense", 64), ("wanted_by_conv", 96))
     ]
     library = SimpleNamespace(state_bytes=0, initialize="")
-    text = library_parts(SimpleNamespace(name="net", layers=layers, library=library))  # type: ignore[arg-type]
+    made = SimpleNamespace(name="net", layers=layers, libraries=(library,))
+    text = library_parts(made)  # type: ignore[arg-type]
     assert "if (wanted_by_dense() > 64) {\n        *layer = 1;" in text
     assert "if (wanted_by_conv() > 96) {\n        *layer = 2;" in text
     assert text.count("if (") == 2 and "*layer = -1;" in text

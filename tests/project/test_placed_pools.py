@@ -115,4 +115,4 @@ def test_a_workspace_in_a_region_of_its_own_takes_one_window_of_an_mpu() -> None
     assert board.data_ram != board.main_ram
     pools = [PlacedPool(f"pool{at}", 32 * at, 32 * at + 32) for at in range(6)]
     # One flash, the workspace and the stack leave five.
-    assert without_window(board, None, pools, None) == ["pool pool5"]
+    assert without_window(board, (), pools, None) == ["pool pool5"]

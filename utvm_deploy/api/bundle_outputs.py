@@ -44,8 +44,7 @@ class Making:
 def as_library(made: Making, reference: ReferenceRun) -> tuple[Outputs, str]:
     """What the self-test is to expect of a library that may round otherwise, and who says so."""
     compiled, board = made.compiled, made.board
-    assert compiled.external is not None
-    name, oracle = compiled.external.name, reference.reference
+    name, oracle = " and ".join(one.name for one in compiled.externals), reference.reference
     expected: Outputs = reference.outputs
     found: Outputs | None = None
     if board.runs_here:
@@ -58,7 +57,8 @@ def as_library(made: Making, reference: ReferenceRun) -> tuple[Outputs, str]:
     if _equal(found, expected, range(len(compiled.outputs))):
         return expected, oracle
     made.notes.append(f"{name} rounds unlike {oracle} here: the self-test expects {name}'s bytes")
-    return found, f"{name} ({compiled.external.built_with}) on {board.name}"
+    built = "; ".join(one.built_with for one in compiled.externals)
+    return found, f"{name} ({built}) on {board.name}"
 
 
 def with_steps(

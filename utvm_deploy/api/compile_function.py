@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.backends.cmsis_nn import CmsisNn
-from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import CompileError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board, load_board
@@ -26,7 +25,7 @@ from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.number_formats import NumberFormat
-from utvm_deploy.project import load_backend
+from utvm_deploy.project import Plugins, load_backends
 from utvm_deploy.project.model_code import model_code
 from utvm_deploy.records import read_records
 from utvm_deploy.torch import in_memory
@@ -72,7 +71,7 @@ def compile(
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
     cmsis_nn: CmsisNn | None = None,
-    plugin: str | Path | Backend | None = None,
+    plugin: Plugins = None,
     scratch: str = "auto",
     records: str | Path | None = None,
     optimize: str = "time",
@@ -118,7 +117,7 @@ def compile(
     - ``kernels`` is "best", "generic" (plain C) or "cmsis-nn": where ``cmsis_nn``, which
       ``project.find_cmsis_nn`` gave, has a function.
     - ``plugin`` is a Python file with a backend of yours, the name of an installed one, or what
-      ``project.load_backend`` gave; its code runs with your rights.
+      ``project.load_backend`` gave. It may be a list of them. Their code runs with your rights.
     - ``scratch`` says where layers have their scratch: "arena", "stack" (that of the caller), or
       "auto". This is a separate buffer in tightly coupled RAM if the board has that, else the
       arena.
@@ -148,7 +147,7 @@ def compile(
         chosen = with_chosen(inputs, signature, states, stream, image_input, number_format)
     given = Path(model) if isinstance(model, str | Path) else None
     target = board if isinstance(board, Board) else load_board(board)
-    backend = load_backend(plugin, target) if isinstance(plugin, str | Path) else plugin
+    backends = load_backends(plugin, target)
 
     def compiled_for(level: str) -> CompiledModel:
         return compile_model(
@@ -158,7 +157,7 @@ def compile(
                 name=name,
                 kernels=kernels,
                 cmsis_nn=cmsis_nn,
-                backend=backend,
+                backends=backends,
                 scratch=scratch,
                 records=None if records is None else read_records(Path(records)),
                 objective=Objective.of(level),

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.api.steps import chosen_of, model_file
 from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.backends.interface import Backend
-from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import ModelError, UtvmError
 from utvm_deploy.base.results import Result, picked, plain_object
 from utvm_deploy.compiler.stages.first_look import least_activation_bytes, lowering_problems
@@ -18,6 +16,7 @@ from utvm_deploy.frontend.files.given_shapes import chosen_now, given
 from utvm_deploy.frontend.formats import kinds_in
 from utvm_deploy.frontend.tflite import load_model, survey_model
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.project import Plugins, load_backends
 from utvm_deploy.quality.quantizing.model_steps import refusal_of
 from utvm_deploy.results.inspecting.facts import (
     Inspection,
@@ -108,7 +107,7 @@ class InspectResult(Result):
 def inspect(
     model: str | Path | Any,
     *,
-    plugin: str | Path | Backend | None = None,
+    plugin: Plugins = None,
     passes: bool = False,
     **chosen: Unpack[Chosen],
 ) -> InspectResult:
@@ -117,15 +116,16 @@ def inspect(
     ``model`` is a file (.tflite, .onnx, .pt2, .relax), or what ``quantize`` gave. ``chosen`` are
     ``inputs``, ``signature``, ``states``, ``stream``, ``image_input`` and ``number_format`` of
     ``compile``. ``plugin`` is the Python file, the name or the object of a backend with custom
-    operators. With ``passes``, the result also says what each pass of the compiler removes.
+    operators, or a list of them. With ``passes``, the result also says what each pass of the
+    compiler removes.
 
     A model that cannot be compiled has a result, too: ``ok`` is False, and rows of ``table`` name
     the problems. Sizes are in bytes; shapes are those of the file, with the batch. Raises UtvmError
     for a file that is not a model, and UsageError for other objects.
     """
     with chosen_of({**chosen}), model_file(model) as path:
-        backend = load_plugin(str(plugin)) if isinstance(plugin, str | Path) else plugin
-        graph, found, least = _found(path, None if backend is None else CustomOperators(backend))
+        backends = load_backends(plugin, None)
+        graph, found, least = _found(path, CustomOperators(*backends) if backends else None)
         effects = pass_effects(graph) if passes and graph is not None and found.ok else None
         window = None
         if graph is not None and chosen_now().stream is not None:  # not of a file that is a stream

@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 from utvm_deploy.api.compile_function import compile
 from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import CompileError, UsageError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.base.toml_table import did_you_mean
@@ -22,8 +21,7 @@ from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.files.given_shapes import given, with_chosen
 from utvm_deploy.graph.number_formats import NumberFormat
-from utvm_deploy.project import check_fits, load_backend
-from utvm_deploy.records.candidate import CMSIS_NN
+from utvm_deploy.project import check_fits, load_backends
 from utvm_deploy.torch.in_memory import is_quantized_model
 
 _log = logging.getLogger(__name__)
@@ -139,17 +137,11 @@ def board_of(board: Board | str | Path | Device) -> Board:
 def with_backend(
     options: dict[str, Any], board: Board
 ) -> tuple[dict[str, Any], CustomOperators | None]:
-    """The options with the plug-in loaded once, and the custom operators that it brings."""
-    plugin = options.get("plugin")
-    if plugin is None:
+    """The options with the plug-ins loaded once, and the custom operators that they bring."""
+    backends = load_backends(options.get("plugin"), board)
+    if not backends:
         return options, None
-    if options.get("kernels") == CMSIS_NN:
-        raise UsageError(
-            f"plugin and kernels={CMSIS_NN!r} cannot be used together: a model takes one backend; "
-            "leave one of them out, or let the plug-in call CMSIS-NN itself"
-        )
-    backend: Backend = load_backend(plugin, board) if isinstance(plugin, str | Path) else plugin
-    return options | {"plugin": backend}, CustomOperators(backend)
+    return options | {"plugin": backends}, CustomOperators(*backends)
 
 
 def compile_fitting(

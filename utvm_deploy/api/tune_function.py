@@ -26,13 +26,13 @@ from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
-from utvm_deploy.project import find_cmsis_nn
+from utvm_deploy.project import Plugins, find_cmsis_nn
 from utvm_deploy.service.cluster.connection import open_cluster
-from utvm_deploy.tuning.fused_runs import measure_fused
 from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, run_model
 from utvm_deploy.tuning.measuring.place import check_tunable, fastest_link
 from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
+from utvm_deploy.tuning.region_runs import measure_regions
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.
@@ -103,7 +103,7 @@ def tune(
     sketches: bool = False,
     seed: int = 0,
     cmsis_nn: str | Path | CmsisNn | None = None,
-    plugin: str | Path | Backend | None = None,
+    plugin: Plugins = None,
     allow_float: bool = True,
     cluster: str | None = None,
     certificates: str | Path | None = None,
@@ -119,7 +119,7 @@ def tune(
     of them is needed. ``optimize`` is as for ``compile``. ``sketches`` also searches sketches of
     TVM's rules for int8 kernels that a SIMD family computes. ``seed`` is what the search begins
     with. ``cmsis_nn`` is the folder of your CMSIS-NN, whose calls become candidates. ``plugin`` is
-    a backend as for ``compile``. Without ``allow_float``, models that compute in float32 are
+    as for ``compile``. Without ``allow_float``, models that compute in float32 are
     refused. ``cluster`` is the address of a Dask scheduler whose workers measure, and
     ``certificates`` the folder with its TLS files. ``options`` are ``inputs``, ``signature``,
     ``states``, ``stream``, ``image_input`` and ``number_format`` of ``compile``, and ``port``,
@@ -140,13 +140,14 @@ def tune(
     if not given:
         raise UsageError("there is no model to tune; give the path of a model file")
     loaded, custom = with_backend({"plugin": plugin}, target)
-    library: Backend | None = loaded["plugin"]
+    backends: tuple[Backend, ...] = loaded["plugin"] or ()
     if cmsis_nn is not None:
         if isinstance(cmsis_nn, CmsisNn):
             library = library_backend(cmsis_nn, target)
         else:
             copy = find_cmsis_nn(Path(cmsis_nn), target)
             library = library_backend(copy, target, cmsis_nn)
+        backends = (*backends, library)
 
     def device(wanted: str | None = None) -> Device:
         place = board if isinstance(board, str) else target
@@ -165,13 +166,13 @@ def tune(
             tell(f"looking for what {target.name} needs")
             device().check_ready()
         tell("listing the kernels of the models")
-        made = prepare(paths, target, library, custom, sketches=sketches, allow_float=allow_float)
+        made = prepare(paths, target, backends, custom, sketches=sketches, allow_float=allow_float)
         search = {
             "trials": trials or sum(work.trials for work in made.works),
             "minutes": minutes,
             "seed": seed,
             "level": optimize,
-            "library": library,
+            "backends": backends,
             "watch": watch or (lambda tuning: None),
         }
         work = partial(_here, device, made, search, tell)
@@ -187,9 +188,6 @@ def check_limits(
     """UsageError for options of ``tune`` that do not go together."""
     if trials is None and minutes is None:
         raise UsageError("no end to the tuning; give trials=N or minutes=M, or both")
-    has_library = given["cmsis_nn"] is not None
-    if has_library and given["plugin"] is not None:
-        raise UsageError("cmsis_nn and plugin= cannot be used together; leave one of them out")
     if cluster is None:
         if given["certificates"] is not None:
             raise UsageError("certificates= is of a cluster; give cluster=ADDRESS, too")
@@ -209,7 +207,7 @@ def check_limits(
         raise UsageError(
             "workers of a cluster run no code of yours; leave out plugin=, or tune without cluster="
         )
-    if has_library:
+    if given["cmsis_nn"] is not None:
         raise UsageError(
             "workers of a cluster have no CMSIS-NN of yours; leave out cmsis_nn, or tune without "
             "cluster="
@@ -231,19 +229,19 @@ def library_backend(copy: CmsisNn, board: Board, folder: Any = None) -> Backend:
 def prepare(
     paths: Sequence[Path],
     board: Board,
-    library: Backend | None,
+    backends: Sequence[Backend],
     custom: CustomOperators | None,
     *,
     sketches: bool,
     allow_float: bool,
 ) -> Prepared:
     """Import the models and list their kernels with the candidates; nothing runs."""
-    passes = PASSES if library is None else UNJOINED
+    passes = UNJOINED if backends else PASSES
     graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
     if not allow_float:
         for graph in graphs:
             refuse_float(graph)
-    works = workload(graphs, board.cpu.kernel_core, library, sketches=sketches)
+    works = workload(graphs, board.cpu.kernel_core, backends, sketches=sketches)
     return Prepared(board, tuple(graphs), works)
 
 
@@ -265,13 +263,13 @@ def _here(
         found = tune(made.works, fast, file, **search)
     # Over the link that other verbs take: a debugger's writes leave the caches as they are.
     tell(f"starting {made.board.name} for whole models")
-    library, same = search["library"], {"level": search["level"], "tell": tell}
+    backends, same = search["backends"], {"level": search["level"], "tell": tell}
     with device(None) as usual:
-        if library is not None:
-            for graph in made.graphs:
-                measure_fused(graph, usual, file, found.setting, backend=library, **same)
+        for graph in made.graphs:
+            for one in backends:
+                measure_regions(graph, usual, file, found.setting, backend=one, **same)
         return found, [
-            run_model(graph, usual, file, found.setting, library=library, **same)
+            run_model(graph, usual, file, found.setting, backends=backends, **same)
             for graph in made.graphs
         ]
 

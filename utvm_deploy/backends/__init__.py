@@ -11,14 +11,18 @@ from utvm_deploy.backends.calls import call
 from utvm_deploy.backends.interface import (
     Backend,
     Build,
+    Covers,
     CText,
+    Estimate,
     Infer,
     Match,
     Pattern,
     Reference,
     StaticLibrary,
     TensorType,
+    pattern,
 )
+from utvm_deploy.backends.patterns import Expression, Op, constant, op, optional, wildcard
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.kernels.contract.c_texts import replaced
@@ -52,6 +56,9 @@ __all__ = [
     "Build",
     "CText",
     "ConstantArgument",
+    "Covers",
+    "Estimate",
+    "Expression",
     "ExternalLibrary",
     "Graph",
     "Infer",
@@ -59,6 +66,7 @@ __all__ = [
     "KernelCall",
     "LibraryKernel",
     "Match",
+    "Op",
     "Operation",
     "Operator",
     "Pattern",
@@ -72,10 +80,15 @@ __all__ = [
     "TensorType",
     "Window",
     "call",
+    "constant",
     "fold_input_offset",
+    "op",
+    "optional",
+    "pattern",
     "quantization_of",
     "quantize_multiplier",
     "quantize_multipliers",
     "replaced",
+    "wildcard",
     "window_of",
 ]

@@ -8,21 +8,28 @@ from typing import TypeVar
 
 import numpy as np
 
-from utvm_deploy.backends.interface import Backend, CText, Match, Pattern, TensorType
+from utvm_deploy.backends.interface import Backend, Build, CText, Match, Pattern, TensorType
 from utvm_deploy.base.errors import PluginError, UtvmError
-from utvm_deploy.base.python_file import said_of
-from utvm_deploy.graph.model import Array, Operator, Tensor
-from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.base.python_file import TookTooLong, said_of, within
+from utvm_deploy.graph.model import Array, Tensor
+from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, TensorArgument
 
 _Answer = TypeVar("_Answer")
 
+#: The most that a plug-in takes to build a call, and to say which operators of a model it computes.
+BUILD_SECONDS, MATCH_SECONDS = 600.0, 60.0
 
-def built(backend: Backend, pattern: Pattern, match: Match) -> KernelCall | str:
+
+def built(backend: Backend, build: Build, match: Match) -> KernelCall | str:
     """The call for a match, or why the backend has none."""
     if not backend.origin:
-        return pattern.build(match)
-    where = _where(backend, match.operators, match.graph.tensors)
-    call = asked(backend, f"build for {where}", lambda: pattern.build(match))
+        made = build(match)
+        if isinstance(made, str):
+            return made
+        assert isinstance(made.kernel, LibraryKernel)
+        return replace(made, kernel=replace(made.kernel, backend=backend.name))
+    where = where_of(match)
+    call = asked(backend, f"build for {where}", lambda: build(match), BUILD_SECONDS)
     if isinstance(call, str):
         return call or "the backend gives no reason"
     if not isinstance(call, KernelCall) or not isinstance(call.kernel, LibraryKernel):
@@ -36,10 +43,26 @@ def built(backend: Backend, pattern: Pattern, match: Match) -> KernelCall | str:
             f"{backend.origin}: build for {where} calls {call.kernel.function}, which the library "
             f"of {backend.name} does not define; correct the name, or build the library again"
         )
+    _check_ends(backend, match, call)
     text = backend.code.text if isinstance(backend.code, CText) else ""
     has_state = bool(backend.initialize)
-    kernel = replace(call.kernel, text=text, is_guarded=True, has_state=has_state)
+    kernel = replace(
+        call.kernel, text=text, is_guarded=True, has_state=has_state, backend=backend.name
+    )
     return replace(call, kernel=kernel)
+
+
+def _check_ends(backend: Backend, match: Match, call: KernelCall) -> None:
+    """The call has the tensors of this match, and not those of another one."""
+    passed = {one.tensor for one in call.arguments if isinstance(one, TensorArgument)}
+    ends = {*match.inputs, *match.outputs}
+    if not {*match.outputs} <= passed or any(
+        number not in ends and match.graph.tensors[number].data is None for number in passed
+    ):
+        raise PluginError(
+            f"{backend.origin}: build for {where_of(match)} returned the call of other tensors; "
+            "return what call() gives for this match"
+        )
 
 
 def computed(
@@ -48,7 +71,7 @@ def computed(
     """What a custom operator makes of these inputs, by the plug-in's NumPy reference."""
     assert pattern.reference is not None
     reference, tensors = pattern.reference, match.graph.tensors
-    where = _where(backend, match.operators, tensors)
+    where = where_of(match)
     made = asked(backend, f"reference for {where}", lambda: reference(match, inputs))
     if isinstance(made, np.ndarray):
         made = (made,)
@@ -78,7 +101,7 @@ def inferred(
 ) -> tuple[TensorType, ...]:
     """The types of a custom operator's outputs."""
     assert pattern.infer is not None
-    infer, where = pattern.infer, pattern.operators[0]
+    infer, where = pattern.infer, pattern.custom
     made = asked(backend, f"infer for {where}", lambda: infer(inputs, options))
     if isinstance(made, TensorType):
         made = (made,)
@@ -90,20 +113,29 @@ def inferred(
     return tuple(made)
 
 
-def asked(backend: Backend, what: str, work: Callable[[], _Answer]) -> _Answer:
-    """What ``work`` gives; PluginError with file and line if it raises an exception."""
+def asked(
+    backend: Backend, what: str, work: Callable[[], _Answer], seconds: float | None = None
+) -> _Answer:
+    """What ``work`` gives.
+
+    Raises PluginError, with file and line, if it raises an exception or takes more ``seconds``.
+    """
     try:
-        return work()
+        return work() if seconds is None else within(seconds, work)
     except PluginError as error:
         raise PluginError(f"{backend.origin}: {what}: {error}") from error
     except UtvmError:
         raise
+    except TookTooLong as error:
+        raise PluginError(
+            f"{backend.origin}: {what} took more than {error} seconds; correct the plug-in"
+        ) from None
     except (Exception, SystemExit) as error:  # anything may be wrong in somebody else's code
         raise PluginError(
             f"{backend.origin}: {what} raised {said_of(error)}; correct the plug-in"
         ) from error
 
 
-def _where(backend: Backend, operators: Sequence[Operator], tensors: Sequence[Tensor]) -> str:
-    kinds = "+".join(operator.kind for operator in operators)
-    return f"{kinds} {tensors[operators[-1].outputs[0]].name!r}"
+def where_of(match: Match) -> str:
+    """A match in a message."""
+    return f"{match.kind} {match.graph.tensors[match.outputs[0]].name!r}"

@@ -50,12 +50,12 @@ def call(
     ``body`` is C99: statements that end with the return of a status, an int32_t from -100 to 100. 0
     is success. The statements know these names:
 
-    - input_0, input_1, ...: pointers to the computed inputs of the match, in the order in which
-      its operators list them. What a fused operator makes for the next one is not among them.
+    - input_0, input_1, ...: pointers to ``match.inputs``. What operators of a region make for each
+      other is not among them.
     - the names of ``tables``: pointers to constants in flash, such as weights. The layout is the
       array's, in C order.
     - the names of ``numbers``: values of type int32_t.
-    - output_0, ...: pointers to the outputs of the last operator, in the layout of the file (NHWC).
+    - output_0, ...: pointers to ``match.outputs``, in the layout of the file (NHWC).
     - scratch: int8_t *, aligned to 8 bytes, if ``scratch_bytes`` is not 0. A write beyond these
       bytes is found when the layer has run.
 
@@ -72,14 +72,7 @@ def call(
     tables, numbers = tables or {}, numbers or {}
     _check(function, tables, numbers, scratch_bytes)
     graph = match.graph
-    made = {number for operator in match.operators for number in operator.outputs}
-    read = [number for operator in match.operators for number in operator.inputs]
-    inputs = dict.fromkeys(
-        number
-        for number in read
-        if number is not None and number not in made and graph.tensors[number].data is None
-    )
-    outputs = match.operators[-1].outputs
+    inputs, outputs = match.inputs, match.outputs
     parameters = [
         f"const {_c_type(graph.tensors[number].dtype)} *input_{index}"
         for index, number in enumerate(inputs)

@@ -1,22 +1,26 @@
-"""Which layers a backend does: all that it covers, but those where tuning found ours better.
+"""Which layers backends compute: all that they cover, but those where tuning found ours better.
 
-A record of the backend's family says what its call took. Layers without one are the backend's.
-Where its output was wrong, or ours took no longer in the same circumstances, the layer is ours.
+A record of a backend's family says what its call took. Where its output was wrong, or ours took no
+longer in the same circumstances, it is out. Of the others, the fastest measured one computes the
+layer, then the first one that was not measured, unless ours is faster by its estimate.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from utvm_deploy.backends.asking import built
-from utvm_deploy.backends.interface import Backend, Match, why_not_on
+from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, where_of
+from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
+from utvm_deploy.backends.patterns import Op, parts_of
+from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import identity_of
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records import RECORD, Record, Records
 
 _DIGEST_DIGITS = 12
@@ -35,36 +39,80 @@ def code_of_backend(backend: Backend) -> str:
 
 def call_of(backend: Backend, graph: Graph, operator: Operator, core: str) -> KernelCall | str:
     """The backend's call for one operator, or a phrase that says why there is none."""
-    pattern = backend.pattern(operator.kind)
-    if pattern is None or isinstance(operator.attributes, External):
-        return f"no call of {backend.name} does {operator.kind}"
+    found = _builds(backend, graph, operator, core)
+    if isinstance(found, str):
+        return found
+    calls = (built(backend, build, match) for build, match in found)
+    why = ""
+    for call in calls:
+        if not isinstance(call, str):
+            return call
+        why = why or call
+    return why or f"no call of {backend.name} does {operator.kind}"
+
+
+def _builds(
+    backend: Backend, graph: Graph, operator: Operator, core: str
+) -> list[tuple[Build, Match]] | str:
+    """What may build a call for one operator, or why nothing does."""
+    patterns = [one for one in backend.patterns if not one.custom and _may_be(one, operator.kind)]
+    covers, nothing = backend.covers, f"no call of {backend.name} does {operator.kind}"
+    if isinstance(operator.attributes, External) or not (patterns or covers):
+        return nothing
     if why := why_not_on(backend, core):
         return why
-    return built(backend, pattern, Match(graph, (operator,), core))
+    alone = graph.replaced(operators=(operator,), outputs=operator.outputs, states=())
+
+    def found() -> list[tuple[Build, Match]]:
+        made: list[tuple[Build, Match]] = []
+        for pattern in patterns:
+            build = pattern.build or backend.build
+            if build and (places := pattern.matches(alone, (0,))):
+                named: dict[str, Operator | int] = {**places[0].tensors}
+                named |= dict.fromkeys(places[0].operators, operator)
+                made.append((build, Match(graph, (operator,), core, named)))
+        if backend.build and covers and covers(Operation(graph, operator)):
+            made.append((backend.build, Match(graph, (operator,), core)))
+        return made
+
+    if not backend.origin:
+        return found()
+    return asked(backend, f"a pattern or covers for {operator.kind}", found, MATCH_SECONDS)
+
+
+def _may_be(pattern: Pattern, kind: str) -> bool:
+    parts = (part for root in pattern.roots for part in parts_of(root))
+    return any(isinstance(part, Op) and kind in part.kinds for part in parts)
 
 
 class Either:
-    """Gives an operator's call: the backend's, or what ``ours`` gives."""
+    """Gives an operator's call: that of a backend, or what ``ours`` gives.
+
+    ``cycles`` estimates what our call takes.
+    """
 
     def __init__(
         self,
         graph: Graph,
-        backend: Backend,
+        backends: Sequence[Backend],
         ours: Callable[[Operator], KernelCall],
+        cycles: Callable[[Operator, KernelCall], float],
         core: str,
         records: Records | None,
         optimization_flag: str,
     ) -> None:
         self._graph = graph
-        self._backend = backend
+        self._backends = backends
         self._ours = ours
+        self._cycles = cycles
         self._core = core
-        # Kernel -> what was measured of it with this backend and these kernels, newest last.
+        families = {one.family: code_of_backend(one) for one in backends}
+        # Kernel -> what was measured of it with these backends and kernels, newest last.
         self._records: dict[str, list[Record]] = {}
         for record in records or ():
             assert records is not None
-            if record.candidate.family == backend.family:
-                is_of_code = record.code == code_of_backend(backend)
+            if record.candidate.family in families:
+                is_of_code = record.code == families[record.candidate.family]
                 is_current = is_of_code and records.is_of_today(record.setting)
             else:
                 is_current = records.is_current(record)
@@ -75,31 +123,77 @@ class Either:
     def __call__(self, operator: Operator) -> KernelCall:
         if isinstance(operator.attributes, External):
             return lower(self._graph, operator, self._core)  # which is the backend's call
-        # The backend takes the arguments of the plain kernel.
-        theirs = call_of(self._backend, self._graph, operator, self._core)
-        if isinstance(theirs, str):
-            return replace(self._ours(operator), why_not=theirs)
-        known = self._records.get(identity_of(self._graph, operator).key, [])
-        family = self._backend.family
-        measured = [record for record in known if record.candidate.family == family]
-        if not measured:
-            return theirs
-        assert isinstance(theirs.kernel, LibraryKernel)
-        why = _why_ours(measured[-1], known)
-        if why:
-            why = f"{theirs.kernel.function} of {self._backend.name} {why} when it was tuned"
-            return replace(self._ours(operator), why_not=why)
-        return replace(theirs, origin=RECORD)
+        # Backends take the arguments of the plain kernel.
+        theirs, reasons = dict[str, KernelCall](), list[str]()
+        for backend in self._backends:
+            call = call_of(backend, self._graph, operator, self._core)
+            if isinstance(call, str):
+                reasons.append(call)
+            else:
+                theirs[backend.family] = call
+        known = self._records.get(identity_of(self._graph, operator).key, []) if theirs else []
+        measured = {one.candidate.family: one for one in known if one.candidate.family in theirs}
+        better: dict[str, int] = {}
+        for family, record in measured.items():
+            if why := _why_ours(record, known, theirs):
+                kernel = theirs.pop(family).kernel
+                assert isinstance(kernel, LibraryKernel)
+                reasons.append(f"{kernel.function} of {kernel.backend} {why} when it was tuned")
+            else:
+                better[family] = record.measurement.ticks_min
+        if better:
+            fastest = min(better, key=lambda family: better[family])
+            return replace(theirs[fastest], origin=RECORD)
+        return self._unmeasured(operator, theirs, reasons)
+
+    def _unmeasured(
+        self, operator: Operator, theirs: Mapping[str, KernelCall], reasons: list[str]
+    ) -> KernelCall:
+        """The call of the first backend whose estimate is not above ours, or our call."""
+        ours: KernelCall | None = None
+        for backend in self._backends:
+            if backend.family not in theirs:
+                continue
+            estimate, match = backend.estimate, Match(self._graph, (operator,), self._core)
+            if estimate is None:
+                return theirs[backend.family]
+            ours = ours or self._ours(operator)
+            gain = estimated(backend, match, self._cycles(operator, ours))
+            if not isinstance(gain, str):
+                return theirs[backend.family]
+            reasons.append(gain)
+        return replace(ours or self._ours(operator), why_not="; ".join(dict.fromkeys(reasons)))
 
 
-def _why_ours(theirs: Record, known: list[Record]) -> str:
+def estimated(backend: Backend, match: Match, ours: float) -> float | str:
+    """The cycles that a call saves by the backend's estimate, or why it saves none.
+
+    0 if there is no estimate.
+    """
+    estimate = backend.estimate
+    if estimate is None:
+        return 0.0
+    what = f"estimate for {where_of(match)}"
+    theirs = asked(backend, what, lambda: estimate(match), MATCH_SECONDS)
+    if theirs is None:
+        return 0.0
+    if isinstance(theirs, bool) or not isinstance(theirs, int | float) or not theirs >= 0:
+        raise PluginError(
+            f"{backend.origin}: {what} returned {theirs!r}; return a number of cycles, or None"
+        )
+    if theirs < ours:
+        return ours - theirs
+    return f"by estimates {backend.name} takes {theirs:,.0f} cycles, and ours {ours:,.0f}"
+
+
+def _why_ours(theirs: Record, known: list[Record], families: Collection[str]) -> str:
     """What speaks against the backend's call; nothing if it is the better one."""
     if not theirs.measurement.is_ok:
         return f"met {theirs.measurement.error!r}"
     ours = [
         record.measurement.ticks_min
         for record in known
-        if record.candidate.family != theirs.candidate.family
+        if record.candidate.family not in families
         and record.setting == theirs.setting
         and record.measurement.is_ok
     ]

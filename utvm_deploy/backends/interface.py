@@ -6,48 +6,52 @@ computes, and has a function that builds the call. CMSIS-NN is a backend, and so
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from utvm_deploy.base.errors import PluginError
+from utvm_deploy.backends.edges import Edges
+from utvm_deploy.backends.patterns import (
+    Expression,
+    Found,
+    Op,
+    chain,
+    matches,
+    parts_of,
+    wildcard,
+)
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
-from utvm_deploy.kernels.contract.external_library import (
-    MOST_WINDOWS,
-    WINDOW_BYTES,
-    ExternalLibrary,
-    is_window,
-)
+from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.targets.table import CORES
 
 #: What the kind of a custom operator begins with; the name from the file follows.
 CUSTOM_PREFIX = "CUSTOM "
 
+#: The most kinds that the name of a region lists.
+MOST_KINDS = 6
+
 #: No board has more RAM for scratch or state.
 MOST_BYTES = 1 << 30
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
-_KIND = re.compile(r"(CUSTOM [!-~]{1,100})|[A-Z][A-Za-z0-9_]{0,60}", re.ASCII)
-_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
-
-_Member = TypeVar("_Member")
 
 
 @dataclass(frozen=True)
 class Match:
-    """The operators of a model that a pattern found, in the order in which they run.
+    """Operators of a model that one call computes, in the order in which they run.
 
-    Each but the last one makes a tensor that only the next one reads.
+    They are a region: no other operator has to run between them.
     """
 
-    graph: Graph
+    graph: Graph  # of the whole model; ``subgraph`` has the region alone
     operators: tuple[Operator, ...]
     core: str  # such as "cortex-m7"; "host" is this computer, "generic" any core
+    #: What named expressions of the pattern are: an operator, or the number of a tensor.
+    named: Mapping[str, Operator | int] = field(default_factory=dict)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -61,13 +65,70 @@ class Match:
 
     @property
     def last(self) -> Operation:
-        """The last operator, whose outputs are those of the call."""
+        """The last operator."""
         return self.operations[-1]
+
+    def operation(self, name: str) -> Operation | None:
+        """The operator that ``op(...).named(name)`` is; None if it is not in this match."""
+        found = self.named.get(name)
+        return Operation(self.graph, found) if isinstance(found, Operator) else None
+
+    def tensor(self, name: str) -> int | None:
+        """The number of the tensor that an expression with this name is; None if it is none."""
+        found = self.named.get(name)
+        return found if isinstance(found, int) else None
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """Tensors that the region reads and does not make, constants aside, in their order there.
+
+        A state that it finds from the run before is one of them.
+        """
+        made = {number for one in self.operators for number in one.outputs}
+        read = (number for one in self.operators for number in one.inputs)
+        return tuple(
+            dict.fromkeys(
+                number
+                for number in read
+                if number is not None
+                and number not in made
+                and self.graph.tensors[number].data is None
+            )
+        )
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """Tensors that the region makes for others: operators, the model's caller, the next run."""
+        if len(self.operators) == 1:
+            return self.operators[0].outputs
+        ours = {number for one in self.operators for number in one.outputs}
+        inside = (i for i, one in enumerate(self.graph.operators) if ours & {*one.outputs})
+        return Edges(self.graph).outputs(tuple(inside))
+
+    @property
+    def states(self) -> tuple[tuple[int, int], ...]:
+        """(input, output) of the region at one address: a state, before and after a run."""
+        ends = {*self.inputs}, {*self.outputs}
+        return tuple(one for one in self.graph.states if one[0] in ends[0] and one[1] in ends[1])
+
+    @property
+    def subgraph(self) -> Graph:
+        """The region as a separate graph; its tensors have the numbers of the whole model."""
+        found = {before for before, _ in self.states}
+        return self.graph.replaced(
+            operators=self.operators,
+            inputs=tuple(one for one in self.inputs if one not in found),
+            outputs=self.outputs,
+            states=self.states,
+        )
 
     @property
     def kind(self) -> str:
-        """The kinds of the operators, joined by "+"."""
-        return "+".join(operator.kind for operator in self.operators)
+        """The kinds of the operators, joined by "+"; of many, the first and the last ones."""
+        kinds = [operator.kind for operator in self.operators]
+        if len(kinds) > MOST_KINDS:
+            kinds = [*kinds[:2], f"{len(kinds) - 3} more", kinds[-1]]
+        return "+".join(kinds)
 
     @property
     def options(self) -> bytes:
@@ -118,25 +179,69 @@ Build: TypeAlias = Callable[[Match], KernelCall | str]
 Reference: TypeAlias = Callable[[Match, Sequence[Array | None]], Sequence[Array]]
 #: Gives the types of a custom operator's outputs from its inputs and the bytes of its options.
 Infer: TypeAlias = Callable[[Sequence[Tensor | None], bytes], Sequence[TensorType]]
+#: Says whether a backend computes an operator, as part of a region or alone.
+Covers: TypeAlias = Callable[[Operation], bool]
+#: Gives the cycles of the board's core that the call of a region takes; None if it is not known.
+Estimate: TypeAlias = Callable[[Match], float | None]
 
 
 @dataclass(frozen=True)
 class Pattern:
     """Operators that one call computes."""
 
-    #: TFLite's names, in the order of the data: ("CONV_2D", "RELU"). A custom operator is
-    #: "CUSTOM " and its name in the file; it is alone.
-    operators: tuple[str, ...]
-    build: Build = field(repr=False)
+    #: TFLite's names, each of an operator that reads what the one before it makes, such as
+    #: ("CONV_2D", "RELU"). A custom operator is "CUSTOM " and its name in the file; it is alone.
+    #: Or an expression (``op``, ``wildcard`` and others), or several: the outputs of a region.
+    operators: tuple[str, ...] | Expression | tuple[Expression, ...]
+    #: None: the operators stay together in regions, which ``Backend.build`` builds.
+    build: Build | None = field(default=None, repr=False)
     #: Of a custom operator: what it computes, with NumPy, for ``utvm verify`` and ``utvm bundle``.
     reference: Reference | None = field(default=None, repr=False)
     #: Of a custom operator: its outputs' types, with which the file must agree.
     infer: Infer | None = field(default=None, repr=False)
 
+    @cached_property
+    def roots(self) -> tuple[Expression, ...]:
+        """The expressions of its outputs."""
+        given = self.operators
+        if isinstance(given, Expression):
+            return (given,)
+        kinds = tuple(one for one in given if isinstance(one, str))
+        return (chain(kinds),) if kinds else tuple(o for o in given if isinstance(o, Expression))
+
     @property
-    def is_custom(self) -> bool:
-        """Whether it is a custom operator."""
-        return self.operators[0].startswith(CUSTOM_PREFIX)
+    def label(self) -> str:
+        """For messages: the kinds of operators in it."""
+        given = self.operators
+        if isinstance(given, tuple) and all(isinstance(one, str) for one in given):
+            return "+".join(map(str, given))
+        ops = (one for root in self.roots for one in parts_of(root) if isinstance(one, Op))
+        return "+".join(dict.fromkeys("|".join(one.kinds) for one in ops))
+
+    @property
+    def custom(self) -> str:
+        """The kind of the custom operator that it is; empty for others."""
+        first = self.operators[0] if isinstance(self.operators, tuple) else ""
+        return first if isinstance(first, str) and first.startswith(CUSTOM_PREFIX) else ""
+
+    def matches(self, graph: Graph, free: Collection[int]) -> tuple[Found, ...]:
+        """Where the operators at the ``free`` positions of a graph are as it says."""
+        return matches(graph, self.roots, free)
+
+
+def pattern(
+    build: Build | None = None,
+) -> Callable[[Callable[..., Expression | tuple[Expression, ...]]], Pattern]:
+    """Makes a pattern of a function that returns an expression, or a tuple of them.
+
+    Its parameters are wildcards with these names. ``build`` is the pattern's.
+    """
+
+    def made(function: Callable[..., Expression | tuple[Expression, ...]]) -> Pattern:
+        names = inspect.signature(function).parameters
+        return Pattern(function(*(wildcard().named(name) for name in names)), build)
+
+    return made
 
 
 @dataclass(frozen=True)
@@ -182,10 +287,18 @@ class Backend:
     #: of 256. An MPU keeps tasks from all others.
     registers: tuple[tuple[int, int], ...] = ()
     url: str = ""  # where it comes from, for reports
+    #: Which operators it computes besides those of patterns. Neighbours become regions, as large as
+    #: possible, and ``build`` gives the call for each.
+    covers: Covers | None = field(default=None, repr=False)
+    build: Build | None = field(default=None, repr=False)
+    #: What a call takes where nothing was measured: ours computes the operators if it is faster.
+    estimate: Estimate | None = field(default=None, repr=False)
     #: Which of Zephyr's options build the functions that are called, if Zephyr has the library.
     zephyr_options: Callable[[Sequence[str]], tuple[str, ...]] = field(
         default=no_options, repr=False, compare=False
     )
+    #: Whether its regions stay apart, and it computes single operators only.
+    is_apart: bool = False
     # What follows is found out by us.
     digest: str = ""  # SHA-256 of the code
     python_digest: str = ""  # SHA-256 of the plug-in's Python file
@@ -223,107 +336,9 @@ class Backend:
             self.registers,
         )
 
-    def pattern(self, *kinds: str) -> Pattern | None:
-        """The first pattern of exactly these operators."""
-        return next((one for one in self.patterns if one.operators == kinds), None)
-
 
 def why_not_on(backend: Backend, core: str) -> str:
     """Why the backend does not fit a core, in a phrase; empty if it does."""
     if not backend.cores or core in backend.cores or core not in CORES:
         return ""
     return f"{backend.name} is for {', '.join(backend.cores)}, not for {core}"
-
-
-def check_backend(backend: object, where: str) -> Backend:
-    """The same object; PluginError if it, or a part of it, is of a wrong type or has a wrong value.
-
-    ``where`` is the plug-in, for messages.
-    """
-    if not isinstance(backend, Backend):
-        raise PluginError(
-            f"{where}: its name 'backend' is {_a(backend)}, not a utvm_deploy.backends.Backend; "
-            "set backend = Backend(...)"
-        )
-    _text(where, "Backend.name", backend.name, _NAME)
-    if not isinstance(backend.code, CText | StaticLibrary):
-        raise _wrong(where, "Backend.code", backend.code, "CText or StaticLibrary")
-    if isinstance(backend.code, CText) and not isinstance(backend.code.text, str):
-        raise _wrong(where, "CText.text", backend.code.text, "a text")
-    _all(where, "Backend.cores", backend.cores, str)
-    if backend.initialize != "":
-        _text(where, "Backend.initialize", backend.initialize, _C_NAME)
-    if not isinstance(backend.state_bytes, int) or not 0 <= backend.state_bytes <= MOST_BYTES:
-        raise PluginError(
-            f"{where}: Backend.state_bytes is {backend.state_bytes!r}; give 0 or more"
-        )
-    if backend.state_bytes and not backend.initialize:
-        raise PluginError(
-            f"{where}: Backend.state_bytes is {backend.state_bytes}, and nothing initializes them; "
-            "name a C function as Backend.initialize"
-        )
-    for window in _all(where, "Backend.registers", backend.registers, tuple):
-        if not is_window(window):
-            raise PluginError(
-                f"{where}: Backend.registers has {window!r}; give (address, bytes), both integers "
-                f"and multiples of {WINDOW_BYTES}, in 32 bits"
-            )
-    if len(backend.registers) > MOST_WINDOWS:
-        raise PluginError(
-            f"{where}: Backend.registers has {len(backend.registers)} ranges, and MPUs have room "
-            f"for {MOST_WINDOWS}; join some"
-        )
-    if not isinstance(backend.url, str) or not backend.url.isprintable():
-        raise _wrong(where, "Backend.url", backend.url, "a line of text")
-    for pattern in _all(where, "Backend.patterns", backend.patterns, Pattern):
-        _check_pattern(where, pattern)
-    if not backend.patterns:
-        raise PluginError(f"{where}: Backend.patterns is empty; give at least one Pattern")
-    return backend
-
-
-def _check_pattern(where: str, pattern: Pattern) -> None:
-    kinds = _all(where, "Pattern.operators", pattern.operators, str)
-    if not kinds:
-        raise PluginError(f"{where}: Pattern.operators is empty; name at least one operator")
-    for kind in kinds:
-        _text(where, "Pattern.operators", kind, _KIND)
-    shown = "+".join(kinds)
-    if not callable(pattern.build):
-        raise _wrong(where, f"Pattern.build of {shown}", pattern.build, "a function")
-    if any(kind.startswith(CUSTOM_PREFIX) for kind in kinds):
-        if len(kinds) > 1:
-            raise PluginError(
-                f"{where}: the pattern {shown} has a custom operator among others; give the custom "
-                "operator a separate pattern"
-            )
-        for name in ("reference", "infer"):
-            if not callable(getattr(pattern, name)):
-                raise PluginError(
-                    f"{where}: the pattern {shown} has no {name}; the reference interpreter does "
-                    "not know a custom operator, so give a function"
-                )
-
-
-def _all(where: str, what: str, value: object, kind: type[_Member]) -> tuple[_Member, ...]:
-    if not isinstance(value, tuple):
-        raise _wrong(where, what, value, "a tuple")
-    for one in value:
-        if not isinstance(one, kind):
-            raise _wrong(where, f"a member of {what}", one, f"a {kind.__name__}")
-    return value
-
-
-def _text(where: str, what: str, value: object, pattern: re.Pattern[str]) -> None:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise PluginError(
-            f"{where}: {what} is {value!r}, which does not match {pattern.pattern}; correct it"
-        )
-
-
-def _wrong(where: str, what: str, value: object, expected: str) -> PluginError:
-    return PluginError(f"{where}: {what} is {_a(value)}, not {expected}; correct it")
-
-
-def _a(value: object) -> str:
-    return f"an object of type {type(value).__name__}"

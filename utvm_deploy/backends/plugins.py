@@ -13,7 +13,8 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from utvm_deploy.backends.interface import Backend, CText, check_backend
+from utvm_deploy.backends.checks import check_backend
+from utvm_deploy.backends.interface import Backend, CText
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.base.plugin_names import GROUP, installed_plugins
 from utvm_deploy.base.python_file import is_file_name, loaded, module_of

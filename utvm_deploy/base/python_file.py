@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TypeVar
 
@@ -54,6 +58,33 @@ def loaded(load: Callable[[], _Made], where: str) -> _Made:
         raise PluginError(
             f"{where}: loading it raised {said_of(error)}; correct the plug-in"
         ) from error
+
+
+class TookTooLong(BaseException):
+    """Somebody else's function did not end in time; its text is the number of seconds."""
+
+
+def within(seconds: float, work: Callable[[], _Made]) -> _Made:
+    """What ``work`` gives, in a separate thread, because nothing else ends an endless loop.
+
+    Raises what it raises, or TookTooLong. Then the thread gets this exception, too.
+    """
+    future: Future[_Made] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            future.set_result(context.run(work))
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    if not wait([future], seconds).done:
+        set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        set_exception(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TookTooLong))
+        raise TookTooLong(f"{seconds:g}")
+    return future.result()
 
 
 def said_of(error: BaseException) -> str:

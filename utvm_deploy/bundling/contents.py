@@ -262,7 +262,7 @@ def _for_core(compiled: CompiledModel, board: Board) -> str:
 def _before_first_run(compiled: CompiledModel) -> str:
     """C that an application calls before the first run."""
     lines = [load_call(compiled)] if compiled.load_function is not None else []
-    if compiled.external is not None and compiled.external.initialize:
+    if compiled.initialized:
         lines += [
             "int32_t status = 0;",
             f"{compiled.name}_initialize(arena, &status);",
@@ -281,7 +281,7 @@ def _reset(compiled: CompiledModel) -> list[str]:
 
 def _initialize_selftest(compiled: CompiledModel) -> str:
     """C of the self-test that prepares the device and the arena for a backend."""
-    if compiled.external is None or not compiled.external.initialize:
+    if not compiled.initialized:
         return ""
     name = compiled.name
     lines = [
@@ -307,7 +307,7 @@ def _dirty_arena(compiled: CompiledModel) -> list[str]:
 
 def _fill_arena(compiled: CompiledModel) -> str:
     """C that dirties the arena before a sample; what a model keeps, only before the first one."""
-    if compiled.external is not None and compiled.external.initialize:
+    if compiled.initialized:
         return ""  # done before the first sample
     lines = [*_dirty_arena(compiled), *_reset(compiled)]
     if not compiled.states:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.layout import Layout
@@ -13,14 +14,13 @@ from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
     """What the templates say of it, by placeholder; empty texts without such a library."""
     return {
-        "EXTERNAL": ""
-        if compiled.external is None or not compiled.external.is_linked
-        else _external_cmake(compiled.name, compiled.external),
-        "EXTERNAL_KCONFIG": external_kconfig(compiled.external, board),
-        "EXTERNAL_TEXT": ""
-        if compiled.external is None
-        or not (compiled.external.is_linked or compiled.external.initialize)
-        else _external_text(compiled.name, compiled.external, layout),
+        "EXTERNAL": "".join(_external_cmake(compiled.name, one) for one in compiled.linked),
+        "EXTERNAL_KCONFIG": external_kconfig(compiled.externals, board),
+        "EXTERNAL_TEXT": "".join(
+            _external_text(compiled.name, one, layout)
+            for one in compiled.externals
+            if one.is_linked or one.initialize
+        ),
     }
 
 
@@ -40,13 +40,14 @@ target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
 """
 
 
-def external_kconfig(external: ExternalLibrary | None, board: Board) -> str:
+def external_kconfig(externals: Sequence[ExternalLibrary], board: Board) -> str:
     """Kconfig lines that have Zephyr build what the sources call."""
-    if external is None or not external.zephyr_config:
+    options = [option for one in externals for option in one.zephyr_config]
+    if not options:
         return ""
     symbol = board.cpu.target.templates.zephyr_symbol
     depends = [f"\tdepends on {symbol}"] if symbol else []
-    return "\n".join([*depends, *(f"\tselect {name}" for name in external.zephyr_config), ""])
+    return "\n".join([*depends, *(f"\tselect {name}" for name in options), ""])
 
 
 def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -71,7 +71,7 @@ def manifest_text(
             }
             for layer in compiled.layers
         ],
-        "external_dependencies": _dependencies(compiled.external),
+        "external_dependencies": _dependencies(compiled.externals),
         "golden": {"samples": samples, "oracle": oracle},
         "report": report,
         "files": {path: _entry(files[path]) for path in sorted(files)},
@@ -180,10 +180,8 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
     }
 
 
-def _dependencies(external: ExternalLibrary | None) -> list[dict[str, Any]]:
+def _dependencies(externals: Sequence[ExternalLibrary]) -> list[dict[str, Any]]:
     """What must be linked with the bundle; where it lay on our computer is nobody's business."""
-    if external is None:
-        return []
     return [
         {
             "name": external.name,
@@ -192,6 +190,7 @@ def _dependencies(external: ExternalLibrary | None) -> list[dict[str, Any]]:
             "built_with": external.built_with,
             "functions": list(external.functions),
         }
+        for external in externals
     ]
 
 

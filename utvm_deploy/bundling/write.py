@@ -85,17 +85,16 @@ def write_bundle(
             f"{compiled.name} was compiled for {compiled.board}, not for {board.name}; "
             "compile it for the board of the bundle"
         )
-    external = compiled.external
-    if external is not None and external.is_linked and not FORMATS[format].takes_library:
+    if compiled.linked and not FORMATS[format].takes_library:
         others = ", ".join(name for name, layout in FORMATS.items() if layout.takes_library)
         raise BundleError(
-            f"{compiled.name} calls {external.name}, which no bundle carries, and a "
+            f"{compiled.name} calls {compiled.linked[0].name}, which no bundle carries, and a "
             f"bundle of the format {format!r} cannot name your copy; choose one of {others}, or "
             "compile with our kernels"
         )
     golden = (inputs, expected, oracle, tolerance)
     layout = FORMATS[format]
-    needs_more = compiled.input_rows is not None or (external and external.initialize)
+    needs_more = compiled.input_rows is not None or compiled.initialized
     if needs_more and not layout.calls_all:
         others = ", ".join(
             name

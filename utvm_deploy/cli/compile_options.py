@@ -15,7 +15,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, COMPILED, FLASH_BUDGET
 from utvm_deploy.cli.parser import given, taken
-from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backend
+from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backends
 from utvm_deploy.records.candidate import CMSIS_NN
 
 
@@ -36,7 +36,10 @@ def _with_libraries(
     if args.dry_run:
         # Its levels are compiled by the C compiler, which a dry run does not start.
         options.pop(FLASH_BUDGET.attribute, None)
-    return options | {"plugin": backend_of(args, board), "cmsis_nn": library_of(args, board)}
+    return options | {
+        "plugin": backends_of(args, board) or None,
+        "cmsis_nn": library_of(args, board),
+    }
 
 
 def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
@@ -56,25 +59,18 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
     return library
 
 
-def backend_of(args: argparse.Namespace, board: Board) -> Backend | None:
-    """The backend that --plugin names, checked for the board; its code is run once."""
-    if args.plugin is None:
-        return None
-    if args.kernels == CMSIS_NN:
-        raise UsageError(
-            f"--plugin and --kernels {CMSIS_NN} cannot be used together: a model takes one "
-            "backend; leave one of them out, or let the plug-in call CMSIS-NN itself"
-        )
-    if getattr(args, "backend", None) is None:
-        args.backend = load_backend(args.plugin, board)
-    backend: Backend = args.backend
-    return backend
+def backends_of(args: argparse.Namespace, board: Board) -> tuple[Backend, ...]:
+    """The backends that --plugin names, checked for the board; their code is run once."""
+    if getattr(args, "backends", None) is None:
+        args.backends = load_backends(args.plugin, board)
+    backends: tuple[Backend, ...] = args.backends
+    return backends
 
 
 def custom_of(args: argparse.Namespace, board: Board) -> CustomOperators | None:
     """The custom operators that --plugin brings."""
-    backend = backend_of(args, board)
-    return None if backend is None else CustomOperators(backend)
+    backends = backends_of(args, board)
+    return CustomOperators(*backends) if backends else None
 
 
 def refuse_compile_options(args: argparse.Namespace) -> None:

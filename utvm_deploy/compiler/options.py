@@ -119,8 +119,9 @@ class CompileOptions:
     kernels: str = KERNELS[0]
     #: What kernels "cmsis-nn" need, as ``project.find_cmsis_nn`` gives it.
     cmsis_nn: CmsisNn | None = None
-    #: Computes the layers that it covers, as ``project.load_backend`` gives it.
-    backend: Backend | None = None
+    #: Compute the layers that they cover, as ``project.load_backend`` gives them. The first one
+    #: goes before others that are not known to be faster.
+    backends: tuple[Backend, ...] = ()
     scratch: str = AUTO
     #: Say which candidate each layer is compiled with; without one, those of the package decide.
     records: Records | None = None
@@ -151,14 +152,7 @@ class CompileOptions:
             raise CompileError(
                 f"the pools are {self.pools!r}; map each region's name to bytes: {{'dtcm': 49152}}"
             )
-        if self.kernels != CMSIS_NN:
-            return
-        if self.backend is not None:
-            raise CompileError(
-                f"kernels='cmsis-nn' and the backend {self.backend.name} cannot be used together; "
-                "leave one of them out"
-            )
-        if self.cmsis_nn is None:
+        if self.kernels == CMSIS_NN and self.cmsis_nn is None:
             raise CompileError(
                 "kernels='cmsis-nn' needs the library itself: its headers and a static library "
                 "that was built for the board's core (--cmsis-nn DIR)"

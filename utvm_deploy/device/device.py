@@ -181,9 +181,9 @@ class Device(Connection):
                 f"{self.board.name}; compile it with board={self.board.name!r}"
             )
         if into == "ram":
-            if compiled.external is not None and compiled.external.is_linked:
+            if compiled.linked:
                 raise DeviceError(
-                    f"{compiled.name} calls {compiled.external.name}, which is linked into images "
+                    f"{compiled.name} calls {compiled.linked[0].name}, which is linked into images "
                     "only; load it into flash"
                 )
             if compiled.stack_bytes:

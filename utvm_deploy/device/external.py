@@ -21,13 +21,14 @@ _STATUS_NAMES = {-1: "argument error", -2: "no implementation", -3: "failure"}
 def initialize(model: DeviceModel) -> None:
     """Run what prepares the device for the backend; DeviceError if it reports a failure."""
     device, compiled = model.device, model.compiled
-    if compiled.external is None or not compiled.external.initialize:
+    if not compiled.initialized:
         return
     status = _answer(model, f"{compiled.name}_initialize", model.arena_address)
     if status != 0:
+        tried = " or ".join(f"{one.initialize} of {one.name}" for one in compiled.initialized)
         raise DeviceError(
-            f"{compiled.external.initialize} of {compiled.external.name}, which prepares "
-            f"{device.board.name}, returned {status}; see what this status means there"
+            f"{tried}, which prepares {device.board.name}, returned {status}; see what this status "
+            "means there"
         )
 
 
@@ -49,10 +50,11 @@ def check_scratch(model: DeviceModel) -> None:
     index = _answer(model, f"{compiled.name}_check_library")
     if index >= 0:
         layer = compiled.layers[index]
+        built = next(one.built_with for one in compiled.externals if one.name == layer.engine)
         raise DeviceError(
-            f"{compiled.external.name} wants more than the {layer.scratch_bytes} bytes of scratch "
+            f"{layer.engine} wants more than the {layer.scratch_bytes} bytes of scratch "
             f"planned for layer {index} ({layer.why}); its version or build is one whose sizes are "
-            f"not known here ({compiled.external.built_with})"
+            f"not known here ({built})"
         )
 
 
@@ -67,7 +69,7 @@ def check_statuses(model: DeviceModel) -> None:
     for layer, status in zip(compiled.layers, np.frombuffer(raw, np.int8).tolist(), strict=True):
         if layer.is_external and status == SCRATCH_OVERRUN:
             raise DeviceError(
-                f"{compiled.external.name} wrote beyond the scratch of layer {layer.index} "
+                f"{layer.engine} wrote beyond the scratch of layer {layer.index} "
                 f"({layer.kind} {layer.name}): {layer.why} has {layer.scratch_bytes} bytes with "
                 f"{2 * GUARD_BYTES} of guards; ask for more scratch_bytes in the plug-in, or "
                 "correct its C"
@@ -75,6 +77,6 @@ def check_statuses(model: DeviceModel) -> None:
         if layer.is_external and status != 0:
             meaning = _STATUS_NAMES.get(status, "unknown")
             raise DeviceError(
-                f"{compiled.external.name} refused layer {layer.index} ({layer.kind} "
+                f"{layer.engine} refused layer {layer.index} ({layer.kind} "
                 f"{layer.name}): {layer.why} returned {status}, {meaning}"
             )

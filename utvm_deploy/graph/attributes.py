@@ -488,13 +488,15 @@ class Lookup(OfMixedTypes):
 
 @dataclass(frozen=True)
 class External(OfMixedTypes):
-    """A custom operator, or fused operators, that only a backend computes.
+    """A custom operator, or a region of operators, that only a backend computes.
 
     ``lower(graph, operator, core)`` gives the call of the backend's kernel.
     """
 
     lower: Callable[..., Any] = field(compare=False, repr=False)
     options: bytes = b""  # of a custom operator, as the file has them
+    subgraph: Any = field(default=None, compare=False, repr=False)  # of a region: its Graph
+    family: str = ""  # of a region: its backend, as records name it
 
 
 Attributes: TypeAlias = (

@@ -1,7 +1,7 @@
 """A compiled model and a board become a source tree, and the tree an image."""
 
 from utvm_deploy.project.build import build_image, build_project
-from utvm_deploy.project.find_backend import load_backend
+from utvm_deploy.project.find_backend import Plugins, load_backend, load_backends
 from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn, find_cmsis_nn_builds
 from utvm_deploy.project.fit import check_fits, check_fits_alone
 from utvm_deploy.project.image import Image
@@ -9,6 +9,7 @@ from utvm_deploy.project.tree import check_directory, create_project
 
 __all__ = [
     "Image",
+    "Plugins",
     "build_image",
     "build_project",
     "check_directory",
@@ -18,4 +19,5 @@ __all__ = [
     "find_cmsis_nn",
     "find_cmsis_nn_builds",
     "load_backend",
+    "load_backends",
 ]

@@ -73,8 +73,7 @@ def esp_idf_files(
     }
     lines = ["# What changes with the model.", f'set(MODEL_SOURCES "{";".join(model)}")']
     library = ["# What the model calls of others."]
-    external = compiled.external if compiled is not None else None
-    if external is not None and external.is_linked:
+    for external in compiled.linked if compiled is not None else ():
         library += external_lines(external, "${COMPONENT_LIB}")
     if compiled is not None:
         lines.append(f'set(MODEL_OPTIONS "-std=c99;{compiled.optimization_flag}")')

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
+from utvm_deploy.backends.checks import check_together
 from utvm_deploy.backends.interface import Backend, StaticLibrary, why_not_on
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import BuildError, PluginError
@@ -12,6 +15,24 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.facts import ZEPHYR
 from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
 from utvm_deploy.project.static_library import read_static_library
+
+#: A Python file, the name of an installed plug-in, or what ``load_backend`` gave; or several.
+Plugins: TypeAlias = str | Path | Backend | Sequence[str | Path | Backend] | None
+
+
+def load_backends(plugins: Plugins, board: Board | None) -> tuple[Backend, ...]:
+    """The backends of plug-ins for ``board``, in their order; without a board, nothing is checked.
+
+    This runs their code with the user's rights. Raises PluginError or BuildError.
+    """
+    several = (plugins,) if isinstance(plugins, str | Path | Backend) else plugins or ()
+    found: list[Backend] = []
+    for one in several:
+        if isinstance(one, str | Path):
+            one = load_plugin(one) if board is None else load_backend(one, board)
+        found.append(one)
+    check_together(found)
+    return tuple(found)
 
 
 def load_backend(plugin: str | Path, board: Board) -> Backend:

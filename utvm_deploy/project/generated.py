@@ -36,7 +36,7 @@ HOST_LIBRARY_ENTRY_POINT = "utvm_libc_memcpy"
 
 def board_config(
     board: Board,
-    external: ExternalLibrary | None = None,
+    externals: Sequence[ExternalLibrary] = (),
     pools: Sequence[PlacedPool] = (),
     weights: Region | None = None,
 ) -> str:
@@ -87,7 +87,7 @@ def board_config(
         "#define BOARD_REGIONS \\",
         ", \\\n".join(f"    REGION({r})" for r in _regions(board, weights)),
         "",
-        *_device_windows(external),
+        *_device_windows(externals),
         *_pool_windows(pools),
         "#endif",
         "",
@@ -95,13 +95,14 @@ def board_config(
     return "\n".join(lines)
 
 
-def _device_windows(external: ExternalLibrary | None) -> Iterator[str]:
-    """The registers that a backend's code in tasks may use."""
-    if external is not None and external.registers:
+def _device_windows(externals: Sequence[ExternalLibrary]) -> Iterator[str]:
+    """The registers that backends' code in tasks may use."""
+    having = [one for one in externals if one.registers]
+    if having:
         windows = ", ".join(
-            f"{{0x{at:08x}u, 0x{at + size:08x}u}}" for at, size in external.registers
+            f"{{0x{at:08x}u, 0x{at + size:08x}u}}" for one in having for at, size in one.registers
         )
-        yield f"// Registers of {external.name}: begin, end."
+        yield f"// Registers of {' and '.join(one.name for one in having)}: begin, end."
         yield f"#define BOARD_DEVICE_WINDOWS {windows}"
         yield ""
 
@@ -165,7 +166,7 @@ def _regions(board: Board, weights: Region | None) -> Iterator[str]:
 
 def without_window(
     board: Board,
-    external: ExternalLibrary | None,
+    externals: Sequence[ExternalLibrary],
     pools: Sequence[PlacedPool],
     weights: Region | None,
 ) -> list[str]:
@@ -175,7 +176,7 @@ def without_window(
     # where the linker script has the runtime's data.
     has_below = board.data_ram == board.main_ram and not board.cpu.facts.has_any_windows
     room = MPU_WINDOWS - flashes - 2 - has_below
-    wanted = [f"registers at 0x{at:08x}" for at, _ in (external.registers if external else ())]
+    wanted = [f"registers at 0x{at:08x}" for one in externals for at, _ in one.registers]
     return [*wanted, *(f"pool {pool.name}" for pool in pools)][max(room, 0) :]
 
 
@@ -278,7 +279,7 @@ def cmake_lists(
     sources: Sequence[str],
     model: str | None,
     model_sources: Sequence[str],
-    external: ExternalLibrary | None = None,
+    externals: Sequence[ExternalLibrary] = (),
     optimization_flag: str = "-O3",
     run_function: str | None = None,
     load_function: str | None = None,
@@ -287,7 +288,7 @@ def cmake_lists(
 
     ``optimization_flag`` is the C compiler's flag for the model's sources.
 
-    ``external`` is a library of the user that the model's sources call. ``run_function`` runs the
+    ``externals`` are libraries of the user that the model's sources call. ``run_function`` runs the
     model, and ``load_function`` fills its pools, if it has some.
     """
     entry_points = list(RUNTIME_ENTRY_POINTS)
@@ -295,10 +296,10 @@ def cmake_lists(
         entry_points += [run_function or f"{model}_run", f"{model}_run_layer"]
     if load_function is not None:
         entry_points.append(load_function)
-    if external is not None:
+    if externals:
         entry_points.append(f"{model}_check_library")
-        if external.initialize:
-            entry_points.append(f"{model}_initialize")
+    if any(one.initialize for one in externals):
+        entry_points.append(f"{model}_initialize")
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]
@@ -338,8 +339,8 @@ def cmake_lists(
             _cmake_call("set_source_files_properties(", model_sources, "PROPERTIES"),
             f"  COMPILE_OPTIONS {optimization_flag})",
         ]
-    if external is not None and external.is_linked:
-        lines += external_lines(external, "image")
+    for external in externals:
+        lines += external_lines(external, "image") if external.is_linked else ()
     lines += [
         _cmake_call("target_link_options(image PRIVATE", [*_machine_flags(board), *link]),
         f"target_link_libraries(image PRIVATE {'m' if board.is_host else 'c m gcc'})",

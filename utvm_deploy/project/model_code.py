@@ -67,7 +67,7 @@ def model_code(compiled: CompiledModel, board: Board, *, with_library: bool = Fa
 
 
 def _compile(compiled: CompiledModel, board: Board, source: Path, folder: Path) -> None:
-    includes = () if compiled.external is None else compiled.external.include_dirs
+    includes = [folder for one in compiled.externals for folder in one.include_dirs]
     command = [
         board.cpu.toolchain.compiler,
         *board.cpu.compiler_flags,

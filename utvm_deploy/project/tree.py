@@ -116,7 +116,7 @@ def _cmake_files(
             [name for name in sources if not name.startswith("model/")],
             compiled.name if compiled else None,
             [name for name in sources if name.startswith("model/")],
-            compiled.external if compiled else None,
+            compiled.externals if compiled else (),
             *(
                 (compiled.optimization_flag, compiled.run_function, compiled.load_function)
                 if compiled
@@ -211,10 +211,10 @@ def _template_files(board: Board, compiled: CompiledModel | None) -> dict[str, s
             if p.suffix != ".c" or p.name in wanted or not p.name.startswith(prefixes)
         ]
         pools = placed_pools(compiled, board)
-        external = compiled.external if compiled else None
+        externals = compiled.externals if compiled else ()
         weights = board.weights_flash(compiled.weights_bytes) if compiled else None
-        files["template/board_config.h"] = generated.board_config(board, external, pools, weights)
-        kept_out = generated.without_window(board, external, pools, weights)
+        files["template/board_config.h"] = generated.board_config(board, externals, pools, weights)
+        kept_out = generated.without_window(board, externals, pools, weights)
         if kept_out:
             logger.warning(
                 "an MPU of %d windows has none left for %s, so tasks that use that are stopped; "

@@ -152,9 +152,9 @@ def _common_config(board: Board, compiled: CompiledModel | None) -> list[str]:
         lines += board.cpu.target.templates.zephyr_fpu
     if board.cpu.icache_bytes or board.cpu.dcache_bytes:
         lines.append("CONFIG_CACHE_MANAGEMENT=y")
-    if compiled is not None and compiled.external is not None and compiled.external.is_linked:
-        lines.append(f"# The model calls it, and was made for SHA-256 {compiled.external.digest}.")
-        lines += [f"CONFIG_{option}=y" for option in compiled.external.zephyr_config]
+    for external in compiled.linked if compiled is not None else ():
+        lines.append(f"# The model calls it, and was made for SHA-256 {external.digest}.")
+        lines += [f"CONFIG_{option}=y" for option in external.zephyr_config]
     return lines
 
 
@@ -197,7 +197,7 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
     if compiled is not None:
         name, upper = compiled.name, compiled.name.upper()
         reset = f"{name}_reset(arena)" if compiled.states else "(void)(arena)"
-        if compiled.external is not None and compiled.external.initialize:
+        if compiled.initialized:
             reset = (
                 f"do {{ int32_t status; {name}_initialize(arena, &status); {reset}; }} while (0)"
             )
@@ -244,7 +244,7 @@ def kept_entry_points(compiled: CompiledModel | None) -> str:
     names = [compiled.run_function, f"{compiled.name}_run_layer"]
     if compiled.external is not None:
         names.append(f"{compiled.name}_check_library")
-        if compiled.external.initialize:
+        if compiled.initialized:
             names.append(f"{compiled.name}_initialize")
     return "\n".join(
         [

@@ -144,12 +144,12 @@ def tune(
     file: RecordsFile,
     *,
     level: str = Objective.TIME,
-    library: Backend | None = None,
+    backends: Sequence[Backend] = (),
     **search: Any,
 ) -> Tuning:
     """``tune_on`` a device of this computer, which compiles with all of its cores."""
-    with Place(device, jobs=os.cpu_count() or 1, level=level, library=library) as place:
-        return tune_on(works, place, file, level=level, library=library, **search)
+    with Place(device, jobs=os.cpu_count() or 1, level=level, backends=backends) as place:
+        return tune_on(works, place, file, level=level, backends=backends, **search)
 
 
 def tune_on(
@@ -162,17 +162,17 @@ def tune_on(
     seed: int = 0,
     level: str = Objective.TIME,
     watch: Watch = lambda tuning: None,
-    library: Backend | None = None,
+    backends: Sequence[Backend] = (),
 ) -> Tuning:
     """Tune until ``trials`` candidates are in the records, or ``minutes`` have passed.
 
     Trials of these kernels that the records have already count, and are not repeated. Kernels are
     compiled as for ``level``, one of ``options.LEVELS``. ``watch`` is called after each batch.
-    ``library`` is the one that ``works`` were made with, and ``places`` measure with it.
+    ``works`` were made with ``backends``, and ``places`` measure with them.
     """
-    code = "" if library is None else code_of_backend(library)
-    first = first_candidates(works, places.board, level, library)
-    return _Loop(works, places, file, code, first, trials, minutes, seed, watch).run()
+    codes = {one.family: code_of_backend(one) for one in backends}
+    first = first_candidates(works, places.board, level, backends)
+    return _Loop(works, places, file, codes, first, trials, minutes, seed, watch).run()
 
 
 class _Loop:
@@ -181,7 +181,7 @@ class _Loop:
         works: Sequence[Work],
         places: Places,
         file: RecordsFile,
-        library_code: str,
+        codes: Mapping[str, str],
         first: Mapping[str, Candidate],
         trials: int,
         minutes: float | None,
@@ -192,7 +192,7 @@ class _Loop:
         self._file = file
         self._setting = places.setting
         self._where = (places.setting, places.board.name)
-        self._library_code = library_code
+        self._codes = codes
         self._first = first
         self._batches = 0
         self._wanted = trials
@@ -215,7 +215,7 @@ class _Loop:
         first = self._first[work.kernel.key]
         state = KernelState(work, free=free, first=first if work.admits(first) else None)
         measured = self._file.records.of(work.kernel, self._setting)
-        for record in current(work, measured, self._setting.core, self._library_code):
+        for record in current(work, measured, self._setting.core, self._codes):
             # Records of a library count only where its call may be taken.
             if not is_of_backend(record.candidate.family) or record.candidate in work.candidates:
                 state.add(record.candidate, record.measurement)

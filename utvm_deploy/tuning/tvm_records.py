@@ -66,7 +66,7 @@ def save_records(
             f"DeviceTuning(device, graph)"
         )
     works = [one.work for one in found]
-    first = first_candidates(works, device.board, Objective.TIME, None)
+    first = first_candidates(works, device.board, Objective.TIME, ())
     trials = [
         Trial(one.work, candidate)
         for one in found

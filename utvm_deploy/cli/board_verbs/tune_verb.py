@@ -12,7 +12,7 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.board_verbs.tune_text import caption, columns, kernel_rows, report
-from utvm_deploy.cli.compile_options import backend_of, custom_of, keywords, library_of
+from utvm_deploy.cli.compile_options import backends_of, custom_of, keywords, library_of
 from utvm_deploy.cli.options.table import TUNED
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import taken
@@ -37,12 +37,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
             return _tune(args, board, out)
         if args.cluster is None:
             check_board(args, board)
-    copy = library_of(args, board)
-    library = (
-        backend_of(args, board) if copy is None else library_backend(copy, board, args.cmsis_nn)
-    )
+    copy, backends = library_of(args, board), backends_of(args, board)
+    if copy is not None:
+        backends = (*backends, library_backend(copy, board, args.cmsis_nn))
     custom, chosen = custom_of(args, board), {"sketches": args.sketches}
-    made = prepare(args.models, board, library, custom, allow_float=args.allow_float, **chosen)
+    made = prepare(args.models, board, backends, custom, allow_float=args.allow_float, **chosen)
     if args.show_space:
         return _show_space(made.works, board, out)
     candidates = sum(len(work.candidates) for work in made.works)

@@ -163,9 +163,9 @@ KERNELS = Option(
     choices="compiler.options:KERNELS",
 )
 PLUGIN = Option(
-    "--plugin FILE.py|NAME",
+    "--plugin FILE.py|NAME...",
     "your backend, which computes the operators that it covers: a Python file, or the name of an "
-    "installed plug-in; its code runs with your rights",
+    "installed plug-in; its code runs with your rights; may be given several times",
     parse=str,
 )
 RECORDS = Option(

@@ -17,7 +17,7 @@ from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import board_of, connection
 from utvm_deploy.cli.compile_options import builds_of, cmsis_nn_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.project import load_backend
+from utvm_deploy.project import load_backends
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.results.pages.report_digest import DIGEST, is_as_written
 from utvm_deploy.results.reporting.differences import compared
@@ -128,7 +128,7 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
                 "the report has measured figures of CMSIS-NN; give its folder (--cmsis-nn DIR)"
             )
     if args.plugin is not None:
-        options["plugin"] = load_backend(args.plugin, board)
+        options["plugin"] = load_backends(args.plugin, board)
     if "inputs" in options:
         options["inputs"] = {name: tuple(shape) for name, shape in options["inputs"].items()}
     return {**connection(args), "timing": CYCLES, **options, "given_board": args.board}

@@ -76,7 +76,11 @@ def check_facts(compiled: CompiledModel) -> None:
     if compiled.tradeoff is not None:
         _one_line("unit of the tradeoff", compiled.tradeoff.unit)
     if compiled.external is not None:
-        _check_library(compiled.external)
+        for external in compiled.externals:
+            _check_library(external)
+        windows = [one for external in compiled.externals for one in external.registers]
+        if len(windows) > MOST_WINDOWS:
+            raise ValueError(f"registers of the libraries are {_short(windows)}")
     elif any(layer.is_external for layer in compiled.layers):
         raise ValueError("a layer calls a library, and none is named")
     if compiled.status_offset is not None:

@@ -209,10 +209,9 @@ def _metadata(compiled: CompiledModel, members: Mapping[str, str]) -> dict[str, 
 
 
 def _dependencies(compiled: CompiledModel) -> list[dict[str, str]]:
-    external = compiled.external
-    if external is None:
-        return []
-    return [{"short_name": external.name, "url": external.url, "url_type": "git"}]
+    return [
+        {"short_name": one.name, "url": one.url, "url_type": "git"} for one in compiled.externals
+    ]
 
 
 def _io(buffers: tuple[Buffer, ...]) -> dict[str, Any]:

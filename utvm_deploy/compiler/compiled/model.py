@@ -288,8 +288,25 @@ class CompiledModel(Result):
     pools: tuple[MemoryPool, ...] = ()
     # Set if rows are pushed; then ``inputs`` is empty, and there is no ``NAME_run``.
     input_rows: InputRows | None = None
+    # Further ones that such layers call.
+    more_external: tuple[ExternalLibrary, ...] = field(default=(), metadata={"is_added": True})
     # Layers that the C computes in loops.
     loops: tuple[Loop, ...] = field(default=(), metadata={"is_added": True})
+
+    @property
+    def externals(self) -> tuple[ExternalLibrary, ...]:
+        """All libraries that layers call."""
+        return () if self.external is None else (self.external, *self.more_external)
+
+    @property
+    def initialized(self) -> tuple[ExternalLibrary, ...]:
+        """Those that ``NAME_initialize`` prepares."""
+        return tuple(one for one in self.externals if one.initialize)
+
+    @property
+    def linked(self) -> tuple[ExternalLibrary, ...]:
+        """Those whose code is outside of the sources."""
+        return tuple(one for one in self.externals if one.is_linked)
 
     @property
     def headline(self) -> str:

@@ -81,7 +81,7 @@ def emit(program: Program) -> CompiledModel:
     tables = ConstantTables()
     calls, layers = [], []
     # Where there is a library, the bytes after the plan take its status, layer by layer.
-    status = program.plan.arena_bytes if program.library else None
+    status = program.plan.arena_bytes if program.libraries else None
     pools = program.pools
     copies = copies_of(pools)
     loops = [LoopText(loop) for loop in loops_of(program)]
@@ -109,7 +109,8 @@ def emit(program: Program) -> CompiledModel:
         model_digest=program.graph.digest,
         kernel_ir={k.function.name: k.ir for k in program.kernels() if k.calls is None},
         seconds={},
-        external=program.library,
+        external=next(iter(program.libraries), None),
+        more_external=program.libraries[1:],
         status_offset=status,
         states=tuple(buffer_of(program, found) for found, _ in program.graph.states),
         stream=program.graph.stream,
@@ -179,7 +180,7 @@ def _arguments(
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
     if layer.kernel.has_state:
-        texts.append(state_text(program))
+        texts.append(state_text(program, layer.kernel.backend))
     return texts, members
 
 

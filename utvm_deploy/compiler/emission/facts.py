@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.compiled.model import Buffer, Layer, Span
-from utvm_deploy.compiler.emission.library import state_of
+from utvm_deploy.compiler.emission.library import states_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.graph.liveness import joined_parts
@@ -57,7 +57,7 @@ def layer_facts(
         macs=layer.step.call.macs,
         scratch_bytes=layer.kernel.function.scratch_bytes,
         weights_bytes=sum(span.size_bytes for span in constants),
-        engine=_engine(program, layer),
+        engine=_engine(layer),
         origin=layer.step.call.origin,
         is_external=layer.kernel.calls is not None,
         arena=_arena_spans(program, index, layer),
@@ -91,7 +91,7 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     if plan.scratch[index]:
         pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
         spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
-    state = state_of(program)
+    state = states_of(program).get(layer.kernel.backend)
     if layer.kernel.has_state and state is not None:
         spans.append(state)
     return tuple(spans)
@@ -108,11 +108,10 @@ def _pool_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Spa
     return (*spans, *(Span(offset, piece.size_bytes) for offset, piece in pieces))
 
 
-def _engine(program: Program, layer: ScheduledStep) -> str:
+def _engine(layer: ScheduledStep) -> str:
     if layer.kernel.calls is None:
         return layer.step.call.family
-    assert program.library is not None
-    return program.library.name
+    return layer.kernel.backend
 
 
 def _why(layer: ScheduledStep) -> str:

@@ -1,4 +1,4 @@
-"""The C of a model that calls a backend's library: its check, its state and its start."""
+"""The C of a model that calls backends: their check, their states and their start."""
 
 from __future__ import annotations
 
@@ -10,46 +10,50 @@ STACK_WORD = 8
 
 
 def arena_bytes_with_state(program: Program) -> int:
-    """The plan's bytes; after them each layer's status and the backend's state."""
-    if program.library is None:
-        return program.plan.arena_bytes
-    state = state_of(program)
-    return program.plan.arena_bytes + len(program.layers) if state is None else _end(state)
+    """The plan's bytes; after them each layer's status and the backends' states."""
+    status = len(program.layers) if program.libraries else 0
+    ends = (span.offset + span.size_bytes for span in states_of(program).values())
+    return max((program.plan.arena_bytes + status, *ends))
 
 
-def state_of(program: Program) -> Span | None:
-    """Where in the arena the backend's state is; None if it keeps none."""
-    if program.library is None or not program.library.state_bytes:
-        return None
+def states_of(program: Program) -> dict[str, Span]:
+    """Name of each backend that keeps a state -> where in the arena it is."""
+    found: dict[str, Span] = {}
     end = program.plan.arena_bytes + len(program.layers)
-    return Span(-(-end // STACK_WORD) * STACK_WORD, program.library.state_bytes)
+    for library in program.libraries:
+        if library.state_bytes:
+            start = -(-end // STACK_WORD) * STACK_WORD
+            found[library.name] = Span(start, library.state_bytes)
+            end = start + library.state_bytes
+    return found
 
 
-def _end(span: Span) -> int:
-    return span.offset + span.size_bytes
-
-
-def state_text(program: Program) -> str:
-    """The C expression for the backend's state."""
-    state = state_of(program)
+def state_text(program: Program, backend: str) -> str:
+    """The C expression for the state of a backend."""
+    state = states_of(program).get(backend)
     return "(void *)0" if state is None else f"(void *)(arena + {state.offset})"
 
 
 def library_parts(program: Program) -> str:
-    """What a model that calls a backend has in addition."""
-    library = program.library
-    if library is None:
+    """What a model that calls backends has in addition."""
+    if not program.libraries:
         return ""
-    if not library.initialize:
+    prepared = [one for one in program.libraries if one.initialize]
+    if not prepared:
         return _library_check(program)
-    unused = "" if library.state_bytes else "    (void)arena;\n"
+    declared = "".join(
+        f"// Of {one.name}.\nextern int32_t {one.initialize}(void *state);\n" for one in prepared
+    )
+    unused = "" if any(one.state_bytes for one in prepared) else "    (void)arena;\n"
+    first, *others = (f"{one.initialize}({state_text(program, one.name)})" for one in prepared)
+    more = "".join(
+        f"    if (*status == 0) {{\n        *status = {call};\n    }}\n" for call in others
+    )
     return f"""{_library_check(program)}
-// Of {library.name}.
-extern int32_t {library.initialize}(void *state);
-
+{declared}
 void {program.name}_initialize(uint8_t *arena, int32_t *status) {{
-{unused}    *status = {library.initialize}({state_text(program)});
-}}
+{unused}    *status = {first};
+{more}}}
 """
 
 

@@ -32,7 +32,9 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
     imports = tuple(filter(None, (include, text_of_backend)))
     function = CFunction(symbol, imports, signature, text, scratch)
     return ScheduledKernel(
-        function, kernel.function, text, kernel.function, wanted, kernel.has_state
+        *(function, kernel.function, text, kernel.function, wanted),
+        has_state=kernel.has_state,
+        backend=kernel.backend,
     )
 
 

@@ -25,6 +25,7 @@ class ScheduledKernel:
     calls: str | None = None
     wanted: str | None = None
     has_state: bool = False  # whether the last argument is the backend's state
+    backend: str = ""  # the name of the backend that it is of
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Program:
     graph: Graph
     layers: tuple[ScheduledStep, ...]
     plan: ArenaPlan
-    # The library that kernels with ``calls`` belong to.
-    library: ExternalLibrary | None = None
+    # The libraries that kernels with ``calls`` belong to.
+    libraries: tuple[ExternalLibrary, ...] = ()
     # Whether compilers may fuse a product and a sum of float32.
     is_fused: bool = False
     # Memories besides the arena's that it uses.

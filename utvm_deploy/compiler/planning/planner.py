@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,7 +13,7 @@ from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import Board
 from utvm_deploy.compiler.arena.arenas import Layout
-from utvm_deploy.compiler.arena.plan import Step, View
+from utvm_deploy.compiler.arena.plan import Step, View, is_view
 from utvm_deploy.compiler.arena.views import with_views
 from utvm_deploy.compiler.budgets import NO_LIMITS, FlashPlan, Limits, Tradeoff
 from utvm_deploy.compiler.lowering.scheduling import Scheduler
@@ -40,7 +40,7 @@ from utvm_deploy.compiler.planning.plan_search import within_limits
 from utvm_deploy.compiler.planning.rounding_choice import rounded_where_small
 from utvm_deploy.compiler.planning.scratch_limit import NO_SPARE, SPARE_FOR_TIME, within_memory
 from utvm_deploy.compiler.planning.stale import Chosen, by_current_records
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.known_calls import once_for_equals
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel
@@ -88,7 +88,7 @@ class Planner:
     #: How a kernel rounds.
     rounded: Callable[[KernelCall], KernelCall]
     stack: ScratchStack | None
-    library: Backend | None = None
+    backends: tuple[Backend, ...] = ()
     #: Candidates that replace those of records.
     picks: Picks | None = None
     #: Whether the decision has the codes of kernels without records, too.
@@ -137,6 +137,15 @@ class Planner:
         known = [costs.of_kernel(step) for step in steps]
         total = sum(cycles for cycles, _ in known)
         return total, sum(cycles for cycles, is_known in known if is_known) / max(total, 1.0)
+
+    def operator_cycles(self, graph: Graph, operators: Sequence[Operator]) -> float:
+        """What our kernels take for operators of a graph, about, in the unit of ``costs``."""
+        costs = self._costs(graph, self.known, NO_LAYERS)
+        return sum(
+            costs.of_kernel(Step(one, lower(graph, one, self.family), ()))[0]
+            for one in operators
+            if not is_view(graph, one)
+        )
 
     @property
     def costs(self) -> CostTable:
@@ -197,9 +206,13 @@ class Planner:
     ) -> FlashChoice:
         """The kernels that records want, before memory is looked at, and other forms of them."""
         choose = once_for_equals(graph, calls_of(graph, self.family, picks, self.objective))
-        if self.library is not None:
+        if self.backends:
             core, flag = self.board.cpu.kernel_core, OPTIMIZATION_FLAGS[self.objective]
-            choose = Either(graph, self.library, choose, core, known.own, flag)
+
+            def cycles(operator: Operator, call: KernelCall) -> float:
+                return costs.of_kernel(Step(operator, call, ()))[0]
+
+            choose = Either(graph, self.backends, choose, cycles, core, known.own, flag)
 
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
         rate = _RATES_OF_ZEROS.get(self.objective)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from utvm_deploy.backends.custom import CustomOperators
-from utvm_deploy.backends.fused import FusionRecords, with_fused
+from utvm_deploy.backends.regions import RegionRecords, partitioned
 from utvm_deploy.compiler.c_text import check_prefix, prefix_from_path
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS
 from utvm_deploy.compiler.stages.dump import graph_text
 from utvm_deploy.compiler.stages.floats import refuse_float, warn_without_fpu
+from utvm_deploy.compiler.stages.planners import planner_of
 from utvm_deploy.compiler.stages.request import Request
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
@@ -45,7 +46,7 @@ def imported(request: Request) -> Network:
         graph = model
     else:
         # The file's name is what the user calls the model, and what names its C symbols.
-        custom = None if request.library is None else CustomOperators(request.library)
+        custom = CustomOperators(*request.backends) if request.backends else None
         graph = replace(load_model(Path(model), custom), name=Path(model).stem)
     if graph.number_format is not None:
         check_c(graph.number_format)
@@ -61,17 +62,18 @@ def imported(request: Request) -> Network:
 
 
 def simplified(network: Network) -> Network:
-    """The graph that is compiled: all passes are done, and a backend fuses its operators."""
-    request, library = network.request, network.request.library
+    """The graph that is compiled: all passes are done, and backends have their regions."""
+    request, backends = network.request, network.request.backends
     options = request.options
-    passes = UNJOINED if library is not None or options.whole_layers else PASSES
+    passes = UNJOINED if backends or options.whole_layers else PASSES
     if options.keep_channels:
         passes = CHANNEL_KEEPING
     graph = checked_passes(network.graph, passes)
-    if library is not None:
+    if backends:
         flag = OPTIMIZATION_FLAGS[options.objective]
-        known = FusionRecords(library, request.core, request.known.own, flag)
-        graph = with_fused(graph, library, request.core, known)
+        known = RegionRecords(request.core, request.known.own, flag)
+        cycles = planner_of(request, network.prefix).operator_cycles
+        graph = partitioned(graph, backends, request.core, known, cycles)
         check_graph(graph)
     if options.input_rows:
         graph = with_input_rows(graph)

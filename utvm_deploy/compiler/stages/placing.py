@@ -34,7 +34,11 @@ def placed(plan: KernelPlan) -> Placed:
     stack_limit = held.stack.limit if held.stack is not None else 0
     sequence = _with_scratch(made.chosen.sequence, layers, stack_limit)
     rows = request.options.input_rows
-    calls = [layer.kernel.calls for layer in layers if layer.kernel.calls is not None]
+    calls = [(one.kernel.backend, one.kernel.calls) for one in layers if one.kernel.calls]
+    called = (
+        backend.called([function for name, function in calls if name == backend.name])
+        for backend in request.backends
+    )
     program = Program(
         plan.prefix,
         request.board.name,
@@ -42,9 +46,9 @@ def placed(plan: KernelPlan) -> Placed:
         graph,
         layers,
         plan_arena(graph, sequence),
-        request.library.called(calls) if request.library else None,
+        tuple(one for one in called if one is not None),
         request.options.float_math == FAST,
-        has_loops=not (request.library or request.options.whole_layers or rows),
+        has_loops=not (request.backends or request.options.whole_layers or rows),
     )
     pools = request.pools
     if held.pool is not None:

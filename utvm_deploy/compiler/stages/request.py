@@ -69,10 +69,10 @@ class Request:
     watch: Watch = SILENT
 
     def __post_init__(self) -> None:
-        if self.options.input_rows and self.library is not None:
+        if self.options.input_rows and self.backends:
             raise CompileError(
-                f"layers of {self.library.name} cannot be computed row by row; leave input rows "
-                "out, or compile with our kernels"
+                f"layers of {self.backends[0].name} cannot be computed row by row; leave input "
+                "rows out, or compile with our kernels"
             )
         _ = self.scratch  # refused here, before the model is read
 
@@ -87,11 +87,11 @@ class Request:
         return GENERIC if self.options.kernels == GENERIC else self.core
 
     @cached_property
-    def library(self) -> Backend | None:
-        """Somebody else's kernels."""
+    def backends(self) -> tuple[Backend, ...]:
+        """Somebody else's kernels: those of plug-ins, then CMSIS-NN."""
         if self.options.kernels == CMSIS_NN and self.options.cmsis_nn is not None:
-            return cmsis_nn_backend(self.options.cmsis_nn)
-        return self.options.backend
+            return (*self.options.backends, cmsis_nn_backend(self.options.cmsis_nn))
+        return self.options.backends
 
     @cached_property
     def known(self) -> Known:
@@ -166,7 +166,7 @@ class Request:
     @property
     def may_stream(self) -> bool:
         """Whether layers may be computed in strips."""
-        if self.library is not None or self.goal is Goal.FASTEST:
+        if self.backends or self.goal is Goal.FASTEST:
             return False
         is_plain = self.family == GENERIC or self.options.whole_layers
         return not (self.goal is Goal.LITTLE_SLOWER and is_plain)

@@ -15,21 +15,19 @@ Five searches are in each other, from the outside in:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.arena.needs import least_needs
 from utvm_deploy.compiler.budgets import OverBudget
-from utvm_deploy.compiler.lowering.scheduling import Scheduler
-from utvm_deploy.compiler.options import ARENA, AUTO, FAST, Objective
+from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.compiler.planning.planner import Planned, Planner
 from utvm_deploy.compiler.planning.pool_budget import faster_with_pool, within_pool
 from utvm_deploy.compiler.planning.pools import ScratchMemory
 from utvm_deploy.compiler.planning.streaming import best_plan
 from utvm_deploy.compiler.stages.dump import calls_text, kernels_text, picks_text
 from utvm_deploy.compiler.stages.network import Network
+from utvm_deploy.compiler.stages.planners import planner_of
 from utvm_deploy.compiler.stages.request import Request
-from utvm_deploy.kernels.contract.call import KernelCall, with_fused_sums, with_one_rounding
 
 
 @dataclass(frozen=True)
@@ -64,29 +62,11 @@ def searched(network: Network) -> KernelPlan:
     watch = request.watch
     if watch.check_needs is not None and not request.may_stream:
         watch.check_needs(least_needs(prefix, graph))  # strips may take less
-    planner = _planner(request, prefix)
+    planner = planner_of(request, prefix)
     made, scratch = _found(network, planner)
     if watch.decided is not None:
         watch.decided(made.chosen.decision)
     return KernelPlan(request, prefix, made, scratch, _hint(network, planner, made, scratch))
-
-
-def _planner(request: Request, prefix: str) -> Planner:
-    options, held = request.options, request.scratch
-    return Planner(
-        request.board,
-        request.family,
-        options.objective,
-        held.place,
-        request.known,
-        Scheduler(request.core, prefix),
-        _rounding(options.objective, options.float_math),
-        held.stack,
-        request.library,
-        options.picks,
-        all_codes=options.is_trial,
-        flash_rate=request.flash_rate,
-    )
 
 
 def _found(network: Network, planner: Planner) -> tuple[Planned, ScratchMemory]:
@@ -132,18 +112,3 @@ def _hint(network: Network, planner: Planner, made: Planned, scratch: ScratchMem
     if scratch.place != ARENA or fast is None or made.tradeoff is None:
         return ""
     return faster_with_pool(network.graph, planner, fast, made.tradeoff.cycles) or ""
-
-
-def _rounding(objective: Objective, float_math: str) -> Callable[[KernelCall], KernelCall]:
-    """How kernels round.
-
-    At level size, layers share routines, so all of them round twice. At level balanced, the planner
-    decides when all kernels are known.
-    """
-    rounds_twice = objective in (Objective.SIZE, Objective.BALANCED)
-
-    def rounded(call: KernelCall) -> KernelCall:
-        call = call if rounds_twice else with_one_rounding(call)
-        return with_fused_sums(call) if float_math == FAST else call
-
-    return rounded

@@ -99,6 +99,7 @@ class LibraryKernel:
     # Whether its C function finds writes beyond the scratch: status ``SCRATCH_OVERRUN``.
     is_guarded: bool = False
     has_state: bool = False  # whether the body knows ``void *state``, the backend's own bytes
+    backend: str = ""  # the name of the backend that it is of
 
 
 #: A kernel of this package, and any kernel.

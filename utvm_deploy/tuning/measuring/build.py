@@ -77,7 +77,7 @@ class BackendState:
 class Builder:
     """Compiles candidates for a board, several at a time; a context manager.
 
-    ``library`` is what the backend's candidate calls.
+    ``backends`` have candidates, too.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Builder:
         stack_bytes: int,
         jobs: int,
         level: str = Objective.TIME,
-        library: Backend | None = None,
+        backends: Sequence[Backend] = (),
     ) -> None:
         self._board = board
-        self._library = library
+        self._backends = {one.family: one for one in backends}
         self._flags = flags_for(level)
         self._stack_bytes = stack_bytes
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="compile")
@@ -113,7 +113,9 @@ class Builder:
         try:
             call, function, text = self._text(graph, operator, candidate)
             fits = function.scratch_bytes <= self._stack_bytes
-            text += wrapper_text(call, function, has_stack_scratch=fits, state=self._state(call))
+            text += wrapper_text(
+                call, function, has_stack_scratch=fits, state=self._state(candidate, call)
+            )
         except UtvmError as error:
             return _failed(error)
         except Exception as error:
@@ -126,14 +128,15 @@ class Builder:
         self, graph: Graph, operator: Operator, candidate: Candidate
     ) -> tuple[KernelCall, CFunction, str]:
         if is_of_backend(candidate.family):
-            return self._library_text(graph, operator)
+            return self._library_text(graph, operator, self._backends[candidate.family])
         core = self._board.cpu.kernel_core
         call, function = candidate_function(graph, operator, core, candidate)
         return call, function, kernel_text([function])
 
-    def _library_text(self, graph: Graph, operator: Operator) -> tuple[KernelCall, CFunction, str]:
-        assert self._library is not None
-        call = call_of(self._library, graph, operator, self._board.cpu.kernel_core)
+    def _library_text(
+        self, graph: Graph, operator: Operator, backend: Backend
+    ) -> tuple[KernelCall, CFunction, str]:
+        call = call_of(backend, graph, operator, self._board.cpu.kernel_core)
         if isinstance(call, str):
             raise CompileError(call)
         assert isinstance(call.kernel, LibraryKernel)
@@ -142,24 +145,25 @@ class Builder:
         kernel = replace(call.kernel, wanted="")
         function = schedule_library_kernel(kernel, f"{kernel.name}_{digest}").function
         # Another library makes another object.
-        return call, function, f"// {self._library.digest}\n{kernel_text([function])}"
+        return call, function, f"// {backend.digest}\n{kernel_text([function])}"
 
-    def _state(self, call: KernelCall) -> BackendState | None:
-        kernel = call.kernel
-        if self._library is None or not isinstance(kernel, LibraryKernel) or not kernel.has_state:
+    def _state(self, candidate: Candidate, call: KernelCall) -> BackendState | None:
+        backend = self._backends.get(candidate.family)
+        if backend is None or not isinstance(call.kernel, LibraryKernel):
             return None
-        return BackendState(self._library.initialize, self._library.state_bytes)
+        if not call.kernel.has_state:
+            return None
+        return BackendState(backend.initialize, backend.state_bytes)
 
     def _compile(
         self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
     ) -> Built:
         name, flags = function.name, self._flags
         libraries: tuple[str, ...] = ()
-        if is_of_backend(candidate.family):
-            assert self._library is not None
-            if isinstance(code := self._library.code, StaticLibrary):
-                flags = (*flags, *(f"-I{folder}" for folder in code.include_dirs))
-                libraries = (str(code.path),)
+        backend = self._backends.get(candidate.family)
+        if backend is not None and isinstance(code := backend.code, StaticLibrary):
+            flags = (*flags, *(f"-I{folder}" for folder in code.include_dirs))
+            libraries = (str(code.path),)
         module = compile_module({"candidate.c": text}, self._board, name=name, flags=flags)
         module = replace(module, libraries=libraries)
         return Built(candidate, call, function, module, fits)

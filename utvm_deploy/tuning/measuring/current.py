@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from utvm_deploy.compiler.lowering.kernel_function import candidate_function, record_code
@@ -28,13 +28,15 @@ def code_of(work: Work, core: str, candidate: Candidate) -> str:
     return record_code(function)
 
 
-def current(work: Work, records: Sequence[Record], core: str, library: str = "") -> list[Record]:
+def current(
+    work: Work, records: Sequence[Record], core: str, codes: Mapping[str, str] | None = None
+) -> list[Record]:
     """Those of ``records`` that are of today's code; all are of one kernel and setting.
 
     Emitting C takes a while for each candidate. So the default and the fastest are checked first,
-    and the others only if one of these differs. ``library`` is the code of a library's calls.
+    and the others only if one of these differs. ``codes`` has those of backends' calls, by family.
     """
-    known = [record for record in records if _may_be_current(record, library)]
+    known = [record for record in records if _may_be_current(record, codes or {})]
     ours = [record for record in known if not is_of_backend(record.candidate.family)]
     right = [record for record in ours if record.measurement.is_ok]
     fastest = sorted(right, key=lambda record: record.measurement.ticks_min)[:1]
@@ -44,9 +46,9 @@ def current(work: Work, records: Sequence[Record], core: str, library: str = "")
     return [one for one in known if one not in ours or _is_emitted(work, one, core)]
 
 
-def _may_be_current(record: Record, library: str) -> bool:
+def _may_be_current(record: Record, codes: Mapping[str, str]) -> bool:
     if is_of_backend(record.candidate.family):
-        return record.code == library
+        return record.code == codes.get(record.candidate.family)
     return EmittedCode().agrees(record.kernel.key, record.candidate, record.code)
 
 

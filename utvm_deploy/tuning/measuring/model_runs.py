@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from utvm_deploy.backends.fused import with_fused
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.regions import partitioned
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.board import Board
@@ -92,7 +92,7 @@ class ModelRun:
 
 
 def first_candidates(
-    works: Sequence[Work], board: Board, level: str, library: Backend | None
+    works: Sequence[Work], board: Board, level: str, backends: Sequence[Backend]
 ) -> dict[str, Candidate]:
     """Kernel's key -> what a compile without the user's records takes."""
     known, place = known_records(board, None), scratch_place(board, AUTO)
@@ -103,11 +103,12 @@ def first_candidates(
         for key, pick in decide(graph, board, core, known, Objective(level), place).picks.items():
             if pick.candidate is not None:
                 found.setdefault(key, pick.candidate)
-    theirs = None if library is None else Candidate(library.family)
+    theirs = [Candidate(one.family) for one in backends]
     return {
-        work.kernel.key: theirs
-        if theirs is not None and theirs in work.candidates
-        else found.get(work.kernel.key, work.default)
+        work.kernel.key: next(
+            (one for one in theirs if one in work.candidates),
+            found.get(work.kernel.key, work.default),
+        )
         for work in works
     }
 
@@ -119,11 +120,11 @@ def run_model(
     setting: Setting,
     *,
     level: str,
-    library: Backend | None = None,
+    backends: Sequence[Backend] = (),
     tell: Tell = lambda text: None,
 ) -> ModelRun:
     """Run a model without the records and with them, and write down what it took."""
-    return _ModelRunner(graph, device, file, setting, level, library, tell).result()
+    return _ModelRunner(graph, device, file, setting, level, backends, tell).result()
 
 
 @dataclass
@@ -133,19 +134,19 @@ class _ModelRunner:
     _file: KeptRecords
     _setting: Setting
     _level: str
-    _library: Backend | None
+    _backends: Sequence[Backend]
     _tell: Tell
 
     def __post_init__(self) -> None:
-        board, graph, library = self._device.board, self._graph, self._library
+        board, graph, backends = self._device.board, self._graph, self._backends
         self._place = scratch_place(board, AUTO)
         core = board.cpu.kernel_core
         self._defaults = default_candidates(graph, core)
-        if library is not None:
-            # A backend's fused operators have other kernels.
-            self._defaults |= default_candidates(with_fused(graph, library, core), core)
-        # Records of whole models hold neither the layers of a library nor code size.
-        self._is_recorded = library is None and self._level != Objective.SIZE
+        if backends:
+            # Backends' regions have other kernels.
+            self._defaults |= default_candidates(partitioned(graph, backends, core), core)
+        # Records of whole models hold neither the layers of backends nor code size.
+        self._is_recorded = not backends and self._level != Objective.SIZE
         self._known = self._recorded() if self._is_recorded else {}
 
     def result(self) -> ModelRun:
@@ -194,7 +195,7 @@ class _ModelRunner:
             self._graph,
             self._device.board,
             CompileOptions(
-                backend=self._library,
+                backends=tuple(self._backends),
                 records=records,
                 objective=Objective(self._level),
                 picks=picks,
@@ -254,7 +255,7 @@ def _slower(
 ) -> dict[str, tuple[int, int]]:
     """Kernels that the records changed, and that became slower in the model."""
     picks, without = decision.picks, decision.without
-    # A backend's fused operators may be one kernel in one of the runs alone.
+    # A backend's region may be one kernel in one of the runs alone.
     return {
         key: (before[key], after[key])
         for key in before

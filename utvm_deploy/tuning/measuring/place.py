@@ -66,8 +66,7 @@ def setting_of(board: Board, unit: str, level: str = Objective.TIME) -> Setting:
 class Place:
     """Measures on one device; a context manager.
 
-    Kernels are compiled as for ``level``, ``jobs`` at a time. ``library`` is what the backend's
-    candidate calls.
+    Kernels are compiled as for ``level``, ``jobs`` at a time. ``backends`` have candidates, too.
     """
 
     slots = 1
@@ -78,7 +77,7 @@ class Place:
         *,
         jobs: int,
         level: str = Objective.TIME,
-        library: Backend | None = None,
+        backends: Sequence[Backend] = (),
     ) -> None:
         board = device.board
         check_tunable(board)
@@ -91,10 +90,10 @@ class Place:
         self.board = board
         self._measurer = Measurer(device)
         self.setting = setting_of(board, self._measurer.unit, level)
-        self._library_code = "" if library is None else code_of_backend(library)
+        self._codes = {one.family: code_of_backend(one) for one in backends}
         # Kernels whose right output is known, or is being measured.
         self._referenced: set[Work] = set()
-        self._builder = Builder(board, stack, jobs, level, library)
+        self._builder = Builder(board, stack, jobs, level, backends)
         self._runner = ThreadPoolExecutor(1, thread_name_prefix="measure")
 
     def __enter__(self) -> Place:
@@ -181,7 +180,7 @@ class Place:
 
     def _outcome(self, trial: Trial, measurement: Measurement, built: Built | None) -> Outcome:
         if is_of_backend(trial.candidate.family):
-            code = self._library_code
+            code = self._codes[trial.candidate.family]
         elif built is not None:
             code = record_code(built.function)
         else:

@@ -57,11 +57,11 @@ class Work:
 
 
 def workload(
-    graphs: Sequence[Graph], core: str, library: Backend | None = None, *, sketches: bool = False
+    graphs: Sequence[Graph], core: str, backends: Sequence[Backend] = (), *, sketches: bool = False
 ) -> tuple[Work, ...]:
     """The kernels of simplified graphs, in the order in which layers need them.
 
-    With ``library`` its call is one more candidate, wherever it has one. With ``sketches`` each
+    The call of each backend is one more candidate, wherever it has one. With ``sketches`` each
     kernel with a loop nest is searched without a template, too, also with tensor intrinsics.
     """
     found: dict[str, Work] = {}
@@ -77,8 +77,11 @@ def workload(
             else:
                 candidates = space(graph, operator, core)
                 free = free_kernel(graph, operator, candidates, everywhere=sketches)
-                if library is not None and _has_call(graph, operator, core, library):
-                    candidates += (Candidate(library.family),)
+                candidates += tuple(
+                    Candidate(one.family)
+                    for one in backends
+                    if _has_call(graph, operator, core, one)
+                )
                 tensors = fitting_family(core) if sketches and kernel.dtype == "int8" else ""
                 found[kernel.key] = Work(
                     kernel, graph, operator, candidates, 1, free, tensors, free is not None

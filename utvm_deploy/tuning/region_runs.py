@@ -1,7 +1,7 @@
-"""Measures a backend's fused operators in their model: as one call, and apart.
+"""Measures a backend's regions in their model: each as one call, and its operators apart.
 
-We have no kernel to compare fused operators with alone. So the whole model runs twice. The records
-get the ticks of the layers concerned, and a compile with them takes what is faster.
+We have no kernel to compare a region with alone. So the whole model runs twice. The records get the
+ticks of the layers concerned, and a compile with them takes what is faster.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.backends.choice import code_of_backend
-from utvm_deploy.backends.fused import fused_and_apart, is_fused, with_fused
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.regions import is_region, partitioned, whole_and_apart
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions, Objective
@@ -36,14 +36,20 @@ class _Run:
     ticks: tuple[int, ...]
     checksums: Sequence[tuple[int, ...]]
 
-    def of(self, operator: Operator) -> tuple[int, tuple[int, ...]]:
-        """The ticks of the layers that compute an operator, and the checksums of its outputs."""
+    def of(self, operator: Operator) -> tuple[int, dict[str, int]]:
+        """The ticks of the layers that compute a region, and the checksums of what they make."""
         wanted = set(operator.sources)
-        found = [one.index for one in self.compiled.layers if set(one.operators) <= wanted]
-        return sum(self.ticks[index] for index in found), self.checksums[found[-1]]
+        found = [one for one in self.compiled.layers if set(one.operators) <= wanted]
+        made = (
+            zip((buffer.name for buffer in one.outputs), self.checksums[one.index], strict=True)
+            for one in found
+        )
+        return sum(self.ticks[one.index] for one in found), dict(
+            pair for some in made for pair in some
+        )
 
 
-def measure_fused(
+def measure_regions(
     graph: Graph,
     device: Device,
     file: RecordsFile,
@@ -53,25 +59,24 @@ def measure_fused(
     backend: Backend,
     tell: Tell = lambda text: None,
 ) -> None:
-    """Write down what the fused operators of a model take, as far as the records do not know it."""
-    merged = with_fused(graph, backend, device.board.cpu.kernel_core)
+    """Write down what the regions of a model take, as far as the records do not know it."""
+    merged = partitioned(graph, (backend,), device.board.cpu.kernel_core)
     known = {
         (one.kernel.key, one.candidate)
         for one in file.records
         if one.setting == setting and one.code == code_of_backend(backend)
     }
-    whole, apart = fused_and_apart(backend)
-    fused = [
+    whole, apart = whole_and_apart(backend)
+    regions = [
         one
         for one in merged.operators
-        if is_fused(one) and (identity_of(merged, one).key, whole) not in known
+        if is_region(one) and (identity_of(merged, one).key, whole) not in known
     ]
-    if not fused:
+    if not regions:
         return
-    single = tuple(one for one in backend.patterns if len(one.operators) == 1)
-    tell(f"running {graph.name} without the fused operators of {backend.name}")
-    plain = _run(graph, device, file, replace(backend, patterns=single), level)
-    tell(f"running {graph.name} with the fused operators of {backend.name}")
+    tell(f"running {graph.name} without the regions of {backend.name}")
+    plain = _run(graph, device, file, replace(backend, is_apart=True), level)
+    tell(f"running {graph.name} with the regions of {backend.name}")
     error, made = "", None
     try:
         made = _run(graph, device, file, backend, level)
@@ -80,13 +85,13 @@ def measure_fused(
     except UtvmError as problem:
         error = str(problem)
     found: list[Record] = []
-    for call in fused:
+    for call in regions:
         ticks, right = plain.of(call)
         measurement = Measurement(error="crash", detail=error[:200])
         if made is not None:
             their_ticks, checksums = made.of(call)
             measurement = Measurement(their_ticks, float(their_ticks))
-            if checksums != right:
+            if any(right.get(name) != checksum for name, checksum in checksums.items()):
                 measurement = Measurement(error="wrong output")
 
         def record(candidate: Candidate, measured: Measurement, call: Operator = call) -> Record:
@@ -110,7 +115,9 @@ def _run(graph: Graph, device: Device, file: RecordsFile, backend: Backend, leve
     compiled = compile_model(
         graph,
         board,
-        CompileOptions(backend=backend, records=Records(file.records), objective=Objective(level)),
+        CompileOptions(
+            backends=(backend,), records=Records(file.records), objective=Objective(level)
+        ),
     )
     check_fits(compiled, board)
     samples = random_samples(graph, 1)
