@@ -65,3 +65,13 @@ def test_values_of_another_byte_order_are_the_same() -> None:
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(CompileError, match="constant w is empty"):
         ConstantTables().add("w", np.zeros(0, np.int8))
+
+
+def test_a_table_may_be_aligned_to_more() -> None:
+    tables = ConstantTables()
+    tables.add("w", np.arange(3, dtype=np.uint8))
+    tables.add("n", np.arange(5, dtype=np.uint8), alignment=16)
+    assert tables.span("n").offset == 16 and tables.total_bytes == 32
+    assert tables.large_alignments == (16,)
+    assert "uint8_t n[5] NET_ALIGNED_16;" in tables.declaration("net")
+    assert "uint8_t w[3] NET_ALIGNED;" in tables.declaration("net")

@@ -28,6 +28,16 @@ class Configuration:
     memory_mode: str  # a key of MEMORY_MODES
 
     @property
+    def text(self) -> str:
+        """As ``--ethos-u`` takes it."""
+        return f"{self.name},{self.memory_mode}"
+
+    @property
+    def label(self) -> str:
+        """For reports, such as "Ethos-U55-128"."""
+        return self.name.replace("ethos-u", "Ethos-U")
+
+    @property
     def product(self) -> str:
         """Such as "u55"."""
         return self.name.split("-")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from utvm_deploy.graph.model import Array
 
 #: ResNet-50 takes Vela 5.2.0 a few seconds; its search of allocations may take minutes.
 _DEADLINE_S = 600.0
+#: How Vela names an operator that it does not compile.
+_REFUSED = re.compile(r"^Warning \(supported operators\) operator: \S+, ofm: '(.*)'$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -37,24 +40,37 @@ def compiled_by_vela(
     Raises MissingTool if there is no Vela.
     """
     with TemporaryFolder("utvm-vela") as folder:
-        file = folder / "region.tflite"
-        file.write_bytes(model)
-        argv = [
-            *("vela", str(file)),
-            *("--accelerator-config", configuration.name, "--config", "Arm/vela.ini"),
-            *("--system-config", configuration.system),
-            *("--memory-mode", MEMORY_MODES[configuration.memory_mode]),
-            *("--output-format", "raw", "--output-dir", str(folder)),
-        ]
-        done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder)
-        if done.timed_out:
-            raise CompileError(
-                f"Vela did not finish {name} within {_DEADLINE_S:.0f} s; leave --ethos-u out"
-            )
-        if done.returncode:
-            raise CompileError(f"Vela refuses {name}: {_last_line(done.output)}")
+        _run(model, name, configuration, folder, "raw")
         made = program_in(folder / "region_vela.npz", configuration)
         return made, _estimate_in(folder, configuration)
+
+
+def refused_by_vela(model: bytes, name: str, configuration: Configuration) -> frozenset[str]:
+    """The names of outputs of operators of a .tflite file that Vela leaves to the core."""
+    with TemporaryFolder("utvm-vela") as folder:
+        told = _run(model, name, configuration, folder, "tflite")
+    return frozenset(_REFUSED.findall(told))
+
+
+def _run(model: bytes, name: str, configuration: Configuration, folder: Path, form: str) -> str:
+    """Vela's output; its file is in the folder."""
+    file = folder / "region.tflite"
+    file.write_bytes(model)
+    argv = [
+        *("vela", str(file)),
+        *("--accelerator-config", configuration.name, "--config", "Arm/vela.ini"),
+        *("--system-config", configuration.system),
+        *("--memory-mode", MEMORY_MODES[configuration.memory_mode]),
+        *("--output-format", form, "--output-dir", str(folder)),
+    ]
+    done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder)
+    if done.timed_out:
+        raise CompileError(
+            f"Vela did not finish {name} within {_DEADLINE_S:.0f} s; leave --ethos-u out"
+        )
+    if done.returncode:
+        raise CompileError(f"Vela refuses {name}: {_last_line(done.output)}")
+    return done.output
 
 
 def program_in(path: Path, configuration: Configuration) -> NpuProgram:

@@ -17,6 +17,9 @@ from utvm_deploy.graph.model import Array
 #: Every table begins at a multiple of this, so that kernels may load words.
 TABLE_ALIGNMENT = 4
 
+#: C aligns elements to their own size.
+_LARGEST_ELEMENT = 8
+
 _VALUES_PER_LINE = 32
 
 
@@ -25,25 +28,27 @@ class ConstantTables:
     """Collects arrays; ``add`` gives the struct member that holds one."""
 
     _arrays: dict[str, Array] = field(default_factory=dict)
-    _members: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    _members: dict[tuple[str, bytes, int], str] = field(default_factory=dict)
+    _alignments: dict[str, int] = field(default_factory=dict)
     _spans: dict[str, Span] = field(default_factory=dict)
     _end: int = 0
 
-    def add(self, wanted_name: str, data: Array) -> str:
+    def add(self, wanted_name: str, data: Array, alignment: int = 1) -> str:
         """The member for ``data``: a new one called ``wanted_name``, or the one that is equal."""
         # Equal tables have equal bytes, and text is made from the bits.
         flat = np.ascontiguousarray(data, data.dtype.newbyteorder("=")).reshape(-1)
         if flat.size == 0:
             raise CompileError(f"the constant {wanted_name} is empty; the model file is damaged")
         c_type(flat.dtype.name)
-        key = (flat.dtype.name, flat.tobytes())
+        key = (flat.dtype.name, flat.tobytes(), alignment)
         if key not in self._members:
             name, number = wanted_name, 2
             while name in self._arrays:
                 name, number = f"{wanted_name}_{number}", number + 1
             self._members[key] = name
             self._arrays[name] = flat
-            self._spans[name] = Span(_aligned(self._end, _alignment(flat)), flat.nbytes)
+            self._alignments[name] = max(_alignment(flat), alignment)
+            self._spans[name] = Span(_aligned(self._end, self._alignments[name]), flat.nbytes)
             self._end = self._spans[name].offset + flat.nbytes
         return self._members[key]
 
@@ -54,8 +59,12 @@ class ConstantTables:
     @property
     def total_bytes(self) -> int:
         """Bytes of the struct, padding between tables included."""
-        largest = max((_alignment(array) for array in self._arrays.values()), default=1)
-        return _aligned(self._end, largest)
+        return _aligned(self._end, max(self._alignments.values(), default=1))
+
+    @property
+    def large_alignments(self) -> tuple[int, ...]:
+        """Those that need more than the macro for all tables gives."""
+        return tuple(sorted({one for one in self._alignments.values() if one > _LARGEST_ELEMENT}))
 
     def is_empty(self) -> bool:
         """Whether there is no table, and so no struct."""
@@ -63,8 +72,10 @@ class ConstantTables:
 
     def declaration(self, prefix: str) -> str:
         """The struct's type and the extern declaration of its only instance."""
+        upper, large = prefix.upper(), self.large_alignments
         members = "".join(
-            f"    {c_type(array.dtype.name)} {name}[{array.size}] {prefix.upper()}_ALIGNED;\n"
+            f"    {c_type(array.dtype.name)} {name}[{array.size}] "
+            f"{aligned_macro(upper, one if (one := self._alignments[name]) in large else 0)};\n"
             for name, array in self._arrays.items()
         )
         return (
@@ -79,6 +90,11 @@ class ConstantTables:
             for name, array in self._arrays.items()
         )
         return f"const struct {prefix}_weights {prefix}_weights = {{\n{tables}\n}};\n"
+
+
+def aligned_macro(upper: str, alignment: int = 0) -> str:
+    """The macro that aligns a table, to words or to more."""
+    return f"{upper}_ALIGNED_{alignment}" if alignment else f"{upper}_ALIGNED"
 
 
 def _alignment(array: Array) -> int:

@@ -28,6 +28,7 @@ from utvm_deploy.compiler.planning.pools import (
     lines_read,
 )
 from utvm_deploy.graph.attributes import InputRows
+from utvm_deploy.kernels.contract.call import ConstantArgument
 
 #: What a line that is stored to costs, compared with one that is read. Counted on the emulated
 #: Cortex-M7, of whole models: 8 to 13 cycles instead of 22.
@@ -119,6 +120,10 @@ def _tables(program: Program, cache_bytes: int) -> list[Table]:
     for index, layer in enumerate(program.layers):
         passes = weight_passes(program.graph, layer.step, layer.kernel.function.scratch_bytes)
         members = {tables.add(name, data) for name, data in layer_constants(program, index)}
+        if any(
+            isinstance(a, ConstantArgument) and a.alignment > 1 for a in layer.step.call.arguments
+        ):
+            continue  # copies in pools are aligned to words only
         sizes = {member: tables.span(member).size_bytes for member in sorted(members)}
         for member, size in sizes.items():
             more = lines_read(size, sum(sizes.values()), passes, cache_bytes)

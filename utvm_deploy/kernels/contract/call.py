@@ -120,6 +120,7 @@ class ConstantArgument:
 
     name: str  # role, such as "weights", "bias", "multiplier", "shift"
     data: Array
+    alignment: int = 1  # of its address, if that is more than words and elements need
 
 
 @dataclass(frozen=True)

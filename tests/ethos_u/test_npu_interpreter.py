@@ -1,0 +1,119 @@
+"""What Vela's streams compute is what LiteRT computes, byte for byte, if an NPU does what its
+registers say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from make_golden import MODEL, golden
+from npu_interpreter import Npu
+from npu_weights import decoded_weights
+from small_models import build_model, sample_inputs
+
+from utvm_deploy.backends.ethos_u.check import NpuProgram
+from utvm_deploy.backends.ethos_u.configurations import configuration
+from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
+from utvm_deploy.frontend.files.tflite_cut import only_operators
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle.reference import run_reference
+
+SHARED = Path(os.environ.get("UTVM_SHARED", "/nowhere")) / "models"
+needs_vela = pytest.mark.skipif(
+    shutil.which("vela") is None, reason="needs Vela: pip install 'utvm-deploy[ethos-u]'"
+)
+
+
+def differing(path: Path, program: NpuProgram, samples: list[list[Array]]) -> int:
+    """How many bytes of the outputs differ from LiteRT's."""
+    npu, reference = Npu(program), run_reference(path, samples, outputs_only=True)
+    count = 0
+    for inputs, outputs in zip(samples, reference.outputs, strict=True):
+        for made, wanted in zip(npu.run(inputs), outputs, strict=True):
+            expected = np.frombuffer(np.ascontiguousarray(wanted).tobytes(), np.int8)
+            count += int((made != expected).sum())
+    return count
+
+
+def drawn(path: Path, count: int) -> list[list[Array]]:
+    graph, rng = load_model(path, is_quiet=True), np.random.default_rng(5)
+    shapes = [graph.tensors[number].shape for number in graph.inputs]
+    return [[rng.integers(-128, 128, one).astype(np.int8) for one in shapes] for _ in range(count)]
+
+
+def without_dense(path: Path) -> bytes:
+    """The operators before the first fully connected one, as a file."""
+    graph = load_model(path, is_quiet=True)
+    kinds = [one.kind for one in graph.operators]
+    last = kinds.index("FULLY_CONNECTED")
+    inputs = [graph.tensors[number].source for number in graph.inputs]
+    outputs = [graph.tensors[number].source for number in graph.operators[last - 1].outputs]
+    kept = {source for one in graph.operators[:last] for source in one.sources}
+    return only_operators(path.read_bytes(), kept, inputs, outputs)  # type: ignore[arg-type]
+
+
+def test_the_stored_stream_computes_the_digits() -> None:
+    program = program_in(golden("ethos-u55-128"), configuration("ethos-u55-128"))
+    assert differing(MODEL, program, drawn(MODEL, 20)) == 0
+
+
+@needs_vela
+@pytest.mark.parametrize("name", ["ethos-u55-32", "ethos-u65-256,sram-only"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "kws_ref_model",
+        "vww_96_int8",
+        pytest.param("pretrainedResnet_quant", marks=pytest.mark.slow),
+    ],
+)
+def test_streams_of_larger_models_compute_them(model: str, name: str, tmp_path: Path) -> None:
+    """Up to the fully connected layer, where LiteRT rounds once, by a float64."""
+    whole, path = SHARED / f"{model}.tflite", tmp_path / f"{model}.tflite"
+    if not whole.is_file():
+        pytest.skip(f"needs {model}.tflite: set UTVM_SHARED to a folder with models/")
+    path.write_bytes(without_dense(whole))
+    program, _ = compiled_by_vela(path.read_bytes(), model, configuration(name))
+    assert differing(path, program, drawn(path, 1)) == 0
+
+
+@needs_vela
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add_broadcast_both",
+        "average_pool_same",
+        "branches",
+        "conv_dilated",
+        "conv_stride_beyond_window",
+        "depthwise_multiplier",
+        "extrema",
+        "leaky_relu",
+        "mul",
+        "prelu",
+        "requantize",
+        "sub",
+        "transpose_conv",
+    ],
+)
+def test_streams_of_operators_compute_them(name: str, tmp_path: Path) -> None:
+    model, path = build_model(name), tmp_path / f"{name}.tflite"
+    model.save(path)
+    program, _ = compiled_by_vela(path.read_bytes(), name, configuration("ethos-u55-128"))
+    assert differing(path, program, [sample_inputs(model, seed) for seed in range(4)]) == 0
+
+
+def test_an_encoded_stream_of_weights() -> None:
+    """One slice: a palette of two, uncompressed, without runs of zeros: 1, -2, 1, and the end."""
+    fields = (
+        (6, 3), (2, 15), (7, 3), (0, 1), (1, 1), (0, 5), (1, 5), (1, 3), (2, 3), (5, 3),
+        (0, 1), (1, 1), (0, 1), (7, 3),
+    )  # fmt: skip
+    value = place = 0
+    for number, bits in fields:
+        value, place = value | number << place, place + bits
+    assert decoded_weights(value.to_bytes(-(-place // 8), "little")).tolist() == [1, -2, 1]
