@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +25,14 @@ from utvm_deploy.base.errors import (
     TaskTimeout,
 )
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import main
 from utvm_deploy.device import Device
 from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.in_process import InProcessLink
 from utvm_deploy.device.module import Module
 from utvm_deploy.project import build_image
 from utvm_deploy.targets.wasm import machine, toolchain
-from utvm_deploy.targets.wasm.binary import CODE_BASE, parse, read_binary
+from utvm_deploy.targets.wasm.binary import CODE_BASE, MAGIC, parse, read_binary
 
 pytestmark = pytest.mark.tools
 
@@ -74,6 +79,7 @@ def module(wasm: Device) -> Module:
         ("recurse", (1,), DeviceFault, "stack overflow, "),
         ("never", (), DeviceFault, "unreachable code, "),
         ("by_pointer", (10_000,), DeviceFault, "call through a pointer to no function, "),
+        ("wild", (toolchain.STACK_BYTES // 2 - 100,), DeviceFault, "stack overflow, "),
         ("loop", (), TaskTimeout, "did not end within its deadline and was stopped: it was "),
     ],
 )
@@ -123,6 +129,50 @@ def test_modules_have_variables_and_call_the_image_and_the_library(
             wasm.sync()
     with pytest.raises(BuildError, match="uses nowhere, which neither it nor the image"):
         wasm.load_module("void nowhere(void); void call(void) { nowhere(); }")
+
+
+def test_data_that_begin_like_a_module_are_data(wasm: Device) -> None:
+    x = wasm.tensor(np.zeros(64, np.uint8))
+    for at in (0, 16, 32):
+        data = bytearray(64)
+        data[at : at + len(MAGIC)] = MAGIC
+        x.write(np.frombuffer(bytes(data), np.uint8))
+        assert x.numpy().tobytes() == bytes(data)
+    source = "const unsigned char a[] __attribute__((aligned(16))) = "
+    listed = ",".join(map(str, MAGIC))
+    module = wasm.load_module(f"{source}{{{listed}}}; void at(int *x) {{ *x = a[3]; }}")
+    x = wasm.tensor(np.array([5], np.int32))
+    module["at"](x)
+    assert x.numpy()[0] == ord("m")
+
+
+def test_ctrl_c_ends_a_call(wasm: Device, module: Module) -> None:
+    x = wasm.tensor(np.array([20, 1], np.int32))
+    pressed = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+    pressed.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        module["loop"](x, timeout_s=600.0)
+        wasm.sync()
+    assert time.monotonic() - begin < 5
+    x.write(np.array([20, 1], np.int32))
+    module["inc"](x)
+    assert x.numpy()[0] == 21
+
+
+def test_ram_has_the_stack(wasm: Device) -> None:
+    image = build_image(None, wasm.board)
+    assert image.section_bytes["stack"] == toolchain.STACK_BYTES
+    assert image.ram_bytes > toolchain.STACK_BYTES
+
+
+def test_a_missing_model_is_missed_before_a_missing_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(toolchain, "is_installed", lambda package: False)
+    for verb, *more in (["verify"], ["profile"], ["run"], ["eval", "--data", "d.npz"]):
+        assert main([verb, "missing.tflite", "--board", "wasm", *more]) == 1
+        assert "cannot read the model missing.tflite: No such file" in capsys.readouterr().err
 
 
 def test_the_link_has_bounds_and_an_end(wasm: Device, module: Module) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,15 @@ def test_the_slow_first_call_is_told(
         toolchain.prepare()
         toolchain.prepare()
     assert program.is_file() and caplog.text.count("about a minute, once") == 1
+
+
+def test_a_long_first_call_is_told_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(toolchain, "_TOLD_EVERY_S", 0.01)
+    with caplog.at_level("WARNING"), toolchain._telling():
+        while caplog.text.count("for WebAssembly: 0 s") < 2:
+            time.sleep(0.01)
+    told = caplog.text
+    time.sleep(0.05)
+    assert caplog.text == told

@@ -15,14 +15,26 @@ from utvm_deploy.cli.arguments import connection
 from utvm_deploy.cli.compile_options import compile_options, custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.compiler.compiled.model import CompiledModel
+from utvm_deploy.device import Device
 from utvm_deploy.device.probe import choose_link, needs_debugger, needs_line, start
+from utvm_deploy.frontend.formats import check_readable
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import build_image, check_fits
 
 
+def device_of(args: argparse.Namespace, board: Board) -> Device:
+    """The device that the command line names; it is not open yet.
+
+    Raises ModelError for a model that is not there: a board may need more of the user.
+    """
+    for model in getattr(args, "models", None) or [args.model]:
+        check_readable(model)
+    return utvm_deploy.connect(board, **connection(args))
+
+
 def check_board(args: argparse.Namespace, board: Board) -> None:
     """Refuse a board that cannot be reached before anything is compiled or built for it."""
-    utvm_deploy.connect(board, **connection(args)).check_ready()
+    device_of(args, board).check_ready()
 
 
 def compile_step(

@@ -309,6 +309,14 @@ def check_known(path: Path) -> None:
         raise ModelError(f"{path} {what}")
 
 
+def check_readable(path: Path) -> None:
+    """Raise ModelError for a model that is not there, or that nobody may look at."""
+    try:
+        path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: Path, error: OSError) -> ModelError:
     """What to say of a model that the system does not hand out."""
     return ModelError(

@@ -10,11 +10,11 @@ from utvm_deploy.api.profile_function import SCHEMA, check_hot
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.boards.facts import CYCLES
-from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import keywords
 from utvm_deploy.cli.gate import check_before, exit_code, judge
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import dry_run
+from utvm_deploy.cli.steps import device_of, dry_run
 from utvm_deploy.results.profiling.hotspots import Hotspot
 from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.results.profiling.page import profile_html
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("--hot needs the cycle model; leave out --timing instructions")
     if args.dry_run:
         return dry_run(args, board, out)
-    with out.progress() as progress, utvm_deploy.connect(board, **connection(args)) as device:
+    with out.progress() as progress, device_of(args, board) as device:
         found = utvm_deploy.profile(args.model, device, progress=progress, **keywords(args, board))
     _report(found.found, found.bounds, args.wide, out)
     for line in found.beside:

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
-from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
+from utvm_deploy.cli.steps import check_board, compile_step, device_of, dry_run_step
 from utvm_deploy.device import DeviceModel, checked_inputs
 from utvm_deploy.device.link.base import Hello
 from utvm_deploy.frontend.tflite import load_model
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if args.dry_run:
             return dry_run_step(args, board, compiled)
         progress(f"building the image and starting {board.name}", 0, 1)
-        with utvm_deploy.connect(board, **connection(args)) as device:
+        with device_of(args, board) as device:
             model = device.load(compiled)
             progress("running", 0, 1)
             outputs, ticks = model.run(inputs)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 import utvm_deploy
-from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import keywords
 from utvm_deploy.cli.output import Output
-from utvm_deploy.cli.steps import dry_run
+from utvm_deploy.cli.steps import device_of, dry_run
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.results.verifying.on_board import Mismatch, Verification
 
@@ -18,9 +18,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     board = board_of(args)
     if args.dry_run:
         return dry_run(args, board, out)
-    # Nobody looks at ticks here.
-    device = utvm_deploy.connect(board, **connection(args))
-    with out.progress() as progress, device:
+    with out.progress() as progress, device_of(args, board) as device:
         result = utvm_deploy.verify(args.model, device, progress=progress, **keywords(args, board))
     _report(result.found, out)
     if result.origin is not None:

@@ -10,15 +10,13 @@ from typing import Any
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.outputs import check_outputs, keep_input
-from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.arguments import board_of, connection
+from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import compile_options, custom_of
 from utvm_deploy.cli.options.table import EVALUATED
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.parser import taken
 from utvm_deploy.cli.result_verbs.eval_text import report
-from utvm_deploy.cli.steps import check_board, compile_step, dry_run_step
-from utvm_deploy.device import Device
+from utvm_deploy.cli.steps import check_board, compile_step, device_of, dry_run_step
 from utvm_deploy.quality.evaluating.engines import Plan
 from utvm_deploy.quality.evaluating.evaluation import make_plan
 from utvm_deploy.quality.evaluating.facts import Evaluation, Settings
@@ -51,7 +49,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
             if board is None:
                 return 0
             return dry_run_step(args, board, compile_step(args, board, progress))
-        with nullcontext() if board is None else _device(args, board) as device:
+        with nullcontext() if board is None else device_of(args, board) as device:
             found = utvm_deploy.evaluate(
                 args.model,
                 args.data,
@@ -62,11 +60,6 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 **({} if board is None else compile_options(args, board)),
             )
     return _finish(args, out, found)
-
-
-def _device(args: argparse.Namespace, board: Board) -> Device:
-    # Nobody looks at ticks here.
-    return utvm_deploy.connect(board, **connection(args))
 
 
 def _check_limits(args: argparse.Namespace, plan: Plan) -> None:

@@ -7,6 +7,7 @@ behind its data.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ MAGIC = b"\0asm\x01\0\0\0"
 #: Where the code of images begins: no memory is so large.
 CODE_BASE = 0x8000_0000
 _FILE_ALIGNMENT = 16
+_DIGEST_BYTES = 16
 #: The linker's function that runs constructors; where it is exported, no other export calls it.
 CONSTRUCTORS = "__wasm_call_ctors"
 
@@ -112,8 +114,16 @@ class WasmFile:
     @property
     def data_end(self) -> int:
         """The first address behind the data; 0 for an object."""
-        end = self.exports.get("__data_end")
-        return 0 if end is None else self.data_address(end[1])
+        return self._exported("__data_end")
+
+    @property
+    def stack_bytes(self) -> int:
+        """Of the stack, which is at the bottom of memory; 0 for an object."""
+        return self._exported("__stack_pointer")
+
+    def _exported(self, name: str) -> int:
+        found = self.exports.get(name)
+        return 0 if found is None else self.data_address(found[1])
 
 
 def parse(data: bytes, path: Path | str) -> WasmFile:
@@ -245,6 +255,7 @@ def read_binary(path: Path) -> Binary:
     if not found.symbols:
         end = max((address + len(content) for address, content in found.segments), default=0)
         sections["bss"] = (found.data_end - end, False, True)
+        sections["stack"] = (found.stack_bytes, False, True)
         return Binary(found.functions(CODE_BASE), found.objects(), sections=sections)
     own = {name: kind for name, (kind, flags) in found.symbols.items() if not flags & _UNDEFINED}
     return Binary(
@@ -256,12 +267,33 @@ def read_binary(path: Path) -> Binary:
     )
 
 
+def module_in(data: bytes) -> int | None:
+    """Where the module begins of which ``placed`` made the data; None for other data.
+
+    Its digest is in front of it: other data may begin like a module, too.
+    """
+    at = data.find(MAGIC)
+    while at >= 0:
+        before = data[max(at - _DIGEST_BYTES, 0) : at]
+        if len(before) == _DIGEST_BYTES and before == _digest(data[at:]):
+            return at
+        at = data.find(MAGIC, at + 1)
+    return None
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:_DIGEST_BYTES]
+
+
 def placed(path: Path, module: Path, address: int) -> Placed:
     """A module that was linked for an address: its data, and behind them the file itself."""
     content = path.read_bytes()
     found, own = parse(content, path), read_binary(module)
-    file_at = -(-max(found.data_end, address) // _FILE_ALIGNMENT) * _FILE_ALIGNMENT
+    digest = _digest(content)
+    behind = max(found.data_end, address) + len(digest)
+    file_at = -(-behind // _FILE_ALIGNMENT) * _FILE_ALIGNMENT
     data = bytearray(file_at - address)
+    data[-len(digest) :] = digest
     for at, part in found.segments:
         data[at - address : at - address + len(part)] = part
     return Placed(

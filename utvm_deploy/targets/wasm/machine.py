@@ -14,15 +14,19 @@ from typing import Any
 
 from utvm_deploy.base.errors import BuildError
 from utvm_deploy.targets.contract.machine import Stopped
-from utvm_deploy.targets.wasm.binary import CODE_BASE, CONSTRUCTORS, MAGIC, WasmFile, parse
+from utvm_deploy.targets.wasm.binary import CODE_BASE, CONSTRUCTORS, WasmFile, module_in, parse
 from utvm_deploy.targets.wasm.fault import TRAPS
-from utvm_deploy.targets.wasm.toolchain import STACK_BYTES
+from utvm_deploy.targets.wasm.interrupts import Interrupts
+from utvm_deploy.targets.wasm.toolchain import MODULE_BAND_BYTES, STACK_BYTES
 
 _ADDRESS = re.compile(r"wasm address 0x([0-9a-f]+)")
 #: Of the calls of wasmtime itself; the functions' own stack is in memory.
 _CALL_STACK_BYTES = 1 << 20
 #: Of the functions that set an instance up.
 _START_FUEL = 1 << 32
+#: Between the stack of a module and that of the image, which its calls of the image have. What
+#: writes there has outgrown the upper one: only an overflow of the lower one is a trap.
+_BAND = STACK_BYTES // 2 - MODULE_BAND_BYTES, bytes([0xA5]) * MODULE_BAND_BYTES
 #: Modules that a machine loads in its life; wasmtime would refuse the 10,001st.
 _MOST_LOADED = 1 << 30
 
@@ -55,8 +59,10 @@ class WasmtimeMachine:
         self._api = wasmtime
         config = wasmtime.Config()
         config.consume_fuel = True
+        config.epoch_interruption = True
         config.max_wasm_stack = _CALL_STACK_BYTES
         self._engine = wasmtime.Engine(config)
+        self._interrupts = Interrupts(self._engine.increment_epoch)
         self._store = wasmtime.Store(self._engine)
         self._store.set_limits(**dict.fromkeys(("instances", "tables"), _MOST_LOADED))
         self._content = image.read_bytes()
@@ -72,6 +78,7 @@ class WasmtimeMachine:
         try:
             module = api.Module(self._engine, content)
             self._store.set_fuel(_START_FUEL)
+            self._store.set_epoch_deadline(1)
             given = [self._exports[one.name] for one in module.imports]
             exports = api.Instance(self._store, module, given).exports(self._store)
             exports[CONSTRUCTORS](self._store)
@@ -98,9 +105,9 @@ class WasmtimeMachine:
         self._modules = [
             one for one in self._modules if end <= one.base or one.base + one.size <= address
         ]
-        at = data.find(MAGIC)
-        if at >= 0 and (address + at) % 16 == 0:
-            self._modules.append(self._load(data[at:], address + at, STACK_BYTES // 2))
+        at = module_in(data)
+        if at is not None:
+            self._modules.append(self._load(data[at:], address + at, _BAND[0]))
 
     def _check(self, address: int, size: int) -> None:
         """BuildError outside of memory: an image can say anything of where its workspace is."""
@@ -131,12 +138,22 @@ class WasmtimeMachine:
         given = (*words, *[0] * len(kinds))
         arguments = [_value(word, kind) for word, kind in zip(given, kinds, strict=False)]
         self._store.set_fuel(most)
+        self._store.set_epoch_deadline(1)
+        at, band = _BAND
+        if owner is not self._image:
+            ctypes.memmove(self._start() + at, band, len(band))
         try:
-            function(self._store, *arguments)
+            with self._interrupts.watching():
+                function(self._store, *arguments)
         except self._api.Trap as trap:
             raise self._stopped(trap, owner) from trap
+        except KeyboardInterrupt:
+            self._rewind(owner)
+            raise
         except self._api.WasmtimeError as error:
             raise Stopped((0, 0, 0), is_late="fuel" in str(error)) from error
+        if owner is not self._image and self.read(at, len(band)) != band:
+            raise Stopped((TRAPS["STACK_OVERFLOW"][0], address, 0), is_late=False)
         return int(most - self._store.get_fuel())
 
     def _stopped(self, trap: Any, owner: _Loaded) -> Stopped:
@@ -149,13 +166,19 @@ class WasmtimeMachine:
             is_owners = owner.file.names.get(frame.func_index) == frame.func_name
             pc = (owner if is_owners else self._image).place(frame)
         found = _ADDRESS.search(trap.message)
-        for one in (self._image, owner):
-            if one.stack.value(self._store) < 0:
-                number = TRAPS["STACK_OVERFLOW"][0]
-            one.stack.set_value(self._store, one.stack_top)
+        if any(one.stack.value(self._store) < 0 for one in (self._image, owner)):
+            number = TRAPS["STACK_OVERFLOW"][0]
+        self._rewind(owner)
+        if name == "INTERRUPT":
+            raise KeyboardInterrupt from trap
         return Stopped(
             (number, pc, int(found[1], 16) if found else 0), is_late=name == "OUT_OF_FUEL"
         )
+
+    def _rewind(self, owner: _Loaded) -> None:
+        """Empty the stacks that a call has left behind."""
+        for one in (self._image, owner):
+            one.stack.set_value(self._store, one.stack_top)
 
 
 def _value(word: int, kind: str) -> int | float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -10,7 +11,9 @@ import logging
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from utvm_deploy.base import process
@@ -31,8 +34,10 @@ _LIBRARY = Path("/usr/lib/wasm32-wasi/libc.a")
 #: Of an image, at the bottom of its memory, so that an overflow is an access below it. Modules have
 #: the lower half: what they call in the image has its frames above theirs.
 STACK_BYTES = 1 << 20
-#: The first call of zig builds its C library.
-_FIRST_CALL_S = 900.0
+#: Of the lower half, what no module has: it shows that the upper one was too small.
+MODULE_BAND_BYTES = 64 << 10
+#: The first call of zig builds its C library; and how often a line says that it still does.
+_FIRST_CALL_S, _TOLD_EVERY_S = 900.0, 5.0
 _OPTIMIZED = ("-msimd128", "-mbulk-memory")
 #: Clang warns of inline functions that nobody calls; GCC does not.
 _QUIET = "-Wno-error=unused-function"
@@ -72,8 +77,27 @@ def prepare() -> None:
     if not program.is_file():
         log.warning("preparing zig's C library for WebAssembly takes about a minute, once")
         program.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryFolder("zig", program.parent) as folder:
+        with TemporaryFolder("zig", program.parent) as folder, _telling():
             _write_driver(program, folder)
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """Say every few seconds how long it has taken."""
+    ended, started = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(_TOLD_EVERY_S):
+            passed = time.monotonic() - started
+            log.warning("preparing zig's C library for WebAssembly: %.0f s", passed)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _write_driver(program: Path, folder: Path) -> None:
@@ -138,4 +162,4 @@ def module_arguments(work: Path, functions: Iterable[str], address: int) -> list
     allowed = work / "image_functions"
     allowed.write_text("".join(f"{name}\n" for name in functions))
     own = f"--strip-debug,--import-memory,--global-base={address},--allow-undefined-file={allowed}"
-    return [*_link(STACK_BYTES // 2), f"-Wl,{own}"]
+    return [*_link(STACK_BYTES // 2 - MODULE_BAND_BYTES), f"-Wl,{own}"]
