@@ -161,6 +161,37 @@ def test_other_types_and_states(make: Any, tmp_path: Path) -> None:
     assert ("net.reset()" in (folder / "README.md").read_text()) == (make is make_state_case)
 
 
+def test_the_types_are_those_of_typescript(digits: Path, tmp_path: Path) -> None:
+    if not shutil.which("tsc"):
+        pytest.skip("TypeScript is not installed (npm install -g typescript)")
+    good = """
+import { load, info, hasSimd, firstMismatch, UtvmError, type Net } from "./bundle/digits.mjs";
+const net: Net = await load({ simd: hasSimd() });
+const output: Int8Array = net.run(net.quantize([...Array(64).keys()]));
+const scores: Float32Array = net.dequantize(output), scale: number | null = info.inputs[0]!.scale;
+const wrong: string | null = firstMismatch(net, {}), error: Error = new UtvmError("x");
+net.reset();
+export { scores, scale, wrong, error };
+"""
+    shutil.copytree(digits, tmp_path / "bundle")
+    options = "--strict --noUncheckedIndexedAccess --noEmit --target es2022 --module nodenext"
+    for text, told in (
+        (good, ""),
+        (good.replace("net.run(", "net.run([1], "), "Expected 1 arguments, but got 2"),
+        (good.replace("output: Int8Array", "output: Float32Array"), "is not assignable to type"),
+        (good.replace("net.reset()", "new net()"), "not constructable"),
+    ):
+        (tmp_path / "use.mts").write_text(text)
+        done = subprocess.run(
+            ["tsc", *options.split(), "use.mts"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert (done.returncode == 0) == (not told) and told in done.stdout, done.stdout
+
+
 def test_what_is_wrong_is_an_exception(digits: Path) -> None:
     script = """
 import { load, UtvmError, info } from "./digits.mjs";
