@@ -16,6 +16,7 @@ from fake_library import FAKE, NOWHERE
 from tflite_writer import ModelWriter
 
 from utvm_deploy.backends.cmsis_nn import MURISCV_NN, CmsisNn, scratch
+from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling import write_bundle
@@ -56,6 +57,24 @@ def test_the_library_does_what_it_covers_and_we_do_the_rest(small_model: Path) -
     assert [layer.outputs[0].name for layer in made.layers] == [
         layer.outputs[0].name for layer in generic.layers
     ]
+
+
+def test_a_plugin_goes_before_the_library(small_model: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from utvm_deploy.backends import *\n"
+        "def build(match):\n    return call(match, 'f', 'return 0;')\n"
+        "kinds = ('RELU', 'FULLY_CONNECTED')\n"
+        "patterns = tuple(Pattern((kind,), build) for kind in kinds)\n"
+        "backend = Backend('Mine', patterns, CText(''))\n"
+    )
+    options = CompileOptions(
+        name="small", kernels="cmsis-nn", cmsis_nn=NOWHERE, backends=(load_plugin(plugin),)
+    )
+    made = compile_model(small_model, BOARD, options)
+    assert [layer.engine for layer in made.layers] == ["CMSIS-NN", "CMSIS-NN", "Mine", "Mine"]
+    assert [one.name for one in made.externals] == ["Mine", "CMSIS-NN"]
+    assert [one.functions for one in made.externals] == [("f",), ("arm_convolve_wrapper_s8",)]
 
 
 def test_what_an_older_revision_lacks_we_do(small_model: Path) -> None:

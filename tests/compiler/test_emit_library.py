@@ -44,6 +44,28 @@ def test_a_state_begins_aligned_behind_the_status_of_each_layer(
     )
 
 
+def test_backends_have_separate_states_and_are_prepared_in_their_order() -> None:
+    made = SimpleNamespace(
+        name="net",
+        plan=SimpleNamespace(arena_bytes=100),
+        layers=(),
+        libraries=(
+            SimpleNamespace(name="One", state_bytes=5, initialize="begin_one"),
+            SimpleNamespace(name="Two", state_bytes=0, initialize=""),
+            SimpleNamespace(name="Three", state_bytes=3, initialize="begin_three"),
+        ),
+    )
+    assert [state_text(made, one) for one in ("One", "Two", "Three")] == [  # type: ignore[arg-type]
+        "(void *)(arena + 104)",
+        "(void *)0",
+        "(void *)(arena + 112)",
+    ]
+    assert arena_bytes_with_state(made) == 115  # type: ignore[arg-type]
+    text = library_parts(made)  # type: ignore[arg-type]
+    assert "*status = begin_one((void *)(arena + 104));\n    if (*status == 0) {" in text
+    assert "        *status = begin_three((void *)(arena + 112));\n    }\n}" in text
+
+
 def test_each_layer_asks_whether_its_scratch_is_enough() -> None:
     layers = [
         SimpleNamespace(

@@ -100,7 +100,8 @@ def call(
         wanted="",
     )
     total = sum(macs(graph, operator) for operator in match.operators)
-    may = ((outputs[0], first),) if in_place and first is not None else ()
+    may = tuple((left, found) for found, left in match.states)
+    may += ((outputs[0], first),) if in_place and first is not None else ()
     return KernelCall(kernel, tuple(arguments), may, total)
 
 

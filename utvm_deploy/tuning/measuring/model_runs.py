@@ -8,12 +8,12 @@ compile with them takes it.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from utvm_deploy.backends.interface import Backend
-from utvm_deploy.backends.regions import partitioned
 from utvm_deploy.base.errors import SystemRefused, UtvmError
 from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.board import Board
@@ -35,7 +35,7 @@ from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.project import check_fits
 from utvm_deploy.records import Measurement, ModelRecord, Records, Setting, now
-from utvm_deploy.records.candidate import Candidate
+from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.results.profiling.layer_costs import profile
 from utvm_deploy.tuning.measuring.workload import Work
 
@@ -141,10 +141,8 @@ class _ModelRunner:
         board, graph, backends = self._device.board, self._graph, self._backends
         self._place = scratch_place(board, AUTO)
         core = board.cpu.kernel_core
-        self._defaults = default_candidates(graph, core)
-        if backends:
-            # Backends' regions have other kernels.
-            self._defaults |= default_candidates(partitioned(graph, backends, core), core)
+        # What only a backend computes has one candidate.
+        self._defaults = defaultdict(lambda: Candidate(GENERIC), default_candidates(graph, core))
         # Records of whole models hold neither the layers of backends nor code size.
         self._is_recorded = not backends and self._level != Objective.SIZE
         self._known = self._recorded() if self._is_recorded else {}
