@@ -17,7 +17,7 @@ from utvm_deploy.api.steps import Chosen, Connected
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.options.option import Option, named, rows_in
-from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, IN_FILE
+from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, ETHOS_U, ETHOS_U_DRIVER, IN_FILE
 from utvm_deploy.cli.verbs import VERBS, Verb
 
 #: Keywords of what is chosen of a model.
@@ -32,6 +32,8 @@ FUNCTIONS = {
     "verify": utvm_deploy.verify,
 }
 #: Keywords without a row, and why; of one function, or of all.
+#: Rows that say where a library is, or become a plug-in.
+FACTS = (CMSIS_NN_LIBRARY, ETHOS_U, ETHOS_U_DRIVER)
 NO_ROW = {
     "progress": "a function that is called",
     "dump": "a function that is called; --dump names stages",
@@ -70,7 +72,7 @@ def test_each_keyword_has_its_row_and_each_row_its_keyword(name: str) -> None:
     if name == "bench":
         missing -= {"number_format"}  # CMSIS-NN has no layers of float32 to compare with
     assert not missing, f"{missing} of {name}: the table has no row, and NO_ROW says no reason"
-    taken = {row.attribute for row in rows_in(verb.taken) if row != CMSIS_NN_LIBRARY}
+    taken = {row.attribute for row in rows_in(verb.taken) if row not in FACTS}
     positional = set(inspect.signature(FUNCTIONS[name]).parameters)
     assert taken <= set(keywords) | positional, f"{name}() has no such keyword"
     assert taken

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make_golden import MODEL, golden
+from make_golden import MODEL, golden, without_dense
 from npu_interpreter import Npu
 from npu_weights import decoded_weights
 from small_models import build_model, sample_inputs
@@ -17,7 +17,6 @@ from small_models import build_model, sample_inputs
 from utvm_deploy.backends.ethos_u.check import NpuProgram
 from utvm_deploy.backends.ethos_u.configurations import configuration
 from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
-from utvm_deploy.frontend.files.tflite_cut import only_operators
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
@@ -43,17 +42,6 @@ def drawn(path: Path, count: int) -> list[list[Array]]:
     graph, rng = load_model(path, is_quiet=True), np.random.default_rng(5)
     shapes = [graph.tensors[number].shape for number in graph.inputs]
     return [[rng.integers(-128, 128, one).astype(np.int8) for one in shapes] for _ in range(count)]
-
-
-def without_dense(path: Path) -> bytes:
-    """The operators before the first fully connected one, as a file."""
-    graph = load_model(path, is_quiet=True)
-    kinds = [one.kind for one in graph.operators]
-    last = kinds.index("FULLY_CONNECTED")
-    inputs = [graph.tensors[number].source for number in graph.inputs]
-    outputs = [graph.tensors[number].source for number in graph.operators[last - 1].outputs]
-    kept = {source for one in graph.operators[:last] for source in one.sources}
-    return only_operators(path.read_bytes(), kept, inputs, outputs)  # type: ignore[arg-type]
 
 
 def test_the_stored_stream_computes_the_digits() -> None:

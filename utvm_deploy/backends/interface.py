@@ -291,6 +291,11 @@ class Backend:
     #: possible, and ``build`` gives the call for each.
     covers: Covers | None = field(default=None, repr=False)
     build: Build | None = field(default=None, repr=False)
+    #: The backend for a model's file, if it must see the file. Then layers keep all channels of it.
+    of_file: Callable[[Path], Backend] | None = field(default=None, repr=False, compare=False)
+    #: Whether a device reads scratch and tables by itself: those stay in the arena and in flash,
+    #: as it may reach no tightly coupled RAM.
+    is_bus_master: bool = False
     #: What a call takes where nothing was measured: ours computes the operators if it is faster.
     estimate: Estimate | None = field(default=None, repr=False)
     #: Which of Zephyr's options build the functions that are called, if Zephyr has the library.

@@ -76,6 +76,8 @@ def build_error(
     refusal = _refusal(done, folder)
     if refusal is not None:
         return SystemRefused(f"{what}: {refusal}{_log(log)}", log)
+    if "`ethosu_" in done.output:  # as linkers quote names
+        reason = "it calls Arm's driver of an Ethos-U; give your build of it, --ethos-u-driver DIR"
     return BuildError(f"{what}: {reason or _reason(done, folder)}{_log(log)}", log)
 
 

@@ -13,9 +13,15 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.cli.options.table import CMSIS_NN_LIBRARY, COMPILED, FLASH_BUDGET
+from utvm_deploy.cli.options.table import (
+    CMSIS_NN_LIBRARY,
+    COMPILED,
+    ETHOS_U,
+    ETHOS_U_DRIVER,
+    FLASH_BUDGET,
+)
 from utvm_deploy.cli.parser import given, taken
-from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, load_backends
+from utvm_deploy.project import find_cmsis_nn, find_cmsis_nn_builds, find_ethos_u, load_backends
 from utvm_deploy.records.candidate import CMSIS_NN
 
 
@@ -32,7 +38,8 @@ def keywords(args: argparse.Namespace, board: Board) -> dict[str, Any]:
 def _with_libraries(
     args: argparse.Namespace, board: Board, options: dict[str, Any]
 ) -> dict[str, Any]:
-    options.pop(CMSIS_NN_LIBRARY.attribute, None)
+    for row in (CMSIS_NN_LIBRARY, ETHOS_U, ETHOS_U_DRIVER):
+        options.pop(row.attribute, None)
     if args.dry_run:
         # Its levels are compiled by the C compiler, which a dry run does not start.
         options.pop(FLASH_BUDGET.attribute, None)
@@ -60,11 +67,18 @@ def library_of(args: argparse.Namespace, board: Board) -> CmsisNn | None:
 
 
 def backends_of(args: argparse.Namespace, board: Board) -> tuple[Backend, ...]:
-    """The backends that --plugin names, checked for the board; their code is run once."""
+    """The backends that --plugin and --ethos-u name, checked for the board; code is run once."""
     if getattr(args, "backends", None) is None:
-        args.backends = load_backends(args.plugin, board)
+        args.backends = load_backends((*(args.plugin or ()), *_ethos_u_of(args, board)), board)
     backends: tuple[Backend, ...] = args.backends
     return backends
+
+
+def _ethos_u_of(args: argparse.Namespace, board: Board) -> tuple[Backend, ...]:
+    text, driver = getattr(args, "ethos_u", None), getattr(args, "ethos_u_driver", None)
+    if text is None and driver is not None:
+        raise UsageError("--ethos-u-driver is for --ethos-u CONFIG; give both")
+    return () if text is None else (find_ethos_u(text, board, driver),)
 
 
 def custom_of(args: argparse.Namespace, board: Board) -> CustomOperators | None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from utvm_deploy.backends.checks import check_together
+from utvm_deploy.backends.ethos_u.configurations import configuration
+from utvm_deploy.backends.ethos_u.regions import ethos_u_backend
 from utvm_deploy.backends.interface import Backend, StaticLibrary, why_not_on
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import BuildError, PluginError
@@ -33,6 +35,18 @@ def load_backends(plugins: Plugins, board: Board | None) -> tuple[Backend, ...]:
         found.append(one)
     check_together(found)
     return tuple(found)
+
+
+def find_ethos_u(text: str, board: Board, driver: Path | None = None) -> Backend:
+    """The backend for an Arm Ethos-U, such as "ethos-u55-128" or "ethos-u55-128,sram-only".
+
+    Vela compiles regions of int8 for it. ``driver`` is a folder of ethos-u-core-driver with a build
+    for the board's core; without it, images cannot be linked here. UsageError if there is no such
+    Ethos-U, BuildError if the driver does not fit the board.
+    """
+    backend = ethos_u_backend(configuration(text), driver)
+    code = backend.code
+    return _checked(backend, code, board) if isinstance(code, StaticLibrary) else backend
 
 
 def load_backend(plugin: str | Path, board: Board) -> Backend:

@@ -168,6 +168,17 @@ PLUGIN = Option(
     "installed plug-in; its code runs with your rights; may be given several times",
     parse=str,
 )
+ETHOS_U = Option(
+    "--ethos-u CONFIG[,MODE]",
+    "Vela compiles regions of int8 for this Arm Ethos-U: ethos-u55-32 to -256, ethos-u65-256 and "
+    "-512, ethos-u85-128 to -2048; MODE is shared-sram (weights in flash) or sram-only",
+    parse=str,
+)
+ETHOS_U_DRIVER = Option(
+    "--ethos-u-driver DIR",
+    "your ethos-u-core-driver: its headers, and a libethosu_core_driver.a for the board's core; "
+    "without it, images cannot be linked here",
+)
 RECORDS = Option(
     "--records R.jsonl",
     "what `utvm tune` measured: each layer gets its fastest kernel; for layers that it does not "
@@ -236,7 +247,8 @@ COMPILED: Rows = (
     Group(
         "how the model is compiled",
         (
-            *(KERNELS, CMSIS_NN, CMSIS_NN_LIBRARY, PLUGIN, RECORDS, OPTIMIZE, FLOAT_MATH, SCRATCH),
+            *(KERNELS, CMSIS_NN, CMSIS_NN_LIBRARY, PLUGIN, ETHOS_U, ETHOS_U_DRIVER, RECORDS),
+            *(OPTIMIZE, FLOAT_MATH, SCRATCH),
             *(RAM_BUDGET, FLASH_BUDGET, CYCLE_BUDGET, FLASH_RATE, POOL, INPUT_ROWS, NO_FLOAT),
         ),
     ),

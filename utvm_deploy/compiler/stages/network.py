@@ -66,7 +66,7 @@ def simplified(network: Network) -> Network:
     request, backends = network.request, network.request.backends
     options = request.options
     passes = UNJOINED if backends or options.whole_layers else PASSES
-    if options.keep_channels:
+    if options.keep_channels or any(one.of_file for one in backends):
         passes = CHANNEL_KEEPING
     graph = checked_passes(network.graph, passes)
     if backends:

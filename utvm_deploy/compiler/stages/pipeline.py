@@ -24,7 +24,7 @@ from utvm_deploy.compiler.stages.dump import sources_text
 from utvm_deploy.compiler.stages.network import imported, simplified
 from utvm_deploy.compiler.stages.placing import Placed, placed
 from utvm_deploy.compiler.stages.request import SILENT, Request, Watch
-from utvm_deploy.compiler.stages.search import searched
+from utvm_deploy.compiler.stages.search import KernelPlan, searched
 from utvm_deploy.graph.model import Graph
 
 _log = logging.getLogger(__name__)
@@ -57,9 +57,18 @@ def emitted(found: Placed) -> Emitted:
         # Nobody asked for what is lost at level time.
         tradeoff=plan.made.tradeoff if goal in (Goal.WITHIN_BUDGET, Goal.SMALLEST) else None,
         flash_plans=plan.made.flash_plans,
-        hint="; ".join(filter(None, (plan.hint, _hint_of_flash(made, plan.made.graph)))),
+        hint="; ".join(
+            filter(None, (plan.hint, _hint_of_flash(made, plan.made.graph), _idle(made, plan)))
+        ),
     )
     return Emitted(model)
+
+
+def _idle(made: CompiledModel, plan: KernelPlan) -> str:
+    """Which device besides the core has nothing to compute, in a sentence; empty if none."""
+    names = {one.name for one in plan.request.backends if one.is_bus_master}
+    idle = sorted(names - {layer.engine for layer in made.layers})
+    return f"no layer is computed by {', '.join(idle)}; the whys have the reasons" if idle else ""
 
 
 def _hint_of_flash(made: CompiledModel, graph: Graph) -> str:

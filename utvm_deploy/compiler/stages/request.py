@@ -89,9 +89,22 @@ class Request:
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
         """Somebody else's kernels: those of plug-ins, then CMSIS-NN."""
+        found = tuple(map(self._for_model, self.options.backends))
         if self.options.kernels == CMSIS_NN and self.options.cmsis_nn is not None:
-            return (*self.options.backends, cmsis_nn_backend(self.options.cmsis_nn))
-        return self.options.backends
+            return (*found, cmsis_nn_backend(self.options.cmsis_nn))
+        return found
+
+    @property
+    def _master(self) -> Backend | None:
+        """The backend of a device that reads memory by itself."""
+        return next((one for one in self.options.backends if one.is_bus_master), None)
+
+    def _for_model(self, backend: Backend) -> Backend:
+        if backend.of_file is None:
+            return backend
+        if isinstance(self.model, Graph):
+            raise CompileError(f"{backend.name} needs the model's file; save the model first")
+        return backend.of_file(Path(self.model))
 
     @cached_property
     def known(self) -> Known:
@@ -146,6 +159,14 @@ class Request:
     def scratch(self) -> ScratchMemory:
         """Where layers have their scratch: the arena, where a budget counts its bytes."""
         place = self.options.scratch
+        if self._master is not None:
+            if place == STACK or self.options.pools or self.board.main_ram.kind == "tcm":
+                raise CompileError(
+                    f"{self._master.name} reads the arena over the bus, and has its scratch there; "
+                    "give a board whose main RAM is not tightly coupled, without --pool and "
+                    "--scratch stack"
+                )
+            return scratch_memory(self.board, (), ARENA)
         if self.budget.is_set or self.options.objective is Objective.RAM:
             if place == STACK:
                 raise CompileError(
@@ -158,7 +179,8 @@ class Request:
     @cached_property
     def fast_scratch(self) -> ScratchMemory | None:
         """A pool for scratch that a budget may have room for; None where none is left."""
-        if self.scratch.pool is not None or self.options.pools or self.options.input_rows:
+        is_fixed = self._master is not None or self.scratch.pool is not None
+        if is_fixed or self.options.pools or self.options.input_rows:
             return None
         found = scratch_memory(self.board, (), AUTO)
         return None if found.pool is None else found

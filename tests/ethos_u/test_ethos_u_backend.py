@@ -1,0 +1,157 @@
+"""``--ethos-u``: regions go to Vela, images call the driver, and what cannot be done is said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from double_driver import double_of
+from make_golden import MODEL, REGION, golden
+
+import utvm_deploy
+from utvm_deploy.backends.ethos_u import regions
+from utvm_deploy.backends.ethos_u.check import NpuProgram
+from utvm_deploy.backends.ethos_u.configurations import (
+    MEMORY_MODES,
+    NAMES,
+    Configuration,
+    configuration,
+)
+from utvm_deploy.backends.ethos_u.vela import Estimate, program_in
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.base.paths import data_dir
+from utvm_deploy.boards.board import load_board
+from utvm_deploy.cli.main import main
+from utvm_deploy.compiler.compiled.library_format import read_library
+from utvm_deploy.graph.model import Array
+from utvm_deploy.oracle.reference import run_reference
+from utvm_deploy.project import find_ethos_u
+
+CONFIG = "ethos-u55-128"
+
+
+def stored() -> NpuProgram:
+    return program_in(golden(REGION), configuration(CONFIG))
+
+
+@pytest.fixture
+def vela(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Vela that knows the region of the digits, and refuses others."""
+
+    def compiled(model: bytes, name: str, chosen: Configuration) -> tuple[NpuProgram, Estimate]:
+        if "CONV_2D" not in name:
+            raise CompileError(f"Vela refuses {name}: no")
+        return stored(), Estimate(9_000, 500_000_000, 250_000, chosen.system)
+
+    monkeypatch.setattr(regions, "compiled_by_vela", compiled)
+    monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
+
+
+def samples() -> list[Array]:
+    rng = np.random.default_rng(3)
+    return [rng.integers(-128, 128, (1, 8, 8, 1)).astype(np.int8) for _ in range(3)]
+
+
+def sample_file(path: Path, inputs: list[Array]) -> Path:
+    outputs = [one[0] for one in run_reference(MODEL, inputs, outputs_only=True).outputs]
+    np.savez(path, inputs=np.stack(inputs), outputs=np.stack(outputs))
+    return path
+
+
+def verify(*more: str) -> int:
+    return main(["verify", str(MODEL), "--board", "host", "--ethos-u", CONFIG, *more])
+
+
+@pytest.mark.usefixtures("vela")
+def test_a_model_runs_with_the_driver_s_double(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = samples()
+    driver = double_of(tmp_path / "driver", stored(), inputs)
+    file = sample_file(tmp_path / "golden.npz", inputs)
+    arguments = ["--golden", str(file), "--ethos-u-driver", str(driver)]
+    assert verify(*arguments) == 0, capsys.readouterr()
+    assert "all equal" in capsys.readouterr().out
+    # Bytes that the driver refuses end the run with the layer and its status.
+    other = sample_file(tmp_path / "other.npz", [one ^ 1 for one in inputs])
+    assert verify("--golden", str(other), "--ethos-u-driver", str(driver)) == 1
+    printed = capsys.readouterr()
+    assert "Ethos-U55-128 refused layer 0" in printed.out + printed.err
+
+
+@pytest.mark.usefixtures("vela")
+def test_a_compiled_model_has_the_stream_and_the_rest_is_ours(tmp_path: Path) -> None:
+    board = load_board("mps2_an500")
+    backend = find_ethos_u(CONFIG, board)
+    compiled = utvm_deploy.compile(MODEL, board, plugin=backend)
+    first, dense, softmax = compiled.layers
+    assert (first.engine, dense.kind, softmax.kind) == (
+        *("Ethos-U55-128", "FULLY_CONNECTED", "SOFTMAX"),
+    )
+    program = stored()
+    # Aligned to 16, between guards.
+    assert first.scratch_bytes == program.scratch_bytes + 16 + 2 * 16
+    assert "Vela estimates 9,000 cycles of the NPU for it (at 500 MHz" in first.why
+    # An NPU reaches no tightly coupled RAM.
+    assert not compiled.pools and compiled.arena_bytes > program.scratch_bytes
+    text = "".join(compiled.sources.values())
+    assert text.count("DIGITS_INT8_ALIGNED_16;") == 2
+    assert f"ethosu_invoke_v3(driver, commands, {len(program.payload)}, bases, sizes, 2" in text
+    archive = tmp_path / "digits.tar"
+    assert main(["compile", str(MODEL), "--board", "mps2_an500", "--ethos-u", CONFIG,
+                 "-o", str(archive)]) == 0  # fmt: skip
+    assert [one.engine for one in read_library(archive).layers] == [
+        one.engine for one in compiled.layers
+    ]
+
+
+@pytest.mark.usefixtures("vela")
+def test_an_image_without_the_driver_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify("--samples", "1") == 1
+    assert "give your build of it, --ethos-u-driver DIR" in capsys.readouterr().err
+
+
+def test_the_guide_lists_the_operators_and_the_configurations() -> None:
+    page = (data_dir("docs") / "guides" / "ethos-u.md").read_text("utf-8")
+    listed = page.partition("leaves them to the core:\n")[2].partition(".\n")[0]
+    assert set(re.findall(r"[A-Z_0-9]+", listed)) == regions.KINDS
+    assert all(f"`{mode}`" in page for mode in MEMORY_MODES)
+    row = re.findall(r"`(ethos-u\d+)?-(\d+)`", page.partition("| NPU |")[2].partition("\n")[0])
+    names, product = set(), ""
+    for begin, macs in row:
+        product = begin or product
+        names.add(f"{product}-{macs}")
+    assert names == {*NAMES}
+
+
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_it = ["compile", str(MODEL), "--board", "host", "-o", str(tmp_path / "x.tar")]
+    for more, told in (
+        (["--ethos-u", "ethos-u55-99"], "does not know 'ethos-u55-99'; give one of ethos-u55-32"),
+        (["--ethos-u", "ethos-u55-32,dram"], "memory mode 'dram'"),
+        (["--ethos-u-driver", str(tmp_path)], "--ethos-u-driver is for --ethos-u CONFIG"),
+        (["--ethos-u", CONFIG, "--ethos-u-driver", str(tmp_path)], "has no ethosu_driver.h"),
+        (["--ethos-u", CONFIG, "--scratch", "stack"], "reads the arena over the bus"),
+    ):
+        assert main([*compile_it, *more]) != 0
+        error = capsys.readouterr().err
+        assert told in error and error.count("\n") <= 2, error
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main([*compile_it, "--ethos-u", CONFIG]) == 1
+    assert "pip install 'utvm-deploy[ethos-u]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["digits_int16x8.tflite", "digits_float.tflite"])
+def test_a_model_without_int8_has_nothing_for_the_npu(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
+    board = load_board("host")
+    path = data_dir("models") / name
+    compiled = utvm_deploy.compile(path, board, plugin=find_ethos_u(CONFIG, board))
+    assert not any(one.engine.startswith("Ethos") for one in compiled.layers)
+    assert "no layer is computed by Ethos-U55-128" in compiled.hint

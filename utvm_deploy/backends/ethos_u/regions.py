@@ -1,0 +1,231 @@
+"""Regions of a model for an Ethos-U: from the model's file to Vela, and what comes back as a call.
+
+Vela gets the operators as the file has them, with the region's inputs and outputs as its own. So
+Vela's rules decide, and not what our passes made of the operators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from utvm_deploy.backends.calls import call
+from utvm_deploy.backends.ethos_u.check import NpuProgram, checked
+from utvm_deploy.backends.ethos_u.configurations import Configuration
+from utvm_deploy.backends.ethos_u.vela import Estimate, compiled_by_vela, refused_by_vela
+from utvm_deploy.backends.interface import Backend, CText, Match, StaticLibrary
+from utvm_deploy.base.errors import CompileError
+from utvm_deploy.frontend.files.tflite_cut import only_operators
+from utvm_deploy.frontend.tflite import load_model, tflite_bytes
+from utvm_deploy.graph.model import Graph, Tensor
+from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
+from utvm_deploy.kernels.contract.operation import Operation
+from utvm_deploy.records.candidate import PLUGIN_PREFIX
+
+#: The operators of which an interpreter of streams gave the bytes of LiteRT (tests/ethos_u).
+#: FULLY_CONNECTED is not among them: LiteRT 2.3.0 rounds once, by a float64, and the NPU twice.
+KINDS = frozenset(
+    (
+        *("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        *("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM", "ABS", "PRELU", "LEAKY_RELU", "HARD_SWISH"),
+        *("LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "SOFTMAX"),
+        *("QUANTIZE", "RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"),
+    )
+)
+#: Those that compute: a region without one has nothing for an NPU.
+_COMPUTING = KINDS - {"RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"}
+HEADER = "ethosu_driver.h"
+#: What a program's own text needs of that header, for sources that are built without it.
+_DECLARED = """\
+struct ethosu_driver;
+struct ethosu_driver *ethosu_reserve_driver(void);
+int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, const int bytes,
+                     uint64_t *const bases, const size_t *sizes, const int count, void *user);
+void ethosu_release_driver(struct ethosu_driver *driver);
+"""
+FUNCTION = "ethosu_invoke_v3"
+_ALIGNMENT = 16
+
+
+@dataclass(eq=False)
+class Regions:
+    """The model's file, and what Vela says of it. Each is asked once."""
+
+    path: Path
+    configuration: Configuration
+    header: str  # of the driver; empty: the sources declare what they call
+    made: dict[tuple[int, ...], tuple[NpuProgram, Estimate] | str] = field(default_factory=dict)
+
+    @cached_property
+    def _data(self) -> bytes:
+        return tflite_bytes(self.path)
+
+    @cached_property
+    def _file(self) -> Graph:
+        """The file's operators and tensors, before any pass."""
+        return load_model(self.path, is_quiet=True)
+
+    @cached_property
+    def _refused(self) -> frozenset[str]:
+        return refused_by_vela(self._data, self.path.name, self.configuration)
+
+    def covers(self, operation: Operation) -> bool:
+        """Whether an operator of int8 may be a part of a region."""
+        tensors = operation.graph.tensors
+        ends = (*operation.operator.inputs[:1], *operation.operator.outputs)
+        return (
+            operation.operator.kind in KINDS
+            and all(number is not None and tensors[number].dtype == "int8" for number in ends)
+            and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
+        )
+
+    def build(self, match: Match) -> KernelCall | str:
+        """The driver's call for a region, or why there is none."""
+        if not any(one.kind in _COMPUTING for one in match.operators):
+            return "nothing in it computes"
+        if match.states:
+            return "a state is kept in it"
+        if match.outputs not in self.made:
+            self.made[match.outputs] = self._compiled(match)
+        made = self.made[match.outputs]
+        return made if isinstance(made, str) else self._call(match, *made)
+
+    def _compiled(self, match: Match) -> tuple[NpuProgram, Estimate] | str:
+        inputs, outputs = (self._sources(match, one) for one in (match.inputs, match.outputs))
+        if isinstance(inputs, str) or isinstance(outputs, str):
+            return str(inputs if isinstance(inputs, str) else outputs)
+        operators = _between(self._file, inputs, outputs)
+        if isinstance(operators, str):
+            return operators
+        data = only_operators(self._data, operators, inputs, outputs)
+        try:
+            program, estimate = compiled_by_vela(data, match.kind, self.configuration)
+        except CompileError as error:
+            return str(error)
+        tensors = match.graph.tensors
+        wanted = [tensors[number].size_bytes for number in (*match.inputs, *match.outputs)]
+        places = (*program.inputs, *program.outputs)
+        if [place.size_bytes for place in places] != wanted:
+            return "Vela gives it other inputs or outputs than the file"
+        checked(program)
+        return program, estimate
+
+    def _sources(self, match: Match, numbers: Sequence[int]) -> list[int] | str:
+        """Positions in the file of a region's inputs or outputs."""
+        found = []
+        for number in numbers:
+            tensor: Tensor = match.graph.tensors[number]
+            if tensor.source is None or tensor.channels or tensor.rows or tensor.dtype != "int8":
+                return f"its end {tensor.name!r} is not a tensor of int8 as the file has it"
+            found.append(tensor.source)
+        return found
+
+    def _call(self, match: Match, program: NpuProgram, estimate: Estimate) -> KernelCall:
+        made = call(
+            match,
+            FUNCTION,
+            _body(program),
+            header=self.header,
+            tables={
+                "commands": np.frombuffer(program.payload, np.uint8),
+                "weights": np.frombuffer(program.weights, np.uint8),
+            },
+            scratch_bytes=program.scratch_bytes + program.fast_bytes + _ALIGNMENT,
+        )
+        aligned = (
+            replace(one, alignment=_ALIGNMENT) if isinstance(one, ConstantArgument) else one
+            for one in made.arguments
+        )
+        why = (
+            f"Vela estimates {estimate.cycles:,} cycles of the NPU for it (at "
+            f"{estimate.clock_hz / 1e6:g} MHz, {estimate.system}); nobody measured them"
+        )
+        return replace(made, arguments=tuple(aligned), why_not=why)
+
+
+def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> frozenset[int] | str:
+    """The file's operators that make these outputs of these inputs; both are file positions."""
+    number_of = {one.source: number for number, one in enumerate(graph.tensors)}
+    makers = {number: one for one in graph.operators for number in one.outputs}
+    ends = {number_of[source] for source in inputs}
+    waiting, found = [number_of[source] for source in outputs], set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number in ends or graph.tensors[number].data is not None:
+            continue
+        if number not in makers:
+            return f"it also reads {graph.tensors[number].name!r}"
+        maker = makers[number]
+        if not found.issuperset(maker.sources):
+            found.update(maker.sources)
+            waiting += [one for one in maker.inputs if one is not None]
+    return frozenset(found)
+
+
+def _body(program: NpuProgram) -> str:
+    """The statements: inputs into the scratch, the driver, and the outputs out of it."""
+    sizes = [len(program.weights), program.scratch_bytes, program.fast_bytes]
+    count = 3 if program.fast_bytes else 2
+    lines = [
+        f"uint8_t *memory = (uint8_t *)scratch + (-(uintptr_t)scratch & {_ALIGNMENT - 1}u);",
+        "uint64_t bases[] = {(uintptr_t)weights, (uintptr_t)memory"
+        + (f", (uintptr_t)(memory + {program.scratch_bytes})}};" if count == 3 else "};"),
+        f"const size_t sizes[] = {{{', '.join(map(str, sizes[:count]))}}};",
+        *(
+            f"memcpy(memory + {one.offset}, input_{index}, {one.size_bytes});"
+            for index, one in enumerate(program.inputs)
+        ),
+        "struct ethosu_driver *driver = ethosu_reserve_driver();",
+        f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, {count}, "
+        "NULL);",
+        "ethosu_release_driver(driver);",
+        *(
+            f"memcpy(output_{index}, memory + {one.offset}, {one.size_bytes});"
+            for index, one in enumerate(program.outputs)
+        ),
+        "return status;",
+    ]
+    return "\n".join(lines)
+
+
+def ethos_u_backend(configuration: Configuration, driver: Path | None) -> Backend:
+    """The backend, which covers nothing before it has a model's file.
+
+    ``driver`` is a folder with the driver's headers and library; CompileError if it has not.
+    """
+
+    def of_file(path: Path) -> Backend:
+        regions = Regions(path, configuration, HEADER if driver else "")
+        return replace(backend, covers=regions.covers, build=regions.build)
+
+    digest = hashlib.sha256(f"{configuration}{_DECLARED}".encode()).hexdigest()
+    backend = Backend(
+        name=configuration.label,
+        patterns=(),
+        code=CText(_DECLARED) if driver is None else _library_in(driver),
+        of_file=of_file,
+        is_bus_master=True,
+        url="https://gitlab.arm.com/artificial-intelligence/ethos-u/ethos-u-core-driver",
+        digest=digest,
+        built_with="Vela",
+        family=PLUGIN_PREFIX + configuration.name,
+        origin=f"--ethos-u {configuration.text}",
+    )
+    return backend
+
+
+def _library_in(folder: Path) -> StaticLibrary:
+    headers = sorted(folder.rglob(HEADER))
+    libraries = sorted(folder.rglob("libethosu_core_driver.a"))
+    if not headers or not libraries:
+        missing = "libethosu_core_driver.a" if headers else HEADER
+        raise CompileError(
+            f"{folder} has no {missing}; give --ethos-u-driver the folder of ethos-u-core-driver "
+            "with a build for the board's core"
+        )
+    return StaticLibrary(libraries[0], (headers[0].parent,))
