@@ -23,6 +23,7 @@ from test_winograd import write_convolutions as write_winograd
 
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.kernels.choose.lowering import lower
+from utvm_deploy.kernels.contract.call import with_fused_sums
 
 WRITERS = (
     write_additions,
@@ -93,10 +94,11 @@ def test_what_the_caller_needs_is_saved(core: str, tmp_path: Path) -> None:
         write(tmp_path / "model.tflite")
         graph = load_model(tmp_path / "model.tflite")
         for operator in graph.operators:
-            kernel = lower(graph, operator, core).kernel
-            if hasattr(kernel, "texts"):
-                for name, body in _NAKED.findall("\n".join(kernel.texts(core))):
-                    routines[name] = re.findall(r'"(.*?)\\n"', body)
+            call = lower(graph, operator, core)
+            for kernel in {call.kernel, with_fused_sums(call).kernel}:
+                if hasattr(kernel, "texts"):
+                    for name, body in _NAKED.findall("\n".join(kernel.texts(core))):
+                        routines[name] = re.findall(r'"(.*?)\\n"', body)
     assert len(routines) > 5
     assert not {name: sorted(lost(lines)) for name, lines in routines.items() if lost(lines)}
 

@@ -5,9 +5,9 @@ Each module of portable kernels and of C routines has a table of the operators t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -31,6 +31,7 @@ from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wi
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
+from utvm_deploy.kernels.native.mve.floats import VECTOR_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.packed_call import packed_call
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
@@ -71,6 +72,8 @@ class Family:
     """Kernels for the cores whose target names the family."""
 
     strategies: tuple[Strategy, ...]
+    #: For float32 where sums need not be those of the reference.
+    fused: tuple[Strategy, ...] = ()
 
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
         """The strategy for an operator's kind on activations of a type."""
@@ -82,7 +85,7 @@ class Family:
 #: All families. Every core has the first and the last one; its target says which others.
 FAMILIES: Mapping[str, Family] = {
     SPARSE: Family(SPARSE_STRATEGIES),
-    "mve": Family(MVE_STRATEGIES),
+    "mve": Family(MVE_STRATEGIES, VECTOR_STRATEGIES),
     "dsp": Family(DSP_STRATEGIES),
     "fpu": Family(FPU_STRATEGIES),
     "thumb": Family(THUMB_STRATEGIES),
@@ -234,7 +237,26 @@ def _in_family(family: str, layer: Layer, wish: Wish) -> KernelCall | str:
     found = strategy.build(_as_int8(layer, strategy), wish)
     if _packed_weights(layer) and not strategy.unpacks and isinstance(found, KernelCall):
         found = _packed(found, _as_int8(layer, strategy), strategy, wish)
-    return found if isinstance(found, str) else replace(found, family=family)
+    if isinstance(found, str):
+        return found
+    fused = _fused(layer, wish) if dtype == "float32" and family != GENERIC else None
+    return replace(found, family=family, fused=fused)
+
+
+def _fused(layer: Layer, wish: Wish) -> Callable[[], KernelCall | None] | None:
+    """What makes the call by vectors, if the core has such kernels."""
+    of_core = (one for name in families_for(layer.core) for one in FAMILIES[name].fused)
+    strategy = next((one for one in of_core if one.serves(layer.kind, "float32")), None)
+    if strategy is None:
+        return None
+    # Calls are kept as long as their graph, which they must not hold.
+    layer = replace(layer, graph=layer.graph.replaced())
+
+    def build() -> KernelCall | None:
+        made = strategy.build(layer, wish)
+        return made if isinstance(made, KernelCall) else None
+
+    return cache(build)
 
 
 def _packed(found: KernelCall, layer: Layer, strategy: Strategy, wish: Wish) -> KernelCall | str:

@@ -162,6 +162,8 @@ class KernelCall:
     rounded_once: Callable[[], KernelCall | None] | None = field(
         default=None, compare=False, repr=False
     )
+    # Makes the same call by vectors of float32, whose sums are not those of the reference, or None.
+    fused: Callable[[], KernelCall | None] | None = field(default=None, compare=False, repr=False)
     # The kernel that records have measured, with exact sums and two roundings; None if ``kernel``
     # is that one.
     exact: NativeKernel | None = None
@@ -177,14 +179,15 @@ class KernelCall:
 def with_one_rounding(call: KernelCall) -> KernelCall:
     """The call whose kernel rounds each output once instead of twice, if there is one."""
     made = call.rounded_once() if call.rounded_once is not None else None
-    if made is None:
-        return call
+    return call if made is None else _in_place_of(call, made)
+
+
+def _in_place_of(call: KernelCall, made: KernelCall) -> KernelCall:
+    """The call ``made`` of the same layer, with the activations of ``call``."""
     assert is_native(call.kernel)
     # Strips of a layer share what makes the call.
-    arguments = (
-        mine if isinstance(mine, TensorArgument) else other
-        for mine, other in zip(call.arguments, made.arguments, strict=True)
-    )
+    mine = (one for one in call.arguments if isinstance(one, TensorArgument))
+    arguments = (next(mine) if isinstance(one, TensorArgument) else one for one in made.arguments)
     return replace(
         call,
         kernel=made.kernel,
@@ -202,5 +205,8 @@ def with_fused_sums(call: KernelCall) -> KernelCall:
     exact = call.kernel
     if isinstance(exact, LibraryKernel) or not is_native(exact):
         return call
+    made = call.fused() if call.fused is not None else None
+    if made is not None:
+        return _in_place_of(call, made)
     kernel = getattr(exact, "fused", None)
     return call if kernel is None else replace(call, kernel=kernel, exact=exact)

@@ -155,6 +155,7 @@ _ROWS: tuple[tuple[AnyKind, str, str], ...] = (
     (VectorKind.VECTOR_DOT, "xxfs", "vmlaldava vmlalva vmlsldava"),
     (VectorKind.VECTOR_DOT, "wfs", "vmladav vmlav"),
     (VectorKind.VECTOR_DOT, "wwfs", "vmlaldav vmlalv"),
+    (VectorKind.VECTOR_FP_FUSED, "xfs", "vfma"),
     (VectorKind.VECTOR_PREDICATE, "f", "vctp"),
 )
 # Single precision, on the registers s0 to s31. Their names are also those of vectors: the operands

@@ -6,7 +6,7 @@ reads its input in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,16 +175,10 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
     choices = TileChoices() if wish.is_open else TileChoices.read(wish.candidate)
     if isinstance(choices, str):
         return choices
-    if layer.kind == "FULLY_CONNECTED":
-        weights = layer.constant(1)
-        batch = int(np.prod(layer.result.shape)) // len(weights)
-        window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
-        limits = layer.attributes(FullyConnected).limits
-    else:
-        found = _of_convolution(layer)
-        if isinstance(found, str):
-            return found
-        window, weights, limits = found
+    found = product_of(layer)
+    if isinstance(found, str):
+        return found
+    window, weights, limits = found
     flat = weights.reshape(len(weights), -1)
     if wish.candidate is None and flat.shape[1] < _LEAST_DEPTH and not has_extremes(layer.core):
         return f"outputs of {flat.shape[1]} products, which plain C does faster"
@@ -200,12 +194,33 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
     kernels = [one for one in kernels if choices.tile in (None, one.tile.label)]
     if not kernels:
         return f"there is no tile {choices.tile} for it"
+    return product_call(layer, wish, kernels, flat, limits)
+
+
+def product_of(layer: Layer) -> tuple[Window, Array, Limits] | str:
+    """Window, weights [outputs, rows, columns, inputs] or [outputs, inputs], and limits."""
+    if layer.kind != "FULLY_CONNECTED":
+        return _of_convolution(layer)
+    weights = layer.constant(1)
+    batch = int(np.prod(layer.result.shape)) // len(weights)
+    window = Window(batch, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), 0, 0)
+    return window, weights, layer.attributes(FullyConnected).limits
+
+
+def product_call(
+    layer: Layer,
+    wish: Wish,
+    kernels: Sequence[FpuConv2D | FpuRowConv2D],
+    weights: Array,
+    limits: Limits,
+) -> KernelCall:
+    """The call of the kernel that takes the fewest cycles within the wish's scratch."""
     if wish.most_scratch is not None:
         least = min(_scratch(one) for one in kernels)
         most = max(least, wish.most_scratch)
         kernels = [one for one in kernels if _scratch(one) <= most]
     kernel = min(kernels, key=lambda one: one.cycles(layer.core))
-    return _call(layer, kernel, flat, limits)
+    return _call(layer, kernel, weights, limits)
 
 
 def product_choices(kernel: object) -> Iterator[Choices]:

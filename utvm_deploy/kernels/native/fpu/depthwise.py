@@ -6,6 +6,7 @@ row of the image is copied once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +20,8 @@ from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Wish
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.depthwise_code import (
-    PIXELS,
     DepthwiseTile,
     channels_of,
-    depthwise_text,
 )
 from utvm_deploy.kernels.native.fpu.gemm import pack
 from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
@@ -44,7 +43,7 @@ class FpuDepthwise:
     @property
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
-        return f"depthwise_float_{self.window.label}_{self.channels}_fpu{fused}"
+        return f"depthwise_float_{self.window.label}_{self.channels}_{self.tile.family}{fused}"
 
     @property
     def fused(self) -> FpuDepthwise:
@@ -54,8 +53,8 @@ class FpuDepthwise:
     @property
     def why(self) -> str:
         rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
-        tile = f"{PIXELS} pixels x {self.tile.channels} channels"
-        return f"FPU assembly, {tile} in registers, products {rounded}"
+        tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
+        return f"{self.tile.what}, {tile} in registers, products {rounded}"
 
     @property
     def parts(self) -> list[tuple[DepthwiseTile, int, int]]:
@@ -69,8 +68,8 @@ class FpuDepthwise:
     @property
     def columns(self) -> int:
         """Columns of the ring: those that whole tiles see."""
-        tiles = -(-self.window.output_width // PIXELS)
-        return (tiles - 1) * PIXELS * self.tile.stride + self.tile.width
+        tiles = -(-self.window.output_width // self.tile.pixels)
+        return (tiles - 1) * self.tile.pixels * self.tile.stride + self.tile.width
 
     @property
     def geometry(self) -> Array:
@@ -93,7 +92,7 @@ class FpuDepthwise:
         return (self._ring,)
 
     def texts(self, core: str) -> tuple[str, ...]:
-        tiles = (depthwise_text(tile, core) for tile, _, _ in self.parts)
+        tiles = (tile.text(core) for tile, _, _ in self.parts)
         rows = (family_text("fpu", "utvm_float_row"), family_text("fpu", "utvm_float_rows"))
         return (shared_text("utvm_float_limited"), *rows, *tiles)
 
@@ -107,7 +106,7 @@ class FpuDepthwise:
                 weights = self._weights.at(first * (self._taps + 1))
                 output = self._output.at(n, row, 0, first)
                 sizes = (slot, self.window.output_width, groups, geometry.at(), "mode")
-                source = ring.at(0, 0, first)
+                source = ring.at(first)
                 c.call(tile.function, source, weights, self._limits.at(), output, *sizes)
 
     def packed(self, weights: Array, bias: Array) -> Array:
@@ -116,7 +115,11 @@ class FpuDepthwise:
         for tile, first, groups in self.parts:
             some = slice(first, first + groups * tile.channels)
             found.append(pack(flat[some], bias[some], tile.channels))
-        return np.concatenate(found)
+        return np.concatenate([*found, np.zeros(self._slack, np.float32)])
+
+    @property
+    def _slack(self) -> int:
+        return self.parts[-1][0].slack
 
     @property
     def _taps(self) -> int:
@@ -132,7 +135,7 @@ class FpuDepthwise:
 
     @property
     def _weights(self) -> Operand:
-        return Operand("weights", (self.channels * (self._taps + 1),), "float32")
+        return Operand("weights", (self.channels * (self._taps + 1) + self._slack,), "float32")
 
     @property
     def _limits(self) -> Operand:
@@ -140,7 +143,8 @@ class FpuDepthwise:
 
     @property
     def _ring(self) -> Operand:
-        return Operand("ring", (self.window.kernel[0], self.columns, self.channels), "float32")
+        elements = self.window.kernel[0] * self.columns * self.channels
+        return Operand("ring", (elements + self._slack,), "float32")
 
     @property
     def _output(self) -> Operand:
@@ -153,17 +157,29 @@ def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
         return refused
     if wish.candidate is None and not has_extremes(layer.core):
         return "outputs of few products, which plain C does faster"
+    return depthwise_call(layer, _tile)
+
+
+def _tile(window: Window, channels: int, core: str) -> DepthwiseTile | None:
+    group = channels_of(window.kernel[1], core)
+    columns, stride = window.kernel[1], window.strides[1]
+    return DepthwiseTile(columns, stride, min(group, channels)) if group else None
+
+
+def depthwise_call(
+    layer: Layer, tile_of: Callable[[Window, int, str], DepthwiseTile | None]
+) -> KernelCall | str:
+    """The call with the tile that a function gives for the window, the channels and the core."""
     weights, channels = layer.constant(1), layer.source.shape[3]
     if weights.shape[3] != channels:
         return "a channel has several outputs"
     window = window_of_layer(layer, (weights.shape[1], weights.shape[2]))
     if window.dilations != (1, 1):
         return "it is dilated"
-    if not (group := channels_of(window.kernel[1], layer.core)):
+    if (tile := tile_of(window, channels, layer.core)) is None:
         return f"its kernel has {window.kernel[1]} columns, which do not fit the registers"
     if refused_text := refused_weights(window, weights):
         return refused_text
-    tile = DepthwiseTile(window.kernel[1], window.strides[1], min(group, channels))
     kernel = FpuDepthwise(window, channels, tile)
     flat = weights[0].transpose(2, 0, 1)
     limits = layer.attributes(Convolution).limits

@@ -1,4 +1,4 @@
-"""The depthwise product of float32: tiles of four pixels by a few channels.
+"""The depthwise product of float32: tiles of some pixels by a few channels.
 
 A tile loads the weights of a row of the kernel, then one column of its channels after the other.
 Each column is multiplied for all pixels that see it. Layouts:
@@ -9,6 +9,7 @@ Each column is multiplied for all pixels that see it. Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
@@ -29,9 +30,9 @@ PARAMETERS = """
 const float *rows, const float *weights, const float *limits, float *output, int32_t slot,
 int32_t count, int32_t groups, const int32_t *geometry, int32_t mode
 """
-#: Pixels of a tile.
-PIXELS = 4
-_PIXELS_SHIFT = "lsl #2"
+
+#: Pixels of a tile in registers of single precision.
+_PIXELS = 4
 
 
 class _Slots(StackFrame):
@@ -57,6 +58,15 @@ class DepthwiseTile:
     stride: int
     channels: int
     fused: bool = False
+    pixels: int = _PIXELS
+
+    what: ClassVar[str] = "FPU assembly"
+    family: ClassVar[str] = "fpu"
+
+    @property
+    def slack(self) -> int:
+        """Values that a tile reads past the weights and past the ring."""
+        return 0
 
     @property
     def function(self) -> str:
@@ -67,41 +77,65 @@ class DepthwiseTile:
     @property
     def width(self) -> int:
         """Columns that a tile sees."""
-        return (PIXELS - 1) * self.stride + self.columns
+        return (self.pixels - 1) * self.stride + self.columns
+
+    def text(self, core: str) -> str:
+        """The C text of its function."""
+        return depthwise_text(self, core)
+
+    def begin(self, a: Assembler) -> None:
+        """Set the sums of a tile to 0."""
+        clear(a, self.pixels * self.channels)
+
+    def row(self, a: Assembler, core: str) -> None:
+        """The products of a row of the kernel; r0 points at the first column, r1 at weights."""
+        _row(a, self, Products(core, fused=self.fused))
+
+    def add_bias(self, a: Assembler) -> None:
+        """Add the bias at r1, which then is at the next weights, to the sums."""
+        outputs = self.pixels * self.channels
+        a.vldmia("r1!", run(outputs, self.channels))
+        for number in range(outputs):
+            a.vadd_f32(f"s{number}", f"s{number}", f"s{outputs + number % self.channels}")
+
+    def finish(self, a: Assembler, core: str) -> None:
+        """Store the outputs of r4 pixels, and move r3 to the next tile's."""
+        finish(a, self.pixels, self.channels, extremes=has_extremes(core))
+        a.add("r3", "r3", "r7", "lsl #2")
 
 
 def channels_of(columns: int, core: str) -> int:
     """The channels of a tile for a kernel with that many columns; 0 if none fits."""
     for channels in (4, 2):
         needed = max(LEAST_FREE, (columns + 1) * channels)
-        if PIXELS * channels + needed <= Products(core, fused=False).registers:
+        if _PIXELS * channels + needed <= Products(core, fused=False).registers:
             return channels
     return 0
 
 
 @code_cache
-def depthwise_text(tile: DepthwiseTile, core: str) -> str:
-    """The C text of the tile's function."""
+def depthwise_text(tile: DepthwiseTile, core: str, condition: str = CONDITION) -> str:
+    """The C text of the tile's function, which has assembly where ``condition`` holds."""
     body = replaced(
         family_text("fpu", "utvm_fpu_depthwise"),
         ("CHANNELS", str(tile.channels), 6),
         ("COLUMNS", str(tile.columns), 4),
         ("STRIDE", str(tile.stride), 1),
     )
-    return _routine(tile, core).c_function(tile.function, body, CONDITION, ATTRIBUTE)
+    return _routine(tile, core).c_function(tile.function, body, condition, ATTRIBUTE)
 
 
 def _row(a: Assembler, tile: DepthwiseTile, products: Products) -> None:
-    """The products of a row of the kernel; r0 points at the first column, r1 at weights."""
+    """The products of a row of the kernel."""
     channels = tile.channels
-    weights = PIXELS * channels
+    weights = tile.pixels * channels
     values = weights + tile.columns * channels
     a.vldmia("r1!", run(weights, tile.columns * channels))
     for column in range(tile.width):
         a.vldmia("r0", run(values, channels))
         if column + 1 < tile.width:
             a.add("r0", "r7")
-        taps = {pixel: column - pixel * tile.stride for pixel in range(PIXELS)}
+        taps = {pixel: column - pixel * tile.stride for pixel in range(tile.pixels)}
         products.add(
             a,
             [
@@ -115,7 +149,6 @@ def _row(a: Assembler, tile: DepthwiseTile, products: Products) -> None:
 
 def _routine(tile: DepthwiseTile, core: str) -> Assembler:
     a = Assembler(parameters=PARAMETERS)
-    outputs = PIXELS * tile.channels
     a.enter(frame=_Slots, vectors=("d8-d15",))
     a.store(r0=_Slots.rows, r1=_Slots.weights, r3=_Slots.output)
     a.copy_arguments("r12", _Slots, "slot", "count", "groups")
@@ -130,34 +163,30 @@ def _routine(tile: DepthwiseTile, core: str) -> Assembler:
         a.load(r5=_Slots.rows, r4=_Slots.count, r3=_Slots.output)
         a.store(r5=_Slots.column, r4=_Slots.left)
         with a.loop("gt"):  # tiles
-            clear(a, outputs)
+            tile.begin(a)
             a.load(r1=_Slots.weights, r5=_Slots.column, r9=_Slots.slot)
             a.load(r6=_Slots.height, r10=_Slots.ring)
             a.mla("r5", "r9", "r8", "r5")
             a.sub("r9", "r6", "r9")  # rows until the ring begins again
             with a.loop("ne"):
                 a.mov("r0", "r5")
-                _row(a, tile, Products(core, fused=tile.fused))
+                tile.row(a, core)
                 a.add("r5", "r8")
                 a.subs("r9", 1)
                 with a.when("eq"):
                     a.sub("r5", "r5", "r10")
                 a.subs("r6", 1)
-            bias = run(outputs, tile.channels)
-            a.vldmia("r1!", bias)
-            for number in range(outputs):
-                a.vadd_f32(f"s{number}", f"s{number}", f"s{outputs + number % tile.channels}")
+            tile.add_bias(a)
             a.load(r4=_Slots.left)
-            a.cmp("r4", PIXELS)
+            a.cmp("r4", tile.pixels)
             with a.when("gt"):
-                a.mov("r4", PIXELS)
+                a.mov("r4", tile.pixels)
             # The next panel begins where this one ends; finish() keeps r1.
-            finish(a, PIXELS, tile.channels, extremes=has_extremes(core))
-            a.add("r3", "r3", "r7", _PIXELS_SHIFT)
+            tile.finish(a, core)
             a.load(r5=_Slots.column, r4=_Slots.left)
-            a.mov("r12", PIXELS * tile.stride)
+            a.mov("r12", tile.pixels * tile.stride)
             a.mla("r5", "r12", "r7", "r5")
-            a.subs("r4", PIXELS)
+            a.subs("r4", tile.pixels)
             a.store(r5=_Slots.column, r4=_Slots.left)
         a.load(r5=_Slots.rows, r3=_Slots.output, r4=_Slots.groups)
         a.add("r5", 4 * tile.channels)

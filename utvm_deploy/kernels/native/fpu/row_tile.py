@@ -9,9 +9,10 @@ other. Layouts:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import ClassVar
 
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
@@ -38,14 +39,11 @@ PARAMETERS = """
 const float *image, const float *panels, const float *limits, float *output, int32_t rows,
 int32_t width, int32_t groups, const int32_t *shape, int32_t mode
 """
-#: Registers that point at pixels, and the farthest that a load reaches from each.
+#: Registers that point at pixels.
 _BASES = ("r0", "r10", "r12", "lr")
-_REACH_BYTES = 1020
 #: The largest constant of ADD.
 _MOST_ADDED = 4095
 _FLOAT_BYTES = 4
-#: How many values of a run a turn of the loop takes, the best first.
-_STEPS = (4, 6, 5, 7, 3, 2, 1)
 
 
 class _Slots(StackFrame):
@@ -75,6 +73,24 @@ class RowTile:
     step: int
     fused: bool = False  # products and sums may be rounded at once
 
+    what: ClassVar[str] = "FPU assembly"
+    family: ClassVar[str] = "fpu"
+    #: How many values of a run a turn of the loop takes, the best first.
+    steps: ClassVar[tuple[int, ...]] = (4, 6, 5, 7, 3, 2, 1)
+    reach_bytes: ClassVar[int] = 1020
+    #: Core cycles to limit and store an output.
+    output_cycles: ClassVar[int] = 4
+
+    @classmethod
+    def sizes(cls, width: int, outputs: int) -> Iterable[tuple[int, int]]:
+        """Pixels and channels of all tiles for a layer of so many columns and channels."""
+        return product(range(1, min(12, width) + 1), range(1, min(6, outputs) + 1))
+
+    @property
+    def slack(self) -> int:
+        """Values that a tile reads past the weights."""
+        return 0
+
     @property
     def label(self) -> str:
         """As in ``tile=8x3_rows``."""
@@ -100,10 +116,14 @@ class RowTile:
         """Cycles for each value of the runs."""
         return _turn_cycles(self, core) / self.step
 
+    def text(self, core: str) -> str:
+        """The C text of its function."""
+        return rows_text(self, core)
+
     @property
     def _near(self) -> int:
         """Pixels that loads reach from one base."""
-        return max((_REACH_BYTES - _FLOAT_BYTES * (self.step + 1)) // self.stride, 0) + 1
+        return max((self.reach_bytes - _FLOAT_BYTES * (self.step + 1)) // self.stride, 0) + 1
 
     @property
     def _weights(self) -> int:
@@ -163,11 +183,6 @@ class RowTile:
         a.emit(Instruction(text, Kind.FP_LOAD_DOUBLE, address=(base,), writes=written))
 
 
-def step_of(length: int) -> int:
-    """The values of a turn, for runs of ``length``."""
-    return next(one for one in _STEPS if length % one == 0)
-
-
 @code_cache
 def _turn_cycles(tile: RowTile, core: str) -> int:
     timing = timing_of(core)
@@ -206,7 +221,7 @@ def _routine(tile: RowTile, core: str) -> Assembler:
             a.store(r8=_Slots.row, r4=_Slots.left)
             a.load(r5=_Slots.width)
             with a.loop("gt"):  # tiles
-                _stay_inside(a, tile)
+                stay_inside(a, tile)
                 clear(a, tile.pixels * tile.channels)
                 a.mov("r0", "r8")
                 a.load(r1=_Slots.panel, r6=_Slots.taps)
@@ -238,7 +253,7 @@ def _routine(tile: RowTile, core: str) -> Assembler:
     return a
 
 
-def _stay_inside(a: Assembler, tile: RowTile) -> None:
+def stay_inside(a: Assembler, tile: RowTile) -> None:
     """Move the last tile of a row back, so that it ends where the row ends.
 
     It computes some outputs again, and never reads past the row.

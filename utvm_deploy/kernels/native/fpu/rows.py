@@ -18,19 +18,18 @@ from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, FpuTile, pack
-from utvm_deploy.kernels.native.fpu.row_tile import RowTile, rows_text, step_of
+from utvm_deploy.kernels.native.fpu.row_tile import RowTile
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.targets.table import CORES
 
-_MOST_PIXELS, _MOST_CHANNELS = 12, 6
 #: Tiles that tuning tries, pixels by channels.
 _TUNED = ((5, 4), (12, 2))
 #: Rows, or tiles of a window of one pixel, that a block may have.
 _BLOCKS = (1, 2, 3, 4, 6, 8, 16, 32)
 #: Bytes of padded rows.
 _ROWS_BYTES = 16 * 1024
-#: Core cycles of a copied value, of a run of a tile, of a tile without its outputs, of an output.
-_COPY, _RUN, _TILE, _OUTPUT = 1.5, 14, 40, 4
+#: Core cycles of a copied value, of a run of a tile, and of a tile without its outputs.
+_COPY, _RUN, _TILE = 1.5, 14, 40
 #: Bytes of a line of the data cache.
 _LINE_BYTES = 32
 
@@ -69,11 +68,16 @@ class FpuProduct(Generic[_Tile]):
 
     def packed(self, weights: Array, bias: Array) -> Array:
         """[outputs, depth] and the bias as the tiles read them."""
-        found = []
+        found: list[Array] = []
         for tile, first, groups in self.parts:
             some = slice(first, first + groups * tile.channels)
             found.append(pack(weights[some], bias[some], tile.channels))
-        return np.concatenate(found)
+        return np.concatenate([*found, np.zeros(self.slack, np.float32)])
+
+    @property
+    def slack(self) -> int:
+        """Values that are read past the weights."""
+        return 0
 
     @property
     def _image(self) -> Operand:
@@ -81,7 +85,8 @@ class FpuProduct(Generic[_Tile]):
 
     @property
     def _panels(self) -> Operand:
-        return Operand("weights", (self.output_channels * (self.depth + 1),), "float32")
+        elements = self.output_channels * (self.depth + 1) + self.slack
+        return Operand("weights", (elements,), "float32")
 
     @property
     def _limits(self) -> Operand:
@@ -98,14 +103,18 @@ class FpuRowConv2D(FpuProduct[RowTile]):
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
         channels = f"{self.input_channels}x{self.output_channels}"
-        tile = f"fpu_{self.tile.label}_{self.block}{fused}"
+        tile = f"{self.tile.family}_{self.tile.label}_{self.block}{fused}"
         return f"conv2d_float_{self.window.label}_{channels}_{tile}"
 
     @property
     def why(self) -> str:
         rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
         tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
-        return f"FPU assembly over rows, {tile} in registers, products {rounded}"
+        return f"{self.tile.what} over rows, {tile} in registers, products {rounded}"
+
+    @property
+    def slack(self) -> int:
+        return self.parts[-1][0].slack
 
     @property
     def geometry(self) -> Array:
@@ -138,7 +147,7 @@ class FpuRowConv2D(FpuProduct[RowTile]):
 
     def texts(self, core: str) -> tuple[str, ...]:
         names = ("utvm_float_row", "utvm_float_border") if self.window.is_padded else ()
-        tiles = (rows_text(tile, core) for tile, _, _ in self.parts)
+        tiles = (tile.text(core) for tile, _, _ in self.parts)
         return (
             shared_text("utvm_float_limited"),
             *(family_text("fpu", name) for name in names),
@@ -178,8 +187,8 @@ class FpuRowConv2D(FpuProduct[RowTile]):
         runs = self.depth // run_length(w, self.input_channels)
         total = 0.0
         for tile, _, groups in self.parts:
-            outputs = tile.pixels * tile.channels
-            each = self.depth * tile.cycles(core) + runs * _RUN + _TILE + _OUTPUT * outputs
+            outputs = tile.output_cycles * tile.pixels * tile.channels
+            each = self.depth * tile.cycles(core) + runs * _RUN + _TILE + outputs
             total += tiles * groups * each
         seen = self.input_channels * (width if is_one_row(w) else self._seen(rows) * self._columns)
         total += _COPY * seen if w.is_padded else 0
@@ -251,8 +260,10 @@ def run_length(w: Window, channels: int) -> int:
     return channels * (w.kernel[1] if w.dilations[1] == 1 or w.kernel[1] == 1 else 1)
 
 
-def row_kernels(window: Window, inputs: int, outputs: int, core: str) -> Iterator[FpuRowConv2D]:
-    """Every kernel over rows for a convolution."""
+def row_kernels(
+    window: Window, inputs: int, outputs: int, core: str, kind: type[RowTile] = RowTile
+) -> Iterator[FpuRowConv2D]:
+    """Every kernel over rows for a convolution, by tiles of a kind."""
     w = window
     if w.kernel[0] > 1 and w.kernel[1] > 1 and w.dilations[1] > 1:
         return  # the runs of a window are not evenly apart
@@ -261,16 +272,16 @@ def row_kernels(window: Window, inputs: int, outputs: int, core: str) -> Iterato
         w = replace(w, batch=1, height=1, width=pixels, output_height=1, output_width=pixels)
         w = replace(w, dilations=(1, 1))
     stride = FLOAT_BYTES * inputs * w.strides[1]
-    step = step_of(run_length(w, inputs))
-    for pixels in range(1, min(_MOST_PIXELS, w.output_width) + 1):
-        for channels in range(1, min(_MOST_CHANNELS, outputs) + 1):
-            tile = RowTile(pixels, channels, stride, step)
-            if not tile.fits(core):
-                continue
-            for size in _block_sizes(w, pixels):
-                kernel = FpuRowConv2D(w, inputs, outputs, tile, size)
-                if sum(one.size_bytes for one in kernel.scratch) <= _ROWS_BYTES or size == 1:
-                    yield kernel
+    length = run_length(w, inputs)
+    step = next(one for one in kind.steps if length % one == 0)
+    for pixels, channels in kind.sizes(w.output_width, outputs):
+        tile = kind(pixels, channels, stride, step)
+        if not tile.fits(core):
+            continue
+        for size in _block_sizes(w, pixels):
+            kernel = FpuRowConv2D(w, inputs, outputs, tile, size)
+            if sum(one.size_bytes for one in kernel.scratch) <= _ROWS_BYTES or size == 1:
+                yield kernel
 
 
 def _block_sizes(w: Window, pixels: int) -> Iterator[int]:

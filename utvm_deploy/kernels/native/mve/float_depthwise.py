@@ -1,0 +1,102 @@
+"""The depthwise product of float32 by vectors of four channels.
+
+The code is that of ``fpu/depthwise_code.py`` with vectors instead of single registers. A row of the
+kernel has its weights in vectors, and each column of the image is loaded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.strategy import Layer, Wish
+from utvm_deploy.kernels.contract.window import Window
+from utvm_deploy.kernels.isa.assembler import Assembler, Label
+from utvm_deploy.kernels.isa.mnemonics import at, post
+from utvm_deploy.kernels.native.fpu.depthwise import depthwise_call
+from utvm_deploy.kernels.native.fpu.depthwise_code import DepthwiseTile, depthwise_text
+from utvm_deploy.kernels.native.mve.float_rows import FLOAT_CONDITION, LANES, limit, store
+
+#: Vectors that are neither sums nor weights: the one that is loaded.
+_OTHERS, _VECTORS = 1, 8
+#: Core cycles of a tile, and of a row of a tile, without its products.
+_TILE, _ROW = 60, 8
+
+
+@dataclass(frozen=True)
+class VectorDepthwiseTile(DepthwiseTile):
+    """Some pixels by a vector of channels, of which fewer may be there."""
+
+    fused: bool = True
+
+    what: ClassVar[str] = "Helium assembly"
+    family: ClassVar[str] = "mve"
+
+    @property
+    def slack(self) -> int:
+        return LANES - self.channels
+
+    @property
+    def function(self) -> str:
+        sizes = f"{self.columns}_s{self.stride}_{self.pixels}x{self.channels}"
+        return f"utvm_mve_float_depthwise_{sizes}"
+
+    def text(self, core: str) -> str:
+        return depthwise_text(self, core, FLOAT_CONDITION)
+
+    def begin(self, a: Assembler) -> None:
+        for pixel in range(self.pixels):
+            a.vmov_i32(f"q{pixel}", 0)
+
+    def row(self, a: Assembler, core: str) -> None:
+        for tap in range(self.columns):
+            a.vldrw_u32(f"q{self.pixels + tap}", post("r1", 4 * self.channels))
+        value = f"q{self.pixels + self.columns}"
+        for column in range(self.width):
+            taps = {pixel: column - pixel * self.stride for pixel in range(self.pixels)}
+            a.vldrw_u32(value, at("r0"))
+            products = [(f"q{p}", tap) for p, tap in taps.items() if 0 <= tap < self.columns]
+            for number, (total, tap) in enumerate(products):
+                a.vfma_f32(total, value, f"q{self.pixels + tap}")
+                if not number:  # while the product is computed
+                    a.add("r0", "r7")
+            if not products:
+                a.add("r0", "r7")
+
+    def add_bias(self, a: Assembler) -> None:
+        a.vldrw_u32(f"q{self.pixels}", post("r1", 4 * self.channels))
+        for pixel in range(self.pixels):
+            a.vadd_f32(f"q{pixel}", f"q{pixel}", f"q{self.pixels}")
+
+    def finish(self, a: Assembler, core: str) -> None:
+        done = Label()
+        limit(a, self.pixels)
+        for pixel in range(self.pixels):
+            if pixel:
+                a.subs("r4", 1)
+                a.b(done, "eq")
+            store(a, (f"q{pixel}",), self.channels)
+        a.place(done)
+
+
+def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
+    """DEPTHWISE_CONV_2D of several channels with one output each."""
+    return depthwise_call(layer, _tile)
+
+
+def _tile(window: Window, channels: int, core: str) -> VectorDepthwiseTile | None:
+    """The tile with the pixels that take the fewest cycles for a row of outputs."""
+    (rows, columns), stride = window.kernel, window.strides[1]
+    most = min(_VECTORS - _OTHERS - columns, window.output_width)
+
+    def cycles(tile: VectorDepthwiseTile) -> int:
+        products = max(2 * tile.pixels * columns, 2 * tile.width + columns + tile.pixels * columns)
+        tiles = -(-window.output_width // tile.pixels)
+        return tiles * (_TILE + 8 * tile.pixels + rows * (_ROW + products))
+
+    tiles = (
+        VectorDepthwiseTile(columns, stride, min(LANES, channels), pixels=pixels)
+        for pixels in range(1, most + 1)
+    )
+    return min(tiles, key=cycles, default=None)

@@ -1,0 +1,271 @@
+"""Products of float32 by vectors: tiles of P pixels by up to V vectors of four channels.
+
+A step of the depth multiplies each of V vectors of weights by one value of each pixel, which is in
+a core register. VFMA rounds a product and its sum at once, and sums begin with the bias. What is
+loaded for the next step comes behind its last use in this one, so that no product waits. So the
+last step of a run is written apart. Layouts are those of ``fpu/row_tile.py``; channels that fill
+no vector are loaded with what follows them.
+
+Vectors of float32 take denormal numbers as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
+from utvm_deploy.kernels.isa.code_cache import code_cache
+from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
+from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
+from utvm_deploy.kernels.native.fpu.row_tile import PARAMETERS, RowTile, stay_inside
+from utvm_deploy.kernels.native.fpu.shared_blocks import ATTRIBUTE, LIMITED_ABOVE, LIMITED_BELOW
+from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
+
+#: Where the assembly can be used: vectors of floating point.
+FLOAT_CONDITION = "defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2) && defined(__GNUC__)"
+LANES = 4
+_VECTORS = 8
+_BASES = ("r0", "r10", "r12")
+#: Registers with a value of each pixel.
+_VALUES = ("r4", "r5", "r6", "r7", "r9", "r11")
+_VECTOR_BYTES = 16
+
+
+class _Slots(StackFrame):
+    """What the routine keeps on the stack."""
+
+    image: Slot  # the first row of outputs sees this
+    panel: Slot  # weights of this group
+    limits: Slot
+    output: Slot  # of the first pixel for this group
+    rows: Slot
+    width: Slot
+    groups: Slot
+    mode: Slot
+    row: Slot  # what this row of outputs sees
+    left: Slot  # rows of outputs
+    columns: Slot  # of this row of outputs, from this tile on
+    taps: Slot  # runs of a window
+    turns: Slot  # of a run, but the last
+    jump: Slot  # bytes from the last value of a run to the next run
+    pitch: Slot  # bytes from what a row of outputs sees to the next
+    pixel: Slot  # bytes from output to output
+    weights: Slot  # bytes of a group without the bias
+
+
+@dataclass(frozen=True)
+class VectorRowTile(RowTile):
+    """A register tile; the last vector of channels may have fewer."""
+
+    fused: bool = True
+
+    what: ClassVar[str] = "Helium assembly"
+    family: ClassVar[str] = "mve"
+    steps: ClassVar[tuple[int, ...]] = (1,)
+    #: That of LDR.
+    reach_bytes: ClassVar[int] = 4095
+    output_cycles: ClassVar[int] = 2
+
+    @classmethod
+    def sizes(cls, width: int, outputs: int) -> Iterable[tuple[int, int]]:
+        for pixels in range(1, min(len(_VALUES), width) + 1):
+            for vectors in range(1, min((_VECTORS - 1) // pixels, -(-outputs // LANES)) + 1):
+                yield pixels, min(LANES * vectors, outputs)
+
+    @property
+    def slack(self) -> int:
+        return -self.channels % LANES
+
+    @property
+    def function(self) -> str:
+        return f"utvm_mve_float_rows_{self.pixels}x{self.channels}_{self.stride}"
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of channels."""
+        return -(-self.channels // LANES)
+
+    def fits(self, core: str) -> bool:
+        return len(self.bases()) <= len(_BASES)
+
+    def bases(self) -> tuple[str, ...]:
+        return _BASES[: -(-self.pixels // self._near)]
+
+    def cycles(self, core: str) -> float:
+        return _turn_cycles(self)
+
+    def text(self, core: str) -> str:
+        return _text(self)
+
+    @property
+    def _streams(self) -> tuple[str, ...]:
+        """Registers of weights; each has the same vectors of channels in every step."""
+        first = self.pixels * self.vectors
+        has_two = self.vectors % 2 == 0 and first + 2 <= _VECTORS
+        return tuple(f"q{first + n}" for n in range(2 if has_two else 1))
+
+    def sums(self, pixel: int) -> tuple[str, ...]:
+        """The registers with the sums of a pixel."""
+        return tuple(f"q{pixel * self.vectors + n}" for n in range(self.vectors))
+
+    def multiply(self, a: Assembler, *, is_last: bool) -> None:
+        """The products of a step, and the loads of the next one unless ``is_last``."""
+        registers, vectors = self._streams, self.vectors
+        for vector in range(vectors):
+            for pixel in range(self.pixels):
+                weights = registers[vector % len(registers)]
+                a.vfma_f32(self.sums(pixel)[vector], weights, _VALUES[pixel])
+                if vector == vectors - 1 and not is_last:
+                    self._load_value(a, pixel)
+            following = vector + len(registers)
+            if following < vectors or not is_last:
+                self._load_weights(a, following % vectors)
+
+    def run(self, a: Assembler, turns: Slot) -> None:
+        """The products of a run, which is at r0. r1: weights; ``turns``: values but the last."""
+        for before, base in pairwise(self.bases()):
+            a.constant("lr", self._near * self.stride)
+            a.add(base, before, "lr")
+        for pixel in range(self.pixels):
+            self._load_value(a, pixel, is_first=True)
+        for vector in range(len(self._streams)):
+            self._load_weights(a, vector)
+        a.load(lr=turns)
+        with a.hardware_loop("wls", "lr"):
+            self.multiply(a, is_last=False)
+        self.multiply(a, is_last=True)
+
+    def _load_weights(self, a: Assembler, vector: int) -> None:
+        """The next weights, which are those of this vector of channels."""
+        bytes_on = min(_VECTOR_BYTES, 4 * (self.channels - LANES * vector))
+        a.vldrw_u32(self._streams[vector % len(self._streams)], post("r1", bytes_on))
+
+    def _load_value(self, a: Assembler, pixel: int, *, is_first: bool = False) -> None:
+        """The next value of a pixel; its base moves with the first pixel it is for."""
+        number, near = divmod(pixel, self._near)
+        base, offset = _BASES[number], near * self.stride
+        a.ldr(_VALUES[pixel], at(base, offset) if near or is_first else pre(base, 4))
+
+
+@code_cache
+def _turn_cycles(tile: VectorRowTile) -> int:
+    a = Assembler(CORTEX_M55)
+    tile.multiply(a, is_last=False)
+    return cycles_of(a.code, CORTEX_M55, repeat=4) // 4
+
+
+@code_cache
+def _text(tile: VectorRowTile) -> str:
+    """The C text of the tile's function."""
+    body = replaced(
+        family_text("fpu", "utvm_fpu_rows"),
+        ("CHANNELS", str(tile.channels), 5),
+        ("STRIDE", str(tile.stride // 4), 1),
+        ("STEP", "1", 1),
+    )
+    return _routine(tile).c_function(tile.function, body, FLOAT_CONDITION, ATTRIBUTE)
+
+
+def _routine(tile: VectorRowTile) -> Assembler:
+    a = Assembler(CORTEX_M55, PARAMETERS)
+    _begin(a, tile)
+    with a.loop("ne"):  # groups
+        a.load(r3=_Slots.output, r8=_Slots.image, r4=_Slots.rows)
+        with a.loop("ne"):  # rows
+            a.store(r8=_Slots.row, r4=_Slots.left)
+            a.load(r5=_Slots.width)
+            with a.loop("gt"):  # tiles
+                a.load(r7=_Slots.pixel)
+                stay_inside(a, tile)
+                a.store(r5=_Slots.columns)
+                _sum_up(a, tile)
+                a.load(r2=_Slots.limits, r11=_Slots.mode, r7=_Slots.pixel)
+                limit(a, tile.pixels * tile.vectors)
+                for pixel in range(tile.pixels):
+                    store(a, tile.sums(pixel), tile.channels)
+                a.load(r5=_Slots.columns)
+                a.constant("r12", tile.pixels * tile.stride)
+                a.add("r8", "r12")
+                a.subs("r5", tile.pixels)
+            a.load(r8=_Slots.row, r12=_Slots.pitch, r4=_Slots.left)
+            a.add("r8", "r12")
+            a.subs("r4", 1)
+        a.load(r3=_Slots.output, r4=_Slots.groups)
+        a.add("r1", 4 * tile.channels)
+        a.add("r3", 4 * tile.channels)
+        a.subs("r4", 1)
+        a.store(r1=_Slots.panel, r3=_Slots.output, r4=_Slots.groups)
+    a.leave()
+    return a
+
+
+def _begin(a: Assembler, tile: VectorRowTile) -> None:
+    """Put arguments into slots."""
+    a.enter(frame=_Slots, vectors=("d8-d15",))
+    a.store(r0=_Slots.image, r1=_Slots.panel, r2=_Slots.limits, r3=_Slots.output)
+    a.copy_arguments("r12", _Slots, "rows", "width", "groups", "mode")
+    a.ldr("r12", a.stack_argument("shape"))
+    a.ldm("r12", ("r4", "r5", "r6", "r7", "r8"))  # taps, values, jump, pitch, pixel
+    a.mul("r9", "r4", "r5")
+    a.mov("r10", 4 * tile.channels)
+    a.mul("r9", "r9", "r10")
+    a.sub("r5", 1)
+    a.add("r6", 4)
+    a.store(r4=_Slots.taps, r5=_Slots.turns, r6=_Slots.jump, r7=_Slots.pitch, r8=_Slots.pixel)
+    a.store(r9=_Slots.weights)
+
+
+def _sum_up(a: Assembler, tile: VectorRowTile) -> None:
+    """The sums of a tile, whose first window is at r8. r1 ends at the bias."""
+    a.load(r1=_Slots.panel, r4=_Slots.weights, r2=_Slots.taps)
+    a.add("r4", "r1")
+    for vector, register in enumerate(tile.sums(0)):
+        a.vldrw_u32(register, at("r4", _VECTOR_BYTES * vector))
+        for pixel in range(1, tile.pixels):
+            a.vmov(tile.sums(pixel)[vector], register)
+    a.mov("r0", "r8")
+    with a.loop("ne"):  # runs
+        tile.run(a, _Slots.turns)
+        a.load(r12=_Slots.jump)
+        a.add("r0", "r12")
+        a.subs("r2", 1)
+
+
+def limit(a: Assembler, count: int) -> None:
+    """Limit q0 to q(count - 1) as std::min(std::max(x, least), most) does.
+
+    r2 points at the limits, and r11 has the mode. Uses r6 and the vector after the sums. A number
+    that is none is not greater or less than another one, and stays.
+    """
+    behind = Label()
+    a.cmp("r11", 0)
+    a.b(behind, "eq")
+    for bit, place in ((LIMITED_BELOW, 0), (LIMITED_ABOVE, 4)):
+        a.tst("r11", bit)
+        with a.unless("eq"):
+            a.ldr("r6", at("r2", place))
+            a.vdup_32(f"q{count}", "r6")
+            for n in range(count):
+                pair = (f"q{count}", f"q{n}")
+                a.vcmp_f32("gt", *(pair if place == 0 else reversed(pair)))
+                a.vpsel(f"q{n}", *pair)
+    a.place(behind)
+
+
+def store(a: Assembler, sums: tuple[str, ...], channels: int) -> None:
+    """Store the sums of a pixel at r3, which then is at the next one, r7 bytes on. Uses r6."""
+    last = len(sums) - 1
+    for number, register in enumerate(sums):
+        place = at("r3", _VECTOR_BYTES * number)
+        if number == last and channels % LANES:
+            a.mov("r6", channels % LANES)
+            a.vctp_32("r6")
+            with a.predicated():
+                a.vstrw_32(register, place)
+        else:
+            a.vstrw_32(register, place)
+    a.add("r3", "r7")
