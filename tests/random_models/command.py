@@ -17,7 +17,7 @@ from random_models.generator import generate
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
-from utvm_deploy.compiler.options import LEVELS, Objective
+from utvm_deploy.compiler.options import EXACT, FLOAT_MATHS, LEVELS, Objective
 
 REGRESSIONS = Path(__file__).with_name("regressions")
 # A child of several jobs starts anew after so many: TVM keeps what it has seen.
@@ -49,9 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--fence", action="store_true", help="let no layer touch what is not its own"
     )
     parser.add_argument("--core", default="", help="with the kernels of this core, as C")
+    parser.add_argument("--float-math", choices=FLOAT_MATHS, default=EXACT, help="as utvm has it")
     parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
     args = parser.parse_args(argv)
-    opened = partial(Rig, args.board, fence=args.fence, level=args.optimize, core=args.core)
+    opened = partial(
+        Rig,
+        args.board,
+        fence=args.fence,
+        level=args.optimize,
+        core=args.core,
+        float_math=args.float_math,
+    )
     if args.sparse:
         opened = partial(opened, flash_rate=PACKING_RATE)
     kinds = tuple(sorted(args.only)) if args.only else None

@@ -27,7 +27,7 @@ from random_models.recipe import Recipe, write
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
-from utvm_deploy.compiler.options import CompileOptions, Objective
+from utvm_deploy.compiler.options import EXACT, CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.frontend.tflite import tflite_bytes
@@ -110,9 +110,9 @@ class Rig:
     """A device and an oracle; a context manager.
 
     ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``level`` is
-    one of ``compiler.options.LEVELS``, and ``flash_rate`` as that option. With a ``fence`` every
-    access of every layer must be to memory of that layer's own. ``core``: models get the kernels
-    of this core, whose C a process runs if the board is the host.
+    one of ``compiler.options.LEVELS``; ``flash_rate`` and ``float_math`` are as those options. With
+    a ``fence`` every access of every layer must be to memory of that layer's own. ``core``: models
+    get the kernels of this core, whose C a process runs if the board is the host.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Rig:
         level: str = Objective.TIME,
         core: str = "",
         flash_rate: float | None = None,
+        float_math: str = EXACT,
     ) -> None:
         self.board = load_board(board)
         self._compiled_for = self.board
@@ -138,7 +139,9 @@ class Rig:
             lambda path: compile_model(
                 path,
                 self._compiled_for,
-                CompileOptions(objective=Objective(level), flash_rate=flash_rate),
+                CompileOptions(
+                    objective=Objective(level), flash_rate=flash_rate, float_math=float_math
+                ),
             )
         )
         self._resources = ExitStack()

@@ -80,10 +80,12 @@ class RowTile:
     reach_bytes: ClassVar[int] = 1020
     #: Core cycles to limit and store an output.
     output_cycles: ClassVar[int] = 4
+    #: Whether estimates have waits for the data cache.
+    waits: ClassVar[bool] = True
 
     @classmethod
     def sizes(cls, width: int, outputs: int) -> Iterable[tuple[int, int]]:
-        """Pixels and channels of all tiles for a layer of so many columns and channels."""
+        """Pixels and channels of all tiles for ``width`` columns and ``outputs`` channels."""
         return product(range(1, min(12, width) + 1), range(1, min(6, outputs) + 1))
 
     @property

@@ -192,7 +192,7 @@ class FpuRowConv2D(FpuProduct[RowTile]):
             total += tiles * groups * each
         seen = self.input_channels * (width if is_one_row(w) else self._seen(rows) * self._columns)
         total += _COPY * seen if w.is_padded else 0
-        if CORES[core].cache_line_bytes:
+        if CORES[core].cache_line_bytes and self.tile.waits:
             missed = self._missed(FLOAT_BYTES * seen, rows * width, tiles, blocks)
             total += MISS_CYCLES * missed / CORES[core].cache_line_bytes
         return total * blocks

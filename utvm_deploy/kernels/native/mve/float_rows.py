@@ -69,6 +69,8 @@ class VectorRowTile(RowTile):
     #: That of LDR.
     reach_bytes: ClassVar[int] = 4095
     output_cycles: ClassVar[int] = 2
+    #: The cycle model of these cores has none.
+    waits: ClassVar[bool] = False
 
     @classmethod
     def sizes(cls, width: int, outputs: int) -> Iterable[tuple[int, int]]:
