@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from utvm_deploy.backends.ethos_u.vela import Estimate, program_in
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
+from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.graph.model import Array
@@ -105,6 +107,19 @@ def test_a_compiled_model_has_the_stream_and_the_rest_is_ours(tmp_path: Path) ->
     assert [one.engine for one in read_library(archive).layers] == [
         one.engine for one in compiled.layers
     ]
+
+
+@pytest.mark.usefixtures("vela")
+def test_a_bundle_says_what_to_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = tmp_path / "bundle"
+    arguments = ["bundle", str(MODEL), "--board", "mps2_an500", "-o", str(bundle)]
+    assert main([*arguments, "--ethos-u", CONFIG]) == 0
+    assert "mps2_an500 and Ethos-U55-128 does not run on this computer" in capsys.readouterr().out
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    (needed,) = manifest["external_dependencies"]
+    assert (needed["name"], needed["functions"]) == ("Ethos-U55-128", ["ethosu_invoke_v3"])
+    assert "link your build, also with the self-test" in (bundle / "README.md").read_text()
+    check_bundle(bundle)
 
 
 @pytest.mark.usefixtures("vela")

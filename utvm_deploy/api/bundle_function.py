@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from utvm_deploy.api import steps
-from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, with_steps
+from utvm_deploy.api.bundle_outputs import Making, Outputs, as_library, runs_here, with_steps
 from utvm_deploy.api.compile_function import compile
 from utvm_deploy.base.errors import CompileError, MissingTool
 from utvm_deploy.base.outputs import keep_model
@@ -174,8 +174,10 @@ def bundle(
 
 def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any] | None:
     """A profile, if the board runs on this computer; writing a bundle flashes no board."""
-    if not made.board.runs_here:
-        made.notes.append(f"no latency report: {made.board.name} does not run on this computer")
+    if not runs_here(made):
+        devices = [one.name for one in made.compiled.externals if one.has_device]
+        where = " and ".join([made.board.name, *devices])
+        made.notes.append(f"no latency report: {where} does not run on this computer")
         return None
     try:
         with made.loaded(made.board, made.compiled, timing) as model:

@@ -339,6 +339,7 @@ class Backend:
             self.initialize,
             self.state_bytes,
             self.registers,
+            self.is_bus_master,
         )
 
 

@@ -10,6 +10,14 @@ from utvm_deploy.bundling.layout import Layout
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.kernels.contract.external_library import ExternalLibrary
 
+_DEVICE = (
+    "Layers of this model run on this device. They call the functions of its driver that",
+    "`external_dependencies` in `manifest.json` names: link your build, also with the self-test.",
+    "Prepare the driver before the first run. The device must reach arena and weights, so neither",
+    "may be in tightly coupled RAM.",
+    "",
+)
+
 
 def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> dict[str, str]:
     """What the templates say of it, by placeholder; empty texts without such a library."""
@@ -19,7 +27,7 @@ def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> di
         "EXTERNAL_TEXT": "".join(
             _external_text(compiled.name, one, layout)
             for one in compiled.externals
-            if one.is_linked or one.initialize
+            if one.is_linked or one.initialize or one.has_device
         ),
     }
 
@@ -59,7 +67,9 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
         "",
     ]
     if not external.is_linked:
-        return "\n".join(["", f"## {external.name}", "", *prepared])
+        parts = (prepared, external.initialize), (_DEVICE, external.has_device)
+        told = [line for lines, is_told in parts if is_told for line in lines]
+        return "\n".join(["", f"## {external.name}", "", *told])
     lines = [
         "",
         f"## {external.name}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: Addresses and sizes of registers are multiples of this: an MPU of Armv7-M needs that.
 WINDOW_BYTES = 256
@@ -44,6 +44,8 @@ class ExternalLibrary:
     state_bytes: int = 0
     # Registers of the device that its code uses: (address, bytes) of each range.
     registers: tuple[tuple[int, int], ...] = ()
+    # Whether its code drives a device that no emulated board has.
+    has_device: bool = field(default=False, metadata={"is_added": True})
 
     @property
     def is_linked(self) -> bool:
