@@ -17,7 +17,9 @@ from utvm_deploy.compiler.emission.library import (
 
 def program(arena: int, layers: int, state: int | None) -> Any:
     """What these functions look at; ``state`` is None without a library."""
-    libraries = () if state is None else (SimpleNamespace(name="One", state_bytes=state),)
+    libraries = (
+        () if state is None else (SimpleNamespace(name="One", state_bytes=state, engines=()),)
+    )
     plan = SimpleNamespace(arena_bytes=arena)
     return SimpleNamespace(plan=plan, layers=(None,) * layers, libraries=libraries)
 
@@ -39,29 +41,35 @@ def test_a_state_begins_aligned_behind_the_status_of_each_layer(
     span = states_of(made).get("One")
     assert (None if span is None else span.offset) == offset
     assert arena_bytes_with_state(made) == end
-    assert state_text(made, "One") == (
+    assert state_text(states_of(made).get("One")) == (
         "(void *)0" if offset is None else f"(void *)(arena + {offset})"
     )
 
 
 def test_backends_have_separate_states_and_are_prepared_in_their_order() -> None:
-    made = SimpleNamespace(
+    def library(name: str, size: int, begin: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            name=name, state_bytes=size, initialize=begin, engines=(), is_prepared=bool(begin)
+        )
+
+    made: Any = SimpleNamespace(
         name="net",
         plan=SimpleNamespace(arena_bytes=100),
         layers=(),
         libraries=(
-            SimpleNamespace(name="One", state_bytes=5, initialize="begin_one"),
-            SimpleNamespace(name="Two", state_bytes=0, initialize=""),
-            SimpleNamespace(name="Three", state_bytes=3, initialize="begin_three"),
+            library("One", 5, "begin_one"),
+            library("Two", 0, ""),
+            library("Three", 3, "begin_three"),
         ),
     )
-    assert [state_text(made, one) for one in ("One", "Two", "Three")] == [  # type: ignore[arg-type]
+    states = states_of(made)
+    assert [state_text(states.get(one)) for one in ("One", "Two", "Three")] == [
         "(void *)(arena + 104)",
         "(void *)0",
         "(void *)(arena + 112)",
     ]
-    assert arena_bytes_with_state(made) == 115  # type: ignore[arg-type]
-    text = library_parts(made)  # type: ignore[arg-type]
+    assert arena_bytes_with_state(made) == 115
+    text = library_parts(made, {})
     assert "*status = begin_one((void *)(arena + 104));\n    if (*status == 0) {" in text
     assert "        *status = begin_three((void *)(arena + 112));\n    }\n}" in text
 
@@ -73,9 +81,9 @@ def test_each_layer_asks_whether_its_scratch_is_enough() -> None:
         )
         for wanted, planned in ((None, 8), ("wanted_by_dense", 64), ("wanted_by_conv", 96))
     ]
-    library = SimpleNamespace(state_bytes=0, initialize="")
+    library = SimpleNamespace(state_bytes=0, initialize="", is_prepared=False)
     made = SimpleNamespace(name="net", layers=layers, libraries=(library,))
-    text = library_parts(made)  # type: ignore[arg-type]
+    text = library_parts(made, {})  # type: ignore[arg-type]
     assert "if (wanted_by_dense() > 64) {\n        *layer = 1;" in text
     assert "if (wanted_by_conv() > 96) {\n        *layer = 2;" in text
     assert text.count("if (") == 2 and "*layer = -1;" in text

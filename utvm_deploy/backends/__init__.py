@@ -23,6 +23,7 @@ from utvm_deploy.backends.interface import (
     pattern,
 )
 from utvm_deploy.backends.patterns import Expression, Op, constant, op, optional, wildcard
+from utvm_deploy.backends.serialized import serialized
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.model import Array, Graph, Operator, Quantization, Tensor
 from utvm_deploy.kernels.contract.c_texts import replaced
@@ -89,6 +90,7 @@ __all__ = [
     "quantize_multiplier",
     "quantize_multipliers",
     "replaced",
+    "serialized",
     "wildcard",
     "window_of",
 ]

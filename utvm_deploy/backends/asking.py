@@ -38,14 +38,15 @@ def built(backend: Backend, build: Build, match: Match) -> KernelCall | str:
             f"{type(call).__name__}; return what utvm_deploy.backends.call() gives, or a text that "
             "says why there is no call"
         )
-    if not backend.has(call.kernel.function):
+    missing = [one for one in call.kernel.functions if not backend.has(one)]
+    if missing:
         raise PluginError(
-            f"{backend.origin}: build for {where} calls {call.kernel.function}, which the library "
+            f"{backend.origin}: build for {where} calls {missing[0]}, which the library "
             f"of {backend.name} does not define; correct the name, or build the library again"
         )
     _check_ends(backend, match, call)
     text = backend.code.text if isinstance(backend.code, CText) else ""
-    has_state = bool(backend.initialize)
+    has_state = bool(backend.initialize or call.kernel.engine)
     kernel = replace(
         call.kernel, text=text, is_guarded=True, has_state=has_state, backend=backend.name
     )

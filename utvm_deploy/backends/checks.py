@@ -20,7 +20,7 @@ from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, WINDOW_B
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
 _KIND = re.compile(r"(CUSTOM [!-~]{1,100})|[A-Z][A-Za-z0-9_]{0,60}", re.ASCII)
-_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
+C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
 
 # A function that C text defines.
 _DEFINED = re.compile(
@@ -47,7 +47,7 @@ def check_backend(backend: object, where: str) -> Backend:
         raise _wrong(where, "CText.text", backend.code.text, "a text")
     _all(where, "Backend.cores", backend.cores, str)
     if backend.initialize != "":
-        _text(where, "Backend.initialize", backend.initialize, _C_NAME)
+        _text(where, "Backend.initialize", backend.initialize, C_NAME)
     if not isinstance(backend.state_bytes, int) or not 0 <= backend.state_bytes <= MOST_BYTES:
         raise PluginError(
             f"{where}: Backend.state_bytes is {backend.state_bytes!r}; give 0 or more"

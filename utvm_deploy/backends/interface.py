@@ -317,8 +317,13 @@ class Backend:
         """Whether a call of it can be linked, as far as known."""
         return self.functions is None or function in self.functions
 
-    def called(self, functions: Sequence[str]) -> ExternalLibrary | None:
-        """The dependency of sources that call these functions; None if they call none."""
+    def called(
+        self, functions: Sequence[str], engines: Collection[str] = ()
+    ) -> ExternalLibrary | None:
+        """The dependency of sources that call these functions; None if they call none.
+
+        ``engines`` are those that run serialized regions.
+        """
         names = tuple(sorted(set(functions)))
         if not names:
             return None
@@ -340,6 +345,7 @@ class Backend:
             self.state_bytes,
             self.registers,
             self.is_bus_master,
+            tuple(sorted(engines)),
         )
 
 

@@ -27,7 +27,7 @@ def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> di
         "EXTERNAL_TEXT": "".join(
             _external_text(compiled.name, one, layout)
             for one in compiled.externals
-            if one.is_linked or one.initialize or one.has_device
+            if one.is_linked or one.is_prepared or one.has_device
         ),
     }
 
@@ -74,7 +74,7 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
         "",
         f"## {external.name}",
         "",
-        *(prepared if external.initialize else ()),
+        *(prepared if external.is_prepared else ()),
         f"Layers of this model call {external.name}{_origin(external)}, which is not part of the",
         f"bundle: link your own copy. This one was tried with: {external.built_with}. Call",
         f"`{name}_check_library()` once before the first run; it says whether your copy is content",

@@ -8,6 +8,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import DeviceError
 from utvm_deploy.kernels.contract.call import GUARD_BYTES, SCRATCH_OVERRUN
+from utvm_deploy.kernels.contract.external_library import BLOB_STATUSES, LAYER_STATUS
 
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel
@@ -24,8 +25,18 @@ def initialize(model: DeviceModel) -> None:
     if not compiled.initialized:
         return
     status = _answer(model, f"{compiled.name}_initialize", model.arena_address)
+    if LAYER_STATUS <= status < LAYER_STATUS + 256 * len(compiled.layers):
+        layer = compiled.layers[(status - LAYER_STATUS) // 256]
+        raw = status % 256
+        cause = BLOB_STATUSES.get(raw, f"its engine returned {raw - 256 if raw > 127 else raw}")
+        raise DeviceError(
+            f"{layer.engine} refused to prepare layer {layer.index} ({layer.kind} {layer.name}): "
+            f"{cause}"
+        )
     if status != 0:
-        tried = " or ".join(f"{one.initialize} of {one.name}" for one in compiled.initialized)
+        tried = " or ".join(
+            f"{one.initialize} of {one.name}" for one in compiled.initialized if one.initialize
+        )
         raise DeviceError(
             f"{tried}, which prepares {device.board.name}, returned {status}; see what this status "
             "means there"

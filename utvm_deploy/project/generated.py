@@ -298,7 +298,7 @@ def cmake_lists(
         entry_points.append(load_function)
     if externals:
         entry_points.append(f"{model}_check_library")
-    if any(one.initialize for one in externals):
+    if any(one.is_prepared for one in externals):
         entry_points.append(f"{model}_initialize")
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)

@@ -217,6 +217,7 @@ def _check_library(external: ExternalLibrary) -> None:
     for text in texts:
         _one_line("the library", text)
     _all_match("a function of the library", external.functions, _C_NAME)
+    _all_match("an engine of the library", external.engines, _C_NAME)
     if external.initialize:
         _matches("what prepares the device for the library", external.initialize, _C_NAME)
     if len(external.registers) > MOST_WINDOWS or not all(map(is_window, external.registers)):

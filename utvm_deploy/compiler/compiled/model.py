@@ -301,7 +301,7 @@ class CompiledModel(Result):
     @property
     def initialized(self) -> tuple[ExternalLibrary, ...]:
         """Those that ``NAME_initialize`` prepares."""
-        return tuple(one for one in self.externals if one.initialize)
+        return tuple(one for one in self.externals if one.is_prepared)
 
     @property
     def linked(self) -> tuple[ExternalLibrary, ...]:

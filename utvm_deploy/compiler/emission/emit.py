@@ -33,12 +33,14 @@ from utvm_deploy.compiler.compiled.model import (
     MemoryPool,
     first_bytes,
 )
+from utvm_deploy.compiler.emission.engines import blobs_of
 from utvm_deploy.compiler.emission.facts import buffer_of, layer_facts
 from utvm_deploy.compiler.emission.header import emit_header
 from utvm_deploy.compiler.emission.library import (
     STACK_WORD,
     arena_bytes_with_state,
     library_parts,
+    state_of,
     state_text,
 )
 from utvm_deploy.compiler.emission.loops import LoopText, loops_of, loops_text, own_functions
@@ -98,6 +100,7 @@ def emit(program: Program) -> CompiledModel:
         layers.append(layer_facts(program, index, layer, constants))
     rows = input_rows_of(program)
     resets = _resets(program, tables, rows)
+    parts = load_text(name, pools) + library_parts(program, blobs_of(program, tables))
     compiled = CompiledModel(
         name=name,
         board=program.board,
@@ -129,7 +132,7 @@ def emit(program: Program) -> CompiledModel:
     kernels = "".join(_kernels_parts(program))
     sources = {
         f"{name}.h": emit_header(compiled),
-        f"{name}.c": _main_file(program, calls, resets, rows, pools, loops),
+        f"{name}.c": _main_file(program, calls, resets, rows, loops, parts),
         f"{name}_kernels.c": kernels,
         f"{name}_weights.c": _weights_file(name, tables),
         f"{name}_private.h": _private_header(program, tables, VECTORS in kernels),
@@ -185,7 +188,7 @@ def _arguments(
     for scratch, place in zip(layer.kernel.function.scratch, places, strict=True):
         texts.append(f"({c_type(scratch.dtype)} *)(void *){place}")
     if layer.kernel.has_state:
-        texts.append(state_text(program, layer.kernel.backend))
+        texts.append(state_text(state_of(program, index)))
     return texts, members
 
 
@@ -244,15 +247,14 @@ def _main_file(
     calls: list[str],
     resets: list[str],
     rows: InputRows | None,
-    pools: Sequence[MemoryPool],
     loops: Sequence[LoopText],
+    parts: str,
 ) -> str:
-    name = program.name
+    name, pools = program.name, program.pools
     own = own_functions(len(calls), [text.loop for text in loops])
     table = "".join(f"    layer_{index},\n" for index in own)
     count = f"{name.upper()}_LAYER_COUNT" if not loops else f"{len(own)}"
     body = "".join(text.table for text in loops) + "\n".join(calls[index] for index in own)
-    load = load_text(name, pools)
     step = ", uint32_t step" if loops else ""
     taken = pool_parameters(pools)
     if loops:
@@ -266,12 +268,12 @@ def _main_file(
 #include "{name}.h"
 
 #include "{name}_private.h"
-{_STRING_HEADER if rows is not None or load else ""}
+{_STRING_HEADER if rows is not None or "memcpy(" in parts else ""}
 {body}
 static void (*const layers[{count}])(uint8_t *arena{step}{taken}) = {{
 {table}}};
 
-{run}{load}{library_parts(program)}{_reset(program, resets)}"""
+{run}{parts}{_reset(program, resets)}"""
 
 
 def _run_layer_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from utvm_deploy.compiler.compiled.model import Buffer, Layer, Span
-from utvm_deploy.compiler.emission.library import states_of
+from utvm_deploy.compiler.emission.library import state_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.graph.liveness import joined_parts
@@ -91,8 +91,8 @@ def _arena_spans(program: Program, index: int, layer: ScheduledStep) -> tuple[Sp
     if plan.scratch[index]:
         pieces = zip(plan.scratch[index], layer.kernel.function.scratch, strict=True)
         spans += [Span(offset, piece.size_bytes) for offset, piece in pieces]
-    state = states_of(program).get(layer.kernel.backend)
-    if layer.kernel.has_state and state is not None:
+    state = state_of(program, index)
+    if state is not None:
         spans.append(state)
     return tuple(spans)
 

@@ -17,6 +17,7 @@ from utvm_deploy.compiler.emission.pools import (
 )
 from utvm_deploy.compiler.emission.rows import push_header
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
+from utvm_deploy.kernels.contract.external_library import LAYER_STATUS
 
 #: What --input ends the name of an input with -> the byte of a pixel that has the red.
 _PLACES_OF_RED = {"(rgb565)": "first", "(rgb565le)": "second"}
@@ -131,11 +132,22 @@ void {name}_check_library(int32_t *layer);
 // 0 for success.
 #define {upper}_STATUS_OFFSET {model.status_offset}
 """
-    if library.initialize:
+    if model.initialized:
+        named = ", ".join(one.name for one in model.initialized)
         yield f"""
-// Prepare the device and the arena for {library.name}: call it once after each reset, before
+// Prepare the device and the arena for {named}: call it once after each reset, before
 // the first run. Writes 0 for success; with another value, do not run the model.
 void {name}_initialize(uint8_t *arena, int32_t *status);
+"""
+    if any(one.engines for one in model.externals):
+        yield f"""
+// A status from {LAYER_STATUS} on is of a layer whose bytes in flash were refused:
+// {LAYER_STATUS}, plus 256 times its number, plus a byte. The byte is 124 for torn bytes, 125 for
+// those of another engine, 126 if the engine is older than their format, else what the engine
+// returned.
+//
+// End what that prepared, before the arena is used for something else.
+void {name}_release(uint8_t *arena);
 """
 
 
@@ -240,7 +252,7 @@ def _origin(url: str) -> str:
 
 
 def _kept(model: CompiledModel) -> str:
-    if model.external is not None and model.external.initialize:
+    if model.initialized:
         return f"Call {model.name}_initialize() before\n//   the first run."
     if not model.states and model.input_rows is None:
         return "It needs no\n//   initialization and keeps nothing between runs."

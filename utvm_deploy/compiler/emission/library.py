@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.emission.engines import (
+    engine_declarations,
+    engine_ends,
+    engine_starts,
+)
 from utvm_deploy.compiler.lowering.program import Program
 
 #: Bytes of an int64_t.
@@ -16,45 +23,63 @@ def arena_bytes_with_state(program: Program) -> int:
     return max((program.plan.arena_bytes + status, *ends))
 
 
-def states_of(program: Program) -> dict[str, Span]:
-    """Name of each backend that keeps a state -> where in the arena it is."""
-    found: dict[str, Span] = {}
+def states_of(program: Program) -> dict[str | int, Span]:
+    """Where in the arena states are: by the name of a backend, or the layer of a region."""
+    wanted: list[tuple[str | int, int]] = [(one.name, one.state_bytes) for one in program.libraries]
+    if any(one.engines for one in program.libraries):
+        wanted += [(i, one.kernel.state_bytes) for i, one in enumerate(program.layers)]
+    found: dict[str | int, Span] = {}
     end = program.plan.arena_bytes + len(program.layers)
-    for library in program.libraries:
-        if library.state_bytes:
+    for name, size in wanted:
+        if size:
             start = -(-end // STACK_WORD) * STACK_WORD
-            found[library.name] = Span(start, library.state_bytes)
-            end = start + library.state_bytes
+            found[name] = Span(start, size)
+            end = start + size
     return found
 
 
-def state_text(program: Program, backend: str) -> str:
-    """The C expression for the state of a backend."""
-    state = states_of(program).get(backend)
+def state_of(program: Program, index: int) -> Span | None:
+    """The state that a layer works with: its region's, or its backend's."""
+    kernel = program.layers[index].kernel
+    if not kernel.has_state:
+        return None
+    return states_of(program).get(index if kernel.engine else kernel.backend)
+
+
+def state_text(state: Span | None) -> str:
+    """The C expression for a state."""
     return "(void *)0" if state is None else f"(void *)(arena + {state.offset})"
 
 
-def library_parts(program: Program) -> str:
-    """What a model that calls backends has in addition."""
+def library_parts(program: Program, blobs: Mapping[int, tuple[str, int]]) -> str:
+    """What a model that calls backends has in addition; ``blobs`` are of serialized regions."""
     if not program.libraries:
         return ""
-    prepared = [one for one in program.libraries if one.initialize]
-    if not prepared:
+    if not any(one.is_prepared for one in program.libraries):
         return _library_check(program)
+    prepared = [one for one in program.libraries if one.initialize]
+    engines = tuple(dict.fromkeys(name for one in program.libraries for name in one.engines))
+    states = states_of(program)
+
+    def state(index: int) -> str:
+        return state_text(state_of(program, index))
+
     declared = "".join(
         f"// Of {one.name}.\nextern int32_t {one.initialize}(void *state);\n" for one in prepared
     )
-    unused = "" if any(one.state_bytes for one in prepared) else "    (void)arena;\n"
-    first, *others = (f"{one.initialize}({state_text(program, one.name)})" for one in prepared)
+    first, *others = [
+        f"{one.initialize}({state_text(states.get(one.name))})" for one in prepared
+    ] or ["0"]
     more = "".join(
         f"    if (*status == 0) {{\n        *status = {call};\n    }}\n" for call in others
     )
+    unused = "" if states else "    (void)arena;\n"
     return f"""{_library_check(program)}
-{declared}
+{declared}{engine_declarations(engines)}
 void {program.name}_initialize(uint8_t *arena, int32_t *status) {{
 {unused}    *status = {first};
-{more}}}
-"""
+{more}{engine_starts(program, blobs, state)}}}
+{engine_ends(program, state)}"""
 
 
 def _library_check(program: Program) -> str:

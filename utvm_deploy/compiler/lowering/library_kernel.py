@@ -35,6 +35,8 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
         *(function, kernel.function, text, kernel.function, wanted),
         has_state=kernel.has_state,
         backend=kernel.backend,
+        engine=kernel.engine,
+        state_bytes=kernel.state_bytes,
     )
 
 

@@ -26,6 +26,8 @@ class ScheduledKernel:
     wanted: str | None = None
     has_state: bool = False  # whether the last argument is the backend's state
     backend: str = ""  # the name of the backend that it is of
+    engine: str = ""  # of a serialized region, and the bytes of its state
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True)

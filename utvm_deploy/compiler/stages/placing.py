@@ -34,9 +34,12 @@ def placed(plan: KernelPlan) -> Placed:
     stack_limit = held.stack.limit if held.stack is not None else 0
     sequence = _with_scratch(made.chosen.sequence, layers, stack_limit)
     rows = request.options.input_rows
-    calls = [(one.kernel.backend, one.kernel.calls) for one in layers if one.kernel.calls]
+    theirs = [one.kernel for one in layers if one.kernel.calls]
     called = (
-        backend.called([function for name, function in calls if name == backend.name])
+        backend.called(
+            [one.calls for one in theirs if one.calls and one.backend == backend.name],
+            {one.engine for one in theirs if one.engine and one.backend == backend.name},
+        )
         for backend in request.backends
     )
     program = Program(

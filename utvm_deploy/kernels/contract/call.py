@@ -100,6 +100,17 @@ class LibraryKernel:
     is_guarded: bool = False
     has_state: bool = False  # whether the body knows ``void *state``, the backend's own bytes
     backend: str = ""  # the name of the backend that it is of
+    # Of a serialized region: what the names of its engine's functions begin with, and the bytes of
+    # its state.
+    engine: str = ""
+    state_bytes: int = 0
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """What the library must define."""
+        if not self.engine:
+            return (self.function,)
+        return tuple(f"{self.engine}_{one}" for one in ("format", "init", "run", "release"))
 
 
 #: A kernel of this package, and any kernel.

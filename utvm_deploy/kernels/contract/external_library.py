@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from dataclasses import dataclass, field
 
 #: Addresses and sizes of registers are multiples of this: an MPU of Armv7-M needs that.
@@ -9,6 +10,22 @@ WINDOW_BYTES = 256
 #: Ranges of registers that MPUs have room for.
 MOST_WINDOWS = 2
 _END = 1 << 32
+
+#: Why a serialized region was refused before its engine saw it; engines have -100 to 100.
+BLOB_STATUSES = {
+    124: "its bytes are torn (their length or CRC-32 is wrong)",
+    125: "its bytes are for another engine",
+    126: "the engine is older than the format of its bytes; build the engine again",
+}
+#: A status of ``NAME_initialize`` from here on is of a layer: 256 times its number, and a byte.
+LAYER_STATUS = 1 << 24
+#: What a serialized region has before its bytes: four words.
+HEADER_BYTES = 16
+
+
+def engine_magic(engine: str) -> int:
+    """The first word of what is serialized for an engine: the CRC-32 of its name."""
+    return binascii.crc32(engine.encode())
 
 
 def is_window(value: object) -> bool:
@@ -46,6 +63,13 @@ class ExternalLibrary:
     registers: tuple[tuple[int, int], ...] = ()
     # Whether its code drives a device that no emulated board has.
     has_device: bool = field(default=False, metadata={"is_added": True})
+    # What runs serialized regions: the beginning of the names of its C functions.
+    engines: tuple[str, ...] = field(default=(), metadata={"is_added": True})
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether something must run once before the model does."""
+        return bool(self.initialize or self.engines)
 
     @property
     def is_linked(self) -> bool:

@@ -28,7 +28,13 @@ from utvm_deploy.compiler.lowering.library_kernel import schedule_library_kernel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
 from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.kernels.contract.c_function import CFunction
-from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, ScalarArgument
+from utvm_deploy.kernels.contract.call import (
+    ConstantArgument,
+    KernelCall,
+    LibraryKernel,
+    ScalarArgument,
+)
+from utvm_deploy.kernels.contract.external_library import HEADER_BYTES
 from utvm_deploy.kernels.contract.requantization import header
 from utvm_deploy.project.build import build_image_with
 from utvm_deploy.project.image import Image
@@ -70,8 +76,9 @@ class Built:
 class BackendState:
     """What a backend's call needs before it can run: a C function, and bytes for its state."""
 
-    initialize: str
+    initialize: str  # C that calls it, with ``backend_state``; it may name ``words``
     size_bytes: int
+    declared: str
 
 
 class Builder:
@@ -153,7 +160,13 @@ class Builder:
             return None
         if not call.kernel.has_state:
             return None
-        return BackendState(backend.initialize, backend.state_bytes)
+        if call.kernel.engine:
+            return _state_of_region(call)
+        return BackendState(
+            f"{backend.initialize}(backend_state)",
+            backend.state_bytes,
+            f"extern int32_t {backend.initialize}(void *state);",
+        )
 
     def _compile(
         self, candidate: Candidate, call: KernelCall, function: CFunction, text: str, fits: bool
@@ -167,6 +180,20 @@ class Builder:
         module = compile_module({"candidate.c": text}, self._board, name=name, flags=flags)
         module = replace(module, libraries=libraries)
         return Built(candidate, call, function, module, fits)
+
+
+def _state_of_region(call: KernelCall) -> BackendState:
+    """Of a serialized region: its engine finds the bytes at the address of the only table."""
+    assert isinstance(call.kernel, LibraryKernel)
+    tables = [(i, a) for i, a in enumerate(call.arguments) if isinstance(a, ConstantArgument)]
+    ((position, table),) = tables
+    name, size = f"{call.kernel.engine}_init", table.data.nbytes - HEADER_BYTES
+    blob = f"(const uint8_t *)(uintptr_t)words[{position}] + {HEADER_BYTES}"
+    return BackendState(
+        f"{name}({blob}, {size}u, backend_state)",
+        call.kernel.state_bytes,
+        f"extern int32_t {name}(const uint8_t *blob, uint32_t bytes, void *state);",
+    )
 
 
 def _failed(error: UtvmError) -> Future[Built]:
@@ -224,12 +251,11 @@ def wrapper_text(
     if state is not None:
         size = -(-state.size_bytes // _STACK_WORD) or 1
         declared_state = (
-            f"\nextern int32_t {state.initialize}(void *state);\n"
-            f"static int64_t backend_state[{size}];\nstatic int is_prepared;\n"
+            f"\n{state.declared}\nstatic int64_t backend_state[{size}];\nstatic int is_prepared;\n"
         )
         before += (
             "    if (!is_prepared) {\n"
-            f"        {state.initialize}(backend_state);\n        is_prepared = 1;\n    }}\n"
+            f"        {state.initialize};\n        is_prepared = 1;\n    }}\n"
         )
         texts.append("backend_state")
     return (
