@@ -15,6 +15,7 @@ from utvm_deploy.backends.interface import (
     StaticLibrary,
 )
 from utvm_deploy.backends.patterns import Expression, Op, parts_of
+from utvm_deploy.backends.relax_patterns import is_of_tvm
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, WINDOW_BYTES, is_window
 
@@ -113,8 +114,13 @@ def _functions_of(backend: Backend) -> set[str]:
 
 def _check_pattern(where: str, pattern: Pattern, *, has_build: bool) -> None:
     given = pattern.operators
-    if isinstance(given, Expression):
+    if isinstance(given, Expression) or is_of_tvm(given):
         given = (given,)
+    try:
+        if isinstance(given, tuple) and any(map(is_of_tvm, given)):
+            given = pattern.roots
+    except PluginError as error:
+        raise PluginError(f"{where}: {error}") from error
     of_text = isinstance(given, tuple) and any(isinstance(one, str) for one in given)
     expected: type = str if of_text else Expression
     if not _all(where, "Pattern.operators", given, expected):

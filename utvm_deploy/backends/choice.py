@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, where_of
 from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
@@ -85,10 +86,14 @@ def _may_be(pattern: Pattern, kind: str) -> bool:
     return any(isinstance(part, Op) and kind in part.kinds for part in parts)
 
 
+#: Family and outputs of an operator -> the backend's call, or why there is none.
+TheirCalls: TypeAlias = dict[tuple[Graph, str, tuple[int, ...]], KernelCall | str]
+
+
 class Either:
     """Gives an operator's call: that of a backend, or what ``ours`` gives.
 
-    ``cycles`` estimates what our call takes.
+    ``cycles`` estimates what our call takes. ``calls`` keeps what was built.
     """
 
     def __init__(
@@ -100,8 +105,10 @@ class Either:
         core: str,
         records: Records | None,
         optimization_flag: str,
+        calls: TheirCalls,
     ) -> None:
         self._graph = graph
+        self._calls = calls
         self._backends = backends
         self._ours = ours
         self._cycles = cycles
@@ -126,7 +133,10 @@ class Either:
         # Backends take the arguments of the plain kernel.
         theirs, reasons = dict[str, KernelCall](), list[str]()
         for backend in self._backends:
-            call = call_of(backend, self._graph, operator, self._core)
+            key = self._graph, backend.family, operator.outputs
+            if key not in self._calls:
+                self._calls[key] = call_of(backend, self._graph, operator, self._core)
+            call = self._calls[key]
             if isinstance(call, str):
                 reasons.append(call)
             else:

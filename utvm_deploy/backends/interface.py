@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from utvm_deploy.backends.edges import Edges
 from utvm_deploy.backends.patterns import (
@@ -23,6 +23,8 @@ from utvm_deploy.backends.patterns import (
     parts_of,
     wildcard,
 )
+from utvm_deploy.backends.relax_patterns import translated
+from utvm_deploy.base.errors import PluginError
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
@@ -67,6 +69,11 @@ class Match:
     def last(self) -> Operation:
         """The last operator."""
         return self.operations[-1]
+
+    @property
+    def each(self) -> tuple[Match, ...]:
+        """A match for each operator alone, for the arguments of its kernel (``ours``)."""
+        return tuple(Match(self.graph, (one,), self.core) for one in self.operators)
 
     def operation(self, name: str) -> Operation | None:
         """The operator that ``op(...).named(name)`` is; None if it is not in this match."""
@@ -144,8 +151,9 @@ class Match:
         """
         from utvm_deploy.kernels.choose.lowering import lower
 
-        (operator,) = self.operators
-        return lower(self.graph, operator)
+        if len(self.operators) > 1:
+            raise PluginError(f"{self.kind} has several operators; use those of match.each")
+        return lower(self.graph, self.operators[0])
 
     @property
     def our_tables(self) -> dict[str, Array]:
@@ -191,8 +199,9 @@ class Pattern:
 
     #: TFLite's names, each of an operator that reads what the one before it makes, such as
     #: ("CONV_2D", "RELU"). A custom operator is "CUSTOM " and its name in the file; it is alone.
-    #: Or an expression (``op``, ``wildcard`` and others), or several: the outputs of a region.
-    operators: tuple[str, ...] | Expression | tuple[Expression, ...]
+    #: Or an expression (``op``, ``wildcard`` and others), or several: the outputs of a region. For
+    #: Relax modules, TVM's patterns (``tvm.relax.dpl``) are expressions, too.
+    operators: Any
     #: None: the operators stay together in regions, which ``Backend.build`` builds.
     build: Build | None = field(default=None, repr=False)
     #: Of a custom operator: what it computes, with NumPy, for ``utvm verify`` and ``utvm bundle``.
@@ -203,11 +212,10 @@ class Pattern:
     @cached_property
     def roots(self) -> tuple[Expression, ...]:
         """The expressions of its outputs."""
-        given = self.operators
-        if isinstance(given, Expression):
-            return (given,)
-        kinds = tuple(one for one in given if isinstance(one, str))
-        return (chain(kinds),) if kinds else tuple(o for o in given if isinstance(o, Expression))
+        given = self.operators if isinstance(self.operators, tuple) else (self.operators,)
+        if all(isinstance(one, str) for one in given):
+            return (chain(given),)
+        return translated(given)
 
     @property
     def label(self) -> str:

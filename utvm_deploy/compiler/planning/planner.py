@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from utvm_deploy.backends.choice import Either
+from utvm_deploy.backends.choice import Either, TheirCalls
 from utvm_deploy.backends.interface import Backend
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.boards.board import Board
@@ -95,6 +95,7 @@ class Planner:
     all_codes: bool = False
     #: Cycles that each byte of flash has to save; None: kernels stay as records want them.
     flash_rate: float | None = None
+    their_calls: TheirCalls = field(default_factory=dict, repr=False)
 
     def plan(self, graph: Graph, limits: Limits, layers: WholeLayers = NO_LAYERS) -> Planned:
         """The kernels of a graph within ``limits``.
@@ -212,7 +213,9 @@ class Planner:
             def cycles(operator: Operator, call: KernelCall) -> float:
                 return costs.of_kernel(Step(operator, call, ()))[0]
 
-            choose = Either(graph, self.backends, choose, cycles, core, known.own, flag)
+            choose = Either(
+                graph, self.backends, choose, cycles, core, known.own, flag, self.their_calls
+            )
 
         wanted = lowered_steps(graph, self.family, lambda one: self.rounded(choose(one)))
         rate = _RATES_OF_ZEROS.get(self.objective)
