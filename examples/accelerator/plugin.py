@@ -63,10 +63,9 @@ class _Region:
     layers: list[Layer] = field(default_factory=list)
     tilings: list[Tiling] = field(default_factory=list)
 
-    def add(self, op: Operation) -> str:
+    def add(self, one: Match) -> str:
         """Add an operator; returns why it cannot be computed, or an empty text."""
-        match = Match(self.match.graph, (op.operator,), self.match.core)
-        tables, numbers = match.our_tables, match.our_numbers
+        op, tables, numbers = one.first, one.our_tables, one.our_numbers
         weights, result = op.constant(1), op.operator.outputs[0]
         if result not in self.places:
             self.places[result] = 1, self.work_bytes
@@ -84,8 +83,8 @@ class _Region:
         if is_dense:
             outputs, inputs = weights.shape
             batch = math.prod(op.result.shape) // outputs
-            one, none = (1, 1), (0, 0)
-            layer = Layer((batch, 1), (batch, 1), one, one, none, inputs, **common)
+            shape = (batch, 1), (batch, 1), (1, 1), (1, 1), (0, 0)
+            layer = Layer(*shape, inputs, **common)
         else:
             _, *kernel, inputs = weights.shape
             w = window_of(op, (kernel[0], kernel[1]))
@@ -168,8 +167,8 @@ def planned(match: Match) -> _Region | str:
     if len(ends) + 2 > MOST_REGIONS:
         return f"it has {len(ends)} inputs and outputs"
     region = _Region(match, {tensor: (2 + i, 0) for i, tensor in enumerate(ends)})
-    for op in match.operations:
-        if why := region.add(op):
+    for one in match.each:
+        if why := region.add(one):
             return why
     return region
 

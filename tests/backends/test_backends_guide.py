@@ -16,13 +16,18 @@ from utvm_deploy.cli.main import main
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "backends.md"
 
 
+def written(folder: Path, name: str) -> Path:
+    """The plug-in of the guide whose backend has this name."""
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (text,) = (one for one in blocks if f'Backend("{name}"' in one)
+    path = folder / "my_backend.py"
+    path.write_text(text)
+    return path
+
+
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
-    found = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found is not None
-    path = tmp_path / "my_backend.py"
-    path.write_text(found[1])
-    return path
+    return written(tmp_path, "My kernels")
 
 
 @pytest.mark.tools
@@ -37,6 +42,16 @@ def test_the_first_backend_of_the_guide(plugin: Path, tmp_path: Path) -> None:
     engines = [layer.engine for layer in compiled.layers]
     assert engines == ["My kernels", "generic"]
     assert "it would have to requantize" in compiled.layers[1].why
+    assert main(["verify", str(model), "--board", "host", "--plugin", str(plugin)]) == 0
+
+
+@pytest.mark.tools
+def test_the_engine_of_the_guide(tmp_path: Path) -> None:
+    m = ModelWriter()
+    m.output(m.relu(m.input((1, 4, 5, 3), 0.05, -7), scale=0.05, zero_point=-7))
+    model, plugin = m.save(tmp_path / "relu.tflite"), written(tmp_path, "Clamp engine")
+    compiled = utvm_deploy.compile(model, "host", plugin=plugin)
+    assert [layer.engine for layer in compiled.layers] == ["Clamp engine"]
     assert main(["verify", str(model), "--board", "host", "--plugin", str(plugin)]) == 0
 
 

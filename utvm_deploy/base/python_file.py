@@ -39,6 +39,7 @@ def module_of(path: Path, where: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         # As Python has it for a script: the plug-in may import what lies next to it.
         sys.path.insert(0, str(path.resolve().parent))
+        sys.modules[name] = module  # where dataclasses look for the types of fields
         try:
             spec.loader.exec_module(module)
         finally:

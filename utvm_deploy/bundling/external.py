@@ -64,10 +64,11 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
     prepared = [
         f"`{name}_initialize()` prepares device and arena. Call it once after each reset, before",
         "the first run, and do not run the model if it writes another status than 0.",
+        *([f"`{name}_release()` ends what that began."] if external.engines else ()),
         "",
     ]
     if not external.is_linked:
-        parts = (prepared, external.initialize), (_DEVICE, external.has_device)
+        parts = (prepared, external.is_prepared), (_DEVICE, external.has_device)
         told = [line for lines, is_told in parts if is_told for line in lines]
         return "\n".join(["", f"## {external.name}", "", *told])
     lines = [
