@@ -1,4 +1,4 @@
-"""Computes what a command stream for Ethos-U55 or U65-256 computes, in NumPy.
+"""Computes what a command stream for Ethos-U55 or U65 computes, in NumPy.
 
 Each operation computes the whole of its output from the registers; blocks and their order change
 no byte. The arithmetic is what the registers say: sums, then a scale with a rounding, zero points
@@ -43,7 +43,7 @@ class Npu:
         self._program = program
         self._stream: Stream = checked(program)
         assert self._stream.configuration.product != "u85"
-        assert self._stream.configuration.name != "ethos-u65-512"
+        self._cores = 2 if self._stream.configuration.name == "ethos-u65-512" else 1
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The bytes of the outputs, as int8, for these inputs."""
@@ -161,29 +161,45 @@ class Npu:
         depth = output_shape(operation)[2]
         is_depthwise = operation.name == "DEPTHWISE"
         shape = depth, height, width, 1 if is_depthwise else input_shape(operation)[2]
-        begin = operation["WEIGHT_BASE"]
-        region = self._memory[operation["WEIGHT_REGION"] & 7]
-        data = region[begin : begin + operation["WEIGHT_LENGTH"]].tobytes()
+        weights = np.zeros(shape, np.int64)
+        for core in range(self._cores):
+            weights[core :: self._cores] = self._part(operation, core, weights[core :: self._cores])
+        return weights
+
+    def _part(self, operation: Operation, core: int, wanted: Wide) -> Wide:
+        """The weights of one of the NPU's cores: of each second channel of the output."""
+        name = f"WEIGHT{core or ''}"
+        begin, length = operation[f"{name}_BASE"], operation[f"{name}_LENGTH"]
+        if not wanted.size:
+            return wanted
+        data = self._memory[operation["WEIGHT_REGION"] & 7][begin : begin + length].tobytes()
+        bits = operation["KERNEL_STRIDE"]
+        outputs, height, width, inputs = wanted.shape
         places = ordered(
-            shape,
-            block_depth=operation["OFM_BLK_DEPTH_M1"] + 1,
-            unit_depths=(_UNIT_DEPTH[self._stream.configuration.macs], 8),
-            is_depthwise=is_depthwise,
+            (outputs, height, width, inputs),
+            block_depth=(operation["OFM_BLK_DEPTH_M1"] + self._cores - core) // self._cores,
+            unit_depths=(_UNIT_DEPTH[self._stream.configuration.macs // self._cores], 8),
+            is_depthwise=operation.name == "DEPTHWISE",
             is_part_kernel=bool(bits >> 2 & 1),
             input_bits=8 << (operation["IFM_PRECISION"] >> 2 & 3),
-            part=(8 // dilation[0], 8 // dilation[1]),
+            part=(8 // (1 + (bits >> 4 & 1)), 8 // (1 + (bits >> 3 & 1))),
         )
         flat = decoded_weights(data)
         assert len(flat) == len(places), (operation.shown, len(flat), len(places))
-        weights = np.zeros(int(np.prod(shape)), np.int64)
+        weights = np.zeros(wanted.size, np.int64)
         weights[places[places >= 0]] = flat[places >= 0]
         assert not flat[places < 0].any()
-        return weights.reshape(shape)
+        return weights.reshape(wanted.shape)
 
     def _scales(self, operation: Operation) -> tuple[Wide, Wide, Wide]:
-        depth, begin = output_shape(operation)[2], operation["SCALE_BASE"]
+        depth = output_shape(operation)[2]
         region = self._memory[operation["SCALE_REGION"] & 7]
-        rows = region[begin : begin + 10 * depth].reshape(depth, 10).astype(np.int64)
+        rows = np.zeros((depth, 10), np.int64)
+        for core in range(self._cores):
+            count = len(rows[core :: self._cores])
+            begin = operation[f"SCALE{core or ''}_BASE"] if count else 0
+            part = region[begin : begin + 10 * count].reshape(count, 10)
+            rows[core :: self._cores] = part
         bias = (rows[:, :5] << np.arange(0, 40, 8)).sum(axis=1)
         bias -= (bias >> 39 & 1) << 40
         scale = (rows[:, 5:9] << np.arange(0, 32, 8)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Decodes the weights of a command stream for Ethos-U55 and U65-256, in NumPy.
+"""Decodes the weights of a command stream for Ethos-U55 and U65, in NumPy.
 
 The format is that of ``mlw_decode.c`` and ``mlw_encode.c`` of ethos-u-vela 5.2.0 (Apache-2.0):
 slices of Golomb-Rice codes with a palette, and runs of zeros between the weights. The order of the

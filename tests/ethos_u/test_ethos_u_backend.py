@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,20 @@ def test_a_bundle_says_what_to_link(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_an_image_without_the_driver_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("--samples", "1") == 1
     assert "give your build of it, --ethos-u-driver DIR" in capsys.readouterr().err
+
+
+def test_a_defect_of_a_stream_leaves_the_region_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = stored()
+    bad = replace(program, scratch_bytes=program.scratch_bytes // 2)
+    large = replace(program, inputs=(replace(program.inputs[0], size_bytes=65),))
+    estimate = Estimate(1, 1, 1, "a system")
+    board = load_board("host")
+    monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
+    for made, told in ((bad, "Vela's command stream has"), (large, "other inputs or outputs")):
+        monkeypatch.setattr(regions, "compiled_by_vela", lambda *_, made=made: (made, estimate))
+        compiled = utvm_deploy.compile(MODEL, board, plugin=find_ethos_u(CONFIG, board))
+        assert {one.engine for one in compiled.layers} == {"generic"}
+        assert any(told in one.why for one in compiled.layers)
 
 
 def test_the_guide_lists_the_operators_and_the_configurations() -> None:

@@ -16,12 +16,21 @@ from small_models import build_model, sample_inputs
 
 from utvm_deploy.backends.ethos_u.check import NpuProgram
 from utvm_deploy.backends.ethos_u.configurations import configuration
+from utvm_deploy.backends.ethos_u.regions import KINDS
 from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 
 SHARED = Path(os.environ.get("UTVM_SHARED", "/nowhere")) / "models"
+#: Models of which each operator that may go to an NPU is one.
+OPERATORS = (
+    *("abs", "add_broadcast_both", "average_pool_same", "branches", "conv_dilated"),
+    *("conv_stride_beyond_window", "depthwise_multiplier", "extrema", "hard_swish", "join"),
+    *("leaky_relu", "logistic", "max_pool_same", "mul", "prelu", "relu", "relu6", "relu_0_to_1"),
+    *("relu_n1_to_1", "requantize", "softmax_beta", "split", "sub", "tanh", "transpose"),
+    "transpose_conv",
+)
 needs_vela = pytest.mark.skipif(
     shutil.which("vela") is None, reason="needs Vela: pip install 'utvm-deploy[ethos-u]'"
 )
@@ -44,13 +53,14 @@ def drawn(path: Path, count: int) -> list[list[Array]]:
     return [[rng.integers(-128, 128, one).astype(np.int8) for one in shapes] for _ in range(count)]
 
 
-def test_the_stored_stream_computes_the_digits() -> None:
-    program = program_in(golden("ethos-u55-128"), configuration("ethos-u55-128"))
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-512"])
+def test_the_stored_stream_computes_the_digits(name: str) -> None:
+    program = program_in(golden(name), configuration(name))
     assert differing(MODEL, program, drawn(MODEL, 20)) == 0
 
 
 @needs_vela
-@pytest.mark.parametrize("name", ["ethos-u55-32", "ethos-u65-256,sram-only"])
+@pytest.mark.parametrize("name", ["ethos-u55-32", "ethos-u65-256,sram-only", "ethos-u65-512"])
 @pytest.mark.parametrize(
     "model",
     [
@@ -70,29 +80,20 @@ def test_streams_of_larger_models_compute_them(model: str, name: str, tmp_path: 
 
 
 @needs_vela
-@pytest.mark.parametrize(
-    "name",
-    [
-        "add_broadcast_both",
-        "average_pool_same",
-        "branches",
-        "conv_dilated",
-        "conv_stride_beyond_window",
-        "depthwise_multiplier",
-        "extrema",
-        "leaky_relu",
-        "mul",
-        "prelu",
-        "requantize",
-        "sub",
-        "transpose_conv",
-    ],
-)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_streams_of_operators_compute_them(name: str, tmp_path: Path) -> None:
     model, path = build_model(name), tmp_path / f"{name}.tflite"
     model.save(path)
     program, _ = compiled_by_vela(path.read_bytes(), name, configuration("ethos-u55-128"))
     assert differing(path, program, [sample_inputs(model, seed) for seed in range(4)]) == 0
+
+
+def test_each_operator_that_may_go_to_an_npu_is_compared(tmp_path: Path) -> None:
+    kinds = set[str]()
+    for name in OPERATORS:
+        build_model(name).save(path := tmp_path / f"{name}.tflite")
+        kinds |= {one.kind for one in load_model(path, is_quiet=True).operators}
+    assert kinds >= KINDS, KINDS - kinds
 
 
 def test_an_encoded_stream_of_weights() -> None:

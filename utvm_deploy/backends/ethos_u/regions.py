@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from utvm_deploy.backends.calls import call
-from utvm_deploy.backends.ethos_u.check import NpuProgram, checked
+from utvm_deploy.backends.ethos_u.check import SCRATCH, NpuProgram, checked
 from utvm_deploy.backends.ethos_u.configurations import Configuration
 from utvm_deploy.backends.ethos_u.vela import Estimate, compiled_by_vela, refused_by_vela
 from utvm_deploy.backends.interface import Backend, CText, Match, StaticLibrary
@@ -105,14 +105,15 @@ class Regions:
         data = only_operators(self._data, operators, inputs, outputs)
         try:
             program, estimate = compiled_by_vela(data, match.kind, self.configuration)
+            checked(program)
         except CompileError as error:
             return str(error)
         tensors = match.graph.tensors
-        wanted = [tensors[number].size_bytes for number in (*match.inputs, *match.outputs)]
+        ends = (*match.inputs, *match.outputs)
+        wanted = [(SCRATCH, tensors[number].size_bytes) for number in ends]
         places = (*program.inputs, *program.outputs)
-        if [place.size_bytes for place in places] != wanted:
+        if [(place.region, place.size_bytes) for place in places] != wanted:
             return "Vela gives it other inputs or outputs than the file"
-        checked(program)
         return program, estimate
 
     def _sources(self, match: Match, numbers: Sequence[int]) -> list[int] | str:
@@ -133,7 +134,8 @@ class Regions:
             header=self.header,
             tables={
                 "commands": np.frombuffer(program.payload, np.uint8),
-                "weights": np.frombuffer(program.weights, np.uint8),
+                # Even a region without weights has an address of some.
+                "weights": np.frombuffer(program.weights or bytes(_ALIGNMENT), np.uint8),
             },
             scratch_bytes=program.scratch_bytes + program.fast_bytes + _ALIGNMENT,
         )

@@ -18,6 +18,7 @@ from utvm_deploy.graph.model import Array
 
 #: ResNet-50 takes Vela 5.2.0 a few seconds; its search of allocations may take minutes.
 _DEADLINE_S = 600.0
+_COLUMNS = ("cycles_total", "core_clock", "nn_macs")
 #: How Vela names an operator that it does not compile.
 _REFUSED = re.compile(r"^Warning \(supported operators\) operator: \S+, ofm: '(.*)'$", re.MULTILINE)
 
@@ -101,15 +102,14 @@ def _places(file: np.lib.npyio.NpzFile, which: str) -> tuple[Place, ...]:
 
 
 def _estimate_in(folder: Path, configuration: Configuration) -> Estimate:
-    (path,) = folder.glob("region_summary_*.csv")
-    with path.open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    return Estimate(
-        round(float(row["cycles_total"])),
-        round(float(row["core_clock"])),
-        round(float(row["nn_macs"])),
-        configuration.system,
-    )
+    try:
+        (path,) = folder.glob("region_summary_*.csv")
+        with path.open(newline="") as file:
+            (row,) = csv.DictReader(file)
+        cycles, clock, macs = (float(row[name]) for name in _COLUMNS)
+    except (OSError, KeyError, ValueError) as error:
+        raise CompileError(f"Vela's summary is not what Vela 5.2 writes: {error!r}") from error
+    return Estimate(round(cycles), round(clock), round(macs), configuration.system)
 
 
 def _last_line(output: str) -> str:
