@@ -53,7 +53,6 @@ def stored(program: NpuProgram) -> dict[str, object]:
         "cmd_data": program.payload,
         "weight_data": program.weights,
         "scratch_size": program.scratch_bytes,
-        "scratch_fast_size": program.fast_bytes,
         **columns("input", program.inputs),
         **columns("output", program.outputs),
     }

@@ -46,7 +46,7 @@ def vela(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(model: bytes, name: str, chosen: Configuration) -> tuple[NpuProgram, Estimate]:
         if "CONV_2D" not in name:
             raise CompileError(f"Vela refuses {name}: no")
-        return stored(), Estimate(9_000, 500_000_000, 250_000, chosen.system)
+        return stored(), Estimate(9_000, 500_000_000, chosen.system)
 
     monkeypatch.setattr(regions, "compiled_by_vela", compiled)
     monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
@@ -133,7 +133,7 @@ def test_a_defect_of_a_stream_leaves_the_region_to_us(monkeypatch: pytest.Monkey
     program = stored()
     bad = replace(program, scratch_bytes=program.scratch_bytes // 2)
     large = replace(program, inputs=(replace(program.inputs[0], size_bytes=65),))
-    estimate = Estimate(1, 1, 1, "a system")
+    estimate = Estimate(1, 1, "a system")
     board = load_board("host")
     monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
     for made, told in ((bad, "Vela's command stream has"), (large, "other inputs or outputs")):

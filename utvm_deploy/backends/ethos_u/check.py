@@ -15,8 +15,8 @@ from utvm_deploy.backends.ethos_u.configurations import Configuration
 from utvm_deploy.backends.ethos_u.feature_maps import Places, inputs_of, output_of
 from utvm_deploy.backends.ethos_u.stream import Operation, Stream, decoded, defect
 
-#: The region of what the NPU may only read, and the others, by their numbers in a stream.
-WEIGHTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
+#: The region of what the NPU may only read, and the one that it writes, by their numbers.
+WEIGHTS, SCRATCH = 0, 1
 #: Of each output channel: bias, multiplier and shift (``weight_compressor.py`` of Vela).
 _SCALE_BYTES = 10
 _ALIGNMENT = 16
@@ -50,15 +50,13 @@ class NpuProgram:
     payload: bytes = field(repr=False)  # for the driver: the actions and the command stream
     weights: bytes = field(repr=False)  # region WEIGHTS
     scratch_bytes: int  # of region SCRATCH, which holds inputs and outputs, too
-    fast_bytes: int  # of region FAST_SCRATCH
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
 
     @property
     def region_bytes(self) -> Mapping[int, int]:
         """Region -> its size."""
-        sizes = {WEIGHTS: len(self.weights), SCRATCH: self.scratch_bytes}
-        return sizes | ({FAST_SCRATCH: self.fast_bytes} if self.fast_bytes else {})
+        return {WEIGHTS: len(self.weights), SCRATCH: self.scratch_bytes}
 
 
 def checked(program: NpuProgram) -> Stream:

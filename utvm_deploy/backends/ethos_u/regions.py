@@ -137,7 +137,7 @@ class Regions:
                 # Even a region without weights has an address of some.
                 "weights": np.frombuffer(program.weights or bytes(_ALIGNMENT), np.uint8),
             },
-            scratch_bytes=program.scratch_bytes + program.fast_bytes + _ALIGNMENT,
+            scratch_bytes=program.scratch_bytes + _ALIGNMENT,
         )
         aligned = (
             replace(one, alignment=_ALIGNMENT) if isinstance(one, ConstantArgument) else one
@@ -171,19 +171,16 @@ def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> fro
 
 def _body(program: NpuProgram) -> str:
     """The statements: inputs into the scratch, the driver, and the outputs out of it."""
-    sizes = [len(program.weights), program.scratch_bytes, program.fast_bytes]
-    count = 3 if program.fast_bytes else 2
     lines = [
         f"uint8_t *memory = (uint8_t *)scratch + (-(uintptr_t)scratch & {_ALIGNMENT - 1}u);",
-        "uint64_t bases[] = {(uintptr_t)weights, (uintptr_t)memory"
-        + (f", (uintptr_t)(memory + {program.scratch_bytes})}};" if count == 3 else "};"),
-        f"const size_t sizes[] = {{{', '.join(map(str, sizes[:count]))}}};",
+        "uint64_t bases[] = {(uintptr_t)weights, (uintptr_t)memory};",
+        f"const size_t sizes[] = {{{len(program.weights)}, {program.scratch_bytes}}};",
         *(
             f"memcpy(memory + {one.offset}, input_{index}, {one.size_bytes});"
             for index, one in enumerate(program.inputs)
         ),
         "struct ethosu_driver *driver = ethosu_reserve_driver();",
-        f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, {count}, "
+        f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, 2, "
         "NULL);",
         "ethosu_release_driver(driver);",
         *(

@@ -6,6 +6,7 @@ import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from utvm_deploy.graph.model import Array
 
 #: ResNet-50 takes Vela 5.2.0 a few seconds; its search of allocations may take minutes.
 _DEADLINE_S = 600.0
-_COLUMNS = ("cycles_total", "core_clock", "nn_macs")
+_COLUMNS = ("cycles_total", "core_clock")
 #: How Vela names an operator that it does not compile.
 _REFUSED = re.compile(r"^Warning \(supported operators\) operator: \S+, ofm: '(.*)'$", re.MULTILINE)
 
@@ -29,7 +30,6 @@ class Estimate:
 
     cycles: int  # of the NPU's clock
     clock_hz: int
-    macs: int
     system: str  # with whose memories it counts, such as "Ethos_U55_High_End_Embedded"
 
 
@@ -78,17 +78,16 @@ def program_in(path: Path, configuration: Configuration) -> NpuProgram:
     """What Vela's file of its format "raw" has. CompileError if it is another file."""
     try:
         # Vela pickles quantizations; these are not read.
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return NpuProgram(
                 configuration,
                 file["cmd_data"].tobytes(),
                 file["weight_data"].tobytes(),
                 int(file["scratch_size"]),
-                int(file["scratch_fast_size"]),
                 _places(file, "input"),
                 _places(file, "output"),
             )
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile) as error:
         raise CompileError(f"{path.name} is not what Vela 5.2 writes: {error}") from error
 
 
@@ -106,10 +105,10 @@ def _estimate_in(folder: Path, configuration: Configuration) -> Estimate:
         (path,) = folder.glob("region_summary_*.csv")
         with path.open(newline="") as file:
             (row,) = csv.DictReader(file)
-        cycles, clock, macs = (float(row[name]) for name in _COLUMNS)
+        cycles, clock = (float(row[name]) for name in _COLUMNS)
     except (OSError, KeyError, ValueError) as error:
         raise CompileError(f"Vela's summary is not what Vela 5.2 writes: {error!r}") from error
-    return Estimate(round(cycles), round(clock), round(macs), configuration.system)
+    return Estimate(round(cycles), round(clock), configuration.system)
 
 
 def _last_line(output: str) -> str:
