@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vendor_library import vendor_plugin
 from zephyr_apps import build_by_cmake, console_of, zephyr_board
 
 import utvm_deploy
@@ -345,3 +346,35 @@ def test_ten_thousand_calls_without_a_loss(target: Device, figures: list[str]) -
             np.testing.assert_array_equal(x.numpy(), number * np.arange(1, 5))
     seconds = time.monotonic() - begin
     figures.append(f"{SOAK_CALLS:,} calls on {target.board.name}: none lost, {seconds:.0f} s")
+
+
+@pytest.mark.parametrize("zephyr_name", ["mps2_an385"], indirect=True)
+def test_a_static_library_of_a_plugin_is_linked(zephyr_target: Board, tmp_path: Path) -> None:
+    plugin = vendor_plugin(
+        tmp_path / "vendor", ("-mcpu=cortex-m3", "-mthumb"), prefix="arm-none-eabi-"
+    )
+    compiled = utvm_deploy.compile(DIGITS, zephyr_target, plugin=plugin)
+    assert "Vendor dense" in {layer.engine for layer in compiled.layers}
+    with utvm_deploy.connect(zephyr_target) as device:
+        found = verify(device.load(compiled), DIGITS, random_samples(load_model(DIGITS), 2))
+    assert found.ok, found
+    # A tree stands alone, too: its start prepares the library.
+    tree = create_project(compiled, zephyr_target, tmp_path / "tree")
+    elf = build_by_cmake(tree, tmp_path / "build", "-DFILE_SUFFIX=standalone")
+    assert "digits: output " in console_of(zephyr_target, elf, until="cycles")
+
+
+def test_a_bundle_for_zephyr_asks_for_the_library(tmp_path: Path, zephyr: Zephyr) -> None:
+    board = zephyr_board("qemu_x86")
+    flags = ("-m32", "-march=pentium", "-fno-pic", "-fno-stack-protector", "-ffreestanding")
+    plugin = vendor_plugin(tmp_path / "vendor", flags)
+    module = tmp_path / "digits"
+    arguments = ["--board", board.name, "-o", str(module), "--format", "zephyr", "--name", "digits"]
+    assert main(["bundle", str(DIGITS), *arguments, "--plugin", str(plugin)]) == 0
+    given = (
+        f"-DVENDOR_DENSE_LIBRARY={plugin.parent}/libvendor_dense.a",
+        f"-DVENDOR_DENSE_INCLUDE_DIRS={plugin.parent}",
+    )
+    options = ("-DBOARD=qemu_x86", f"-DDIGITS_MODULE={module}")
+    elf = build_by_cmake(EXAMPLE, tmp_path / "build", *options, *given)
+    assert b"vendor_dense_s8" in elf.read_bytes()

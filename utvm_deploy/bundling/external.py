@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 from utvm_deploy.boards.board import Board
@@ -23,6 +24,11 @@ def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> di
     """What the templates say of it, by placeholder; empty texts without such a library."""
     return {
         "EXTERNAL": "".join(_external_cmake(compiled.name, one) for one in compiled.linked),
+        "EXTERNAL_ZEPHYR": "".join(
+            textwrap.indent(_external_cmake(compiled.name, one, is_zephyr=True), "    ")
+            for one in compiled.linked
+            if one.library
+        ),
         "EXTERNAL_KCONFIG": external_kconfig(compiled.externals, board),
         "EXTERNAL_TEXT": "".join(
             _external_text(compiled.name, one, layout)
@@ -32,9 +38,14 @@ def external_values(compiled: CompiledModel, board: Board, layout: Layout) -> di
     }
 
 
-def _external_cmake(name: str, external: ExternalLibrary) -> str:
+def _external_cmake(name: str, external: ExternalLibrary, *, is_zephyr: bool = False) -> str:
     """CMake lines that ask for a library which the sources call and the bundle does not hold."""
     variable = _variable(external)
+    include = f"target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})"
+    link = f"target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})"
+    if is_zephyr:
+        include = f"zephyr_library_include_directories(${{{variable}_INCLUDE_DIRS}})"
+        link = f"zephyr_link_libraries(${{{variable}_LIBRARY}})"
     return f"""
 # {external.name} is not part of this bundle{_origin(external)}: the sources call it, give yours.
 set({variable}_INCLUDE_DIRS "" CACHE STRING "folders of {external.name}'s headers")
@@ -43,8 +54,8 @@ if(NOT {variable}_LIBRARY)
     message(FATAL_ERROR "{name} needs {external.name}: give -D{variable}_LIBRARY=... and "
         "-D{variable}_INCLUDE_DIRS=...")
 endif()
-target_include_directories({name} SYSTEM PRIVATE ${{{variable}_INCLUDE_DIRS}})
-target_link_libraries({name} PUBLIC ${{{variable}_LIBRARY}})
+{include}
+{link}
 """
 
 
@@ -82,7 +93,7 @@ def _external_text(name: str, external: ExternalLibrary, layout: Layout) -> str:
         "with the scratch memory that was planned for it.",
         "",
     ]
-    if "zephyr/Kconfig" in layout.extra:
+    if "zephyr/Kconfig" in layout.extra and external.zephyr_config:
         options = ", ".join(f"`CONFIG_{option}`" for option in external.zephyr_config)
         lines.append(f"Under Zephyr `CONFIG_{name.upper()}=y` selects {options}.")
     lines += [

@@ -14,7 +14,6 @@ from utvm_deploy.backends.interface import Backend, StaticLibrary, why_not_on
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.base.errors import BuildError, PluginError
 from utvm_deploy.boards.board import Board
-from utvm_deploy.boards.facts import ZEPHYR
 from utvm_deploy.project.library_checks import check_architecture, check_machine, digest_of
 from utvm_deploy.project.static_library import read_static_library
 
@@ -69,11 +68,6 @@ def load_backend(plugin: str | Path, board: Board) -> Backend:
 
 def _checked(backend: Backend, code: StaticLibrary, board: Board) -> Backend:
     where = backend.origin
-    if board.template == ZEPHYR:
-        raise BuildError(
-            f"{where}: {board.name} is a Zephyr board, whose images link no library of a plug-in; "
-            "give the backend as C text"
-        )
     if not isinstance(code.path, Path) or not all(isinstance(d, Path) for d in code.include_dirs):
         raise PluginError(f"{where}: StaticLibrary takes a pathlib.Path, and a tuple of them")
     for folder in code.include_dirs:

@@ -21,7 +21,7 @@ from utvm_deploy.base.errors import BoardError, CompileError
 from utvm_deploy.boards.facts import Board, Zephyr
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import OPTIMIZATION_FLAGS, Objective
-from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS, text_in
+from utvm_deploy.project.generated import RUNTIME_ENTRY_POINTS, external_lines, text_in
 
 # The RAM of kernel, runtime, rings and stacks in the workspace's region, generously.
 KERNEL_RAM_BYTES = 24 * 1024
@@ -109,6 +109,7 @@ def application_files(
             files[f"{own}.overlay"] = "\n".join([*zephyr.overlay, ""])
     files["template/app_config.h"] = app_config(board, compiled, base_stack_bytes)
     files["template/entry_points.c"] = kept_entry_points(compiled)
+    files["template/libraries.cmake"] = _libraries(compiled)
     return files
 
 
@@ -213,6 +214,14 @@ def app_config(board: Board, compiled: CompiledModel | None, base_stack_bytes: i
             for fact in ("OFFSET", "BYTES"):
                 lines.append(f"#define UTVM_MODEL_{direction}_{fact} {upper}_{direction}_0_{fact}")
     return "\n".join([*lines, "", "#endif", ""])
+
+
+def _libraries(compiled: CompiledModel | None) -> str:
+    """``libraries.cmake``: links static libraries that the model calls."""
+    lines = ["# Static libraries that the model calls."]
+    for external in compiled.linked if compiled is not None else ():
+        lines += external_lines(external, "app") if external.library else ()
+    return "\n".join([*lines, ""])
 
 
 def image_id_header(image_id: str) -> str:

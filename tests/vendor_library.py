@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "backends"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "backends"
 COMPILE_TIMEOUT_S = 60
 FOR_HOST = ("-fno-pie",)
 
