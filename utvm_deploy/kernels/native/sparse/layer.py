@@ -25,6 +25,8 @@ from utvm_deploy.kernels.native.sparse.packing import (
     BITMAP,
     FORMS,
     ITEMS,
+    LANES,
+    VECTORS,
     WORD_BITS,
     Packed,
     packed,
@@ -32,6 +34,7 @@ from utvm_deploy.kernels.native.sparse.packing import (
 )
 from utvm_deploy.kernels.native.sparse.sums_code import (
     TILE,
+    has_vectors,
     outputs_cycles,
     pixels_text,
     sums_cycles,
@@ -73,7 +76,8 @@ class SparseLayer:
     @property
     def why(self) -> str:
         zeros = 1 - self.stored / (self.inputs * self.outputs)
-        what = {BITMAP: "a bitmap", "blocks": "blocks of four", "list": "a list"}[self.form]
+        blocks = {"blocks": "blocks of four", VECTORS: "gathered blocks of four"}
+        what = {BITMAP: "a bitmap", **blocks, "list": "a list"}[self.form]
         return f"{zeros:.0%} of the weights are neither stored nor multiplied, by {what}"
 
     @property
@@ -95,7 +99,8 @@ class SparseLayer:
         if self.form == BITMAP:
             words = self.outputs * -(-self.inputs // WORD_BITS)
             return weights, Operand("steps", (words,), "uint32"), *rest
-        steps = Operand("steps", (self.stored // ITEMS[self.form],), "uint8")
+        items = self.stored // ITEMS[self.form] + (LANES if self.form == VECTORS else 0)
+        steps = Operand("steps", (items,), "uint8")
         return weights, steps, Operand("counts", (self.outputs,), "uint16"), *rest
 
     @property
@@ -106,7 +111,7 @@ class SparseLayer:
     @property
     def tiles(self) -> tuple[tuple[int, int, int], ...]:
         """Pixels whose sums are computed at once: the first, how often, and how many."""
-        whole = self.pixels // TILE
+        whole = 0 if self.form == VECTORS else self.pixels // TILE
         rest = self.pixels - TILE * whole
         tiles = ((0, whole, TILE), (TILE * whole, rest, 1))
         return tuple(one for one in tiles if one[1])
@@ -159,12 +164,16 @@ def build_sparse(layer: Layer, wish: Wish) -> KernelCall | str:
     best = None if weights is None else smallest(weights)
     if weights is None or best is None:
         return ""
-    if choices.form not in ("", *FORMS):
-        return f"there is no form {choices.form!r}; the forms are: {', '.join(FORMS)}"
-    found = packed(weights, choices.form) if choices.form else best
+    is_dense = layer.kind == "FULLY_CONNECTED"
+    forms = (*FORMS, VECTORS) if is_dense and has_vectors(layer.core) else FORMS
+    if choices.form not in ("", *forms):
+        return f"there is no form {choices.form!r}; the forms are: {', '.join(forms)}"
+    form = VECTORS if best.form == "blocks" and VECTORS in forms else ""
+    found = packed(weights, choices.form or form) if choices.form or form else best
+    if found is None and not choices.form:
+        found = best
     if found is None:
         return f"rows of {weights.shape[1]} weights have no whole {choices.form}"
-    is_dense = layer.kind == "FULLY_CONNECTED"
     return _dense_call(layer, found) if is_dense else _pixels_call(layer, found)
 
 
@@ -189,7 +198,7 @@ def packable(graph: Graph, operator: Operator) -> Array | None:
 
 def sparse_candidates(layer: Layer) -> tuple[Candidate, ...]:
     """The forms of a layer, the smallest first."""
-    forms = (SparseChoices(), *map(SparseChoices, FORMS))
+    forms = (SparseChoices(), *map(SparseChoices, (*FORMS, VECTORS)))
     found: dict[object, Candidate] = {}
     for one in (choices.candidate(SPARSE) for choices in forms):
         call = build_sparse(layer, Wish(one))

@@ -8,6 +8,9 @@ There are three forms of a matrix [outputs, inputs]:
 
 A block, or a weight of a list, has a byte: how far it is behind the one before it in the row, in
 blocks. The first one's counts from the begin of the row. Farther ones get zeros between them.
+
+``VECTORS`` is for cores that gather four blocks at once. A block has its place in the row, and each
+row is filled up to fours of blocks with zeros.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import numpy as np
 from utvm_deploy.graph.model import Array
 
 #: Weights of a block, and of an item of a list.
-ITEMS = {"blocks": 4, "list": 1}
-BITMAP = "bitmap"
-FORMS = (BITMAP, *ITEMS)
+ITEMS = {"blocks": 4, "list": 1, "vectors": 4}
+BITMAP, VECTORS = "bitmap", "vectors"
+FORMS = (BITMAP, "blocks", "list")
+#: Blocks of a vector; one past the steps is read, too.
+LANES = 4
 #: Weights are packed with at least this share of zeros, rounded to a percent, and if that saves
 #: this many bytes: the code that multiplies them takes about as many.
 LEAST_ZEROS, LEAST_SAVED = 0.6, 512
@@ -49,6 +54,8 @@ def packed(weights: Array, form: str) -> Packed | None:
     """The int8 matrix in a form; None if the form does not fit its shape."""
     if form == BITMAP:
         return _bitmap(weights)
+    if form == VECTORS:
+        return _vectors(weights)
     size = ITEMS[form]
     return None if weights.shape[1] % size else _items(weights, form, size)
 
@@ -102,6 +109,25 @@ def _items(weights: Array, form: str, size: int) -> Packed:
     values = np.array(stored, np.int8).reshape(-1)
     numbers = np.array(counts, np.uint16)
     return Packed(form, _filled(values, size), _filled(np.array(steps, np.uint8)), numbers)
+
+
+def _vectors(weights: Array) -> Packed | None:
+    blocks = (
+        weights.reshape(len(weights), -1, ITEMS[VECTORS]) if weights.shape[1] % 4 == 0 else None
+    )
+    if blocks is None or blocks.shape[1] > _FARTHEST + 1:
+        return None
+    steps, stored = list[Array](), list[Array]()
+    for row in blocks:
+        places = np.flatnonzero(row.any(axis=1))
+        missing = -len(places) % LANES if len(places) else LANES
+        steps.append(np.pad(places, (0, missing)).astype(np.uint8))
+        stored.append(np.pad(row[places], ((0, missing), (0, 0))))
+    counts = np.array([len(one) // LANES for one in steps], np.uint16)
+    behind = np.zeros(LANES, np.uint8)
+    return Packed(
+        VECTORS, np.concatenate(stored).reshape(-1), np.concatenate([*steps, behind]), counts
+    )
 
 
 def _filled(values: Array, least: int = 1) -> Array:

@@ -14,12 +14,13 @@ from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.dsp import CONDITION
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post
 from utvm_deploy.kernels.native.dsp.assembly.shared_blocks import scale
-from utvm_deploy.kernels.native.sparse.packing import BITMAP, WORD_BITS
+from utvm_deploy.kernels.native.sparse.packing import BITMAP, VECTORS, WORD_BITS
 from utvm_deploy.targets.table import CORES, target_of
 
 #: Pixels that share the reading of the weights.
 TILE = 4
 _THUMB = "defined(__thumb2__) && defined(__GNUC__)"
+_VECTORS = "defined(__ARM_FEATURE_MVE) && defined(__GNUC__)"
 _PITCH, _SUMS = "r4", ("r5", "r6", "r7", "r8")
 _TOP_BIT = 1 << (WORD_BITS - 1)
 #: At level size, GCC would keep the sums of pixels in memory.
@@ -38,6 +39,7 @@ _ITEM_CYCLES = {
     ("blocks", TILE): (24.0, 90.0),
     ("list", TILE): (11.0, 26.0),
     (BITMAP, TILE): (13.0, 36.0),
+    (VECTORS, 1): (1.75, 23.0),
 }
 #: Tables of costs are of cores without Helium, which takes a part of that for dense layers.
 _BESIDE_VECTORS = 3.4
@@ -67,7 +69,7 @@ class _Limits(StackFrame):
 def sums_text(core: str, form: str, pixels: int) -> str:
     """The C text of ``utvm_sparse_FORM_PIXELS``, ordered for a core; ``pixels`` is 1 or 4."""
     a = Assembler(core, _parameters(form))
-    sums = _SUMS[:pixels]
+    sums = ("r6",) if form == VECTORS else _SUMS[:pixels]  # VMLADAVA wants an even register
     a.enter(frame=_Slots)
     a.store(r0=_Slots.input, r3=_Slots.counts)
     a.copy_arguments("r12", _Slots, "outputs", "sums")
@@ -83,17 +85,30 @@ def sums_text(core: str, form: str, pixels: int) -> str:
         a.subs("r12", "r12", 1)
         a.store(r11=_Slots.sums, r12=_Slots.outputs)
     a.leave()
-    body = replaced(shared_text(f"utvm_sparse_{form}"), ("PIXELS", str(pixels), 4))
     condition = CONDITION if form == "blocks" else _THUMB
+    if form == VECTORS:
+        places = ("x += 4", "x = input + 4", 1), ("counts[o]", "4 * counts[o]", 1)
+        body = replaced(shared_text("utvm_sparse_blocks"), ("PIXELS", "1", 4), *places)
+        condition = _VECTORS
+    else:
+        body = replaced(shared_text(f"utvm_sparse_{form}"), ("PIXELS", str(pixels), 4))
     return a.c_function(f"utvm_sparse_{form}_{pixels}", body, condition, _UNROLLED)
 
 
 def sums_cycles(core: str, form: str, pixels: int, items: int, rows: int) -> float:
     """About the cycles of ``utvm_sparse_FORM_PIXELS``, in those of a core's table of costs."""
-    families = target_of(core).families_of(CORES[core]) if core in CORES else ()
-    has_assembly = bool({"dsp", "thumb"} & {*families})
+    has_assembly = bool({"dsp", "thumb"} & {*_families(core)})
     found = _ITEM_CYCLES[form, pixels][not has_assembly] * items + _ROW_CYCLES * rows
-    return found * (_BESIDE_VECTORS if "mve" in families else 1.0)
+    return found * (_BESIDE_VECTORS if has_vectors(core) else 1.0)
+
+
+def has_vectors(core: str) -> bool:
+    """Whether a core can gather blocks (``VECTORS``)."""
+    return "mve" in _families(core)
+
+
+def _families(core: str) -> Sequence[str]:
+    return target_of(core).families_of(CORES[core]) if core in CORES else ()
 
 
 def outputs_cycles(outputs: int, *, is_dense: bool) -> float:
@@ -270,4 +285,18 @@ def _bitmap(a: Assembler, sums: Sequence[str]) -> None:
         a.subs(values[0], values[0], 1)
 
 
-_ROWS = {"blocks": _blocks, "list": _list, BITMAP: _bitmap}
+def _vectors(a: Assembler, sums: Sequence[str]) -> None:
+    """Each turn gathers four blocks; their places were loaded a turn before."""
+    a.ldr("r11", _Slots.counts)
+    a.ldrh("r9", post("r11", 2))
+    a.str("r11", _Slots.counts)
+    a.vldrb_u32("q0", post("r2", 4))
+    with a.hardware_loop("dls", "r9"):
+        a.vldrw_u32("q1", at("r0", "q0, uxtw #2"))
+        a.vldrb_u32("q0", post("r2", 4))
+        a.vldrb_u8("q2", post("r1", 16))
+        a.vmladava_s8(sums[0], "q1", "q2")
+    a.sub("r2", 4)
+
+
+_ROWS = {"blocks": _blocks, "list": _list, BITMAP: _bitmap, VECTORS: _vectors}
