@@ -18,7 +18,7 @@ from utvm_deploy.backends.ethos_u.stream import Operation, Stream, decoded, defe
 #: The region of what the NPU may only read, and the one that it writes, by their numbers.
 WEIGHTS, SCRATCH = 0, 1
 #: Of each output channel: bias, multiplier and shift (``weight_compressor.py`` of Vela).
-_SCALE_BYTES = 10
+SCALE_BYTES = 10
 _ALIGNMENT = 16
 # Of a DMA's regions: that it is the NPU's own memory, which has tables of this many bytes; the
 # dimensions that a copy has; that an index chooses the rows.
@@ -154,7 +154,7 @@ def _read_weights(stream: Stream, operation: Operation, memory: _Memory) -> None
         for name in (("SCALE",) if stream.is_u85 else ("SCALE", "SCALE1"))
     )
     channels = operation["OFM_DEPTH_M1"] + 1
-    if not weights or scales < _SCALE_BYTES * channels:
+    if not weights or scales < SCALE_BYTES * channels:
         raise defect(
             f"has {operation.shown} with {weights} bytes of weights and {scales} bytes of scales "
             f"for {channels} channels"

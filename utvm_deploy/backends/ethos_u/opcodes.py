@@ -53,5 +53,7 @@ def _table(*texts: str) -> Mapping[int, str]:
 
 #: Number -> name, of Ethos-U55 and U65, and of Ethos-U85.
 COMMANDS_OF_U55, COMMANDS_OF_U85 = _table(_ALL, _ONLY_U55_U65), _table(_ALL, _ONLY_U85)
+#: Its number, with the rounding mode in its highest two bits.
+OFM_PRECISION = 0x0114
 #: Numbers from here on have a word of payload.
 HAS_PAYLOAD = 0x4000

@@ -7,7 +7,7 @@ Vela's rules decide, and not what our passes made of the operators.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from utvm_deploy.backends.calls import call
 from utvm_deploy.backends.ethos_u.check import SCRATCH, NpuProgram, checked
 from utvm_deploy.backends.ethos_u.configurations import Configuration
+from utvm_deploy.backends.ethos_u.dense import exact_multipliers, with_exact_dense
 from utvm_deploy.backends.ethos_u.vela import Estimate, compiled_by_vela, refused_by_vela
 from utvm_deploy.backends.interface import Backend, CText, Match, StaticLibrary
 from utvm_deploy.base.errors import CompileError
@@ -27,11 +28,18 @@ from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall
 from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records.candidate import PLUGIN_PREFIX
 
+_DENSE = "FULLY_CONNECTED"
 #: The operators of which an interpreter of streams gave the bytes of LiteRT (tests/ethos_u).
-#: FULLY_CONNECTED is not among them: LiteRT 2.3.0 rounds once, by a float64, and the NPU twice.
 KINDS = frozenset(
     (
-        *("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        *(
+            _DENSE,
+            "CONV_2D",
+            "DEPTHWISE_CONV_2D",
+            "TRANSPOSE_CONV",
+            "AVERAGE_POOL_2D",
+            "MAX_POOL_2D",
+        ),
         *("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM", "ABS", "PRELU", "LEAKY_RELU", "HARD_SWISH"),
         *("LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "SOFTMAX"),
         *("QUANTIZE", "RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"),
@@ -60,6 +68,7 @@ class Regions:
     configuration: Configuration
     header: str  # of the driver; empty: the sources declare what they call
     made: dict[tuple[int, ...], tuple[NpuProgram, Estimate] | str] = field(default_factory=dict)
+    dense: dict[tuple[int, ...], Mapping[bytes, bytes] | None] = field(default_factory=dict)
 
     @cached_property
     def _data(self) -> bytes:
@@ -74,6 +83,20 @@ class Regions:
     def _refused(self) -> frozenset[str]:
         return refused_by_vela(self._data, self.path.name, self.configuration)
 
+    def _exact(self, operation: Operation) -> Mapping[bytes, bytes] | None:
+        """Of a fully connected layer: the multipliers that it gets; None if it stays here."""
+        sources = set(operation.operator.sources)
+        (found,) = (
+            one for one in self._file.operators if one.kind == _DENSE and sources & set(one.sources)
+        )
+        key = found.sources
+        if key not in self.dense:
+            is_known = self.configuration.product != "u85" and found.inputs[1] is not None
+            layer = Operation(self._file, found)
+            constant = is_known and layer.input(1).data is not None
+            self.dense[key] = exact_multipliers(layer) if constant else None
+        return self.dense[key]
+
     def covers(self, operation: Operation) -> bool:
         """Whether an operator of int8 may be a part of a region."""
         tensors = operation.graph.tensors
@@ -82,6 +105,7 @@ class Regions:
             operation.operator.kind in KINDS
             and all(number is not None and tensors[number].dtype == "int8" for number in ends)
             and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
+            and (operation.operator.kind != _DENSE or self._exact(operation) is not None)
         )
 
     def build(self, match: Match) -> KernelCall | str:
@@ -105,6 +129,10 @@ class Regions:
         data = only_operators(self._data, operators, inputs, outputs)
         try:
             program, estimate = compiled_by_vela(data, match.kind, self.configuration)
+            exact = self._with_exact_dense(match, program)
+            if exact is None:
+                return "its fully connected layers are not found in what Vela made"
+            program = exact
             checked(program)
         except CompileError as error:
             return str(error)
@@ -115,6 +143,15 @@ class Regions:
         if [(place.region, place.size_bytes) for place in places] != wanted:
             return "Vela gives it other inputs or outputs than the file"
         return program, estimate
+
+    def _with_exact_dense(self, match: Match, program: NpuProgram) -> NpuProgram | None:
+        dense = [one for one in match.operations if one.operator.kind == _DENSE]
+        found = [self._exact(one) for one in dense]
+        known = [one for one in found if one is not None]
+        if not known:
+            return program
+        channels = sum(one.input(1).shape[0] for one in dense)
+        return with_exact_dense(program, checked(program), known, channels)
 
     def _sources(self, match: Match, numbers: Sequence[int]) -> list[int] | str:
         """Positions in the file of a region's inputs or outputs."""

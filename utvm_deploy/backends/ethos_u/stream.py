@@ -85,6 +85,18 @@ def decoded(payload: bytes, configuration: Configuration) -> Stream:
     return Stream(configuration, tuple(_operations(words[begin:end], names)))
 
 
+def with_words(payload: bytes, around: Mapping[int, tuple[int, int]]) -> bytes:
+    """The payload with a word before and one behind operations, by their places in the stream."""
+    words = np.frombuffer(payload, "<u4").tolist()
+    tag = words.index(next(one for one in words[4:] if one & 0xFF == _STREAM), 4)
+    stream = list[int]()
+    for index, word in enumerate(words[tag + 1 :]):
+        before, behind = around.get(_WORD * index, (None, None))
+        stream += [one for one in (before, word, behind) if one is not None]
+    words[tag] = _STREAM | len(stream) >> 16 << 8 | (len(stream) & 0xFFFF) << _PARAMETER_SHIFT
+    return np.array([*words[: tag + 1], *stream], "<u4").tobytes()
+
+
 def _stream_of(words: list[int], configuration: Configuration) -> tuple[int, int]:
     """From where to where the words of the stream are."""
     if not words or words[0] != _FOURCC:
