@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from mx8_stream import LOCAL_BYTES, Stream, cycles, pair
 
@@ -186,6 +186,7 @@ def _matrix(tiling: Tiling, rows: int, channels: int, sides: list[int]) -> list[
     ]
 
 
+@cache
 def tiling_of(layer: Layer) -> Tiling | None:
     """The tiling with the fewest cycles; None if no tile fits the local memory."""
     best: tuple[int, Tiling] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -112,12 +113,16 @@ def test_the_register_counts_the_cycles_of_the_specification(tmp_path: Path) -> 
     m.output(convolution(m, y, (4, 1, 1, 11), padding="VALID"), y)
     regions = cycles.regions(m.save(tmp_path / "net.tflite"))
     assert list(regions) == [(0, 1)]
-    for blob in (*regions.values(), *cycles.regions(DIGITS).values()):
+    told = (FOLDER / "README.md").read_text()
+    digits = cycles.regions(DIGITS).values()
+    for blob in (*regions.values(), *digits):
         head = struct.unpack_from("<7I", blob)
         start = 4 * (7 + 2 + head[4] + head[5] + 14 * head[6])
         commands = stream.decoded(blob[start : start + 48 * head[2]])
         # It also compares the bytes with those of cpu.c.
-        assert cycles.measured(program, blob) == stream.cycles(commands)
+        counted = cycles.measured(program, blob)
+        assert counted == stream.cycles(commands)
+        assert blob not in digits or f"| {counted:,} |\n" in told
 
 
 def convolution(m: ModelWriter, x: int, shape: tuple[int, ...], **options: Any) -> int:
@@ -149,6 +154,10 @@ def test_a_model_is_verified(tmp_path: Path) -> None:
     compiled = utvm_deploy.compile(DIGITS, "host", plugin=PLUGIN)
     kinds = [one.kind for one in compiled.layers if one.engine == "MX8"]
     assert kinds == ["CONV_2D+CONV_2D", "CONV_2D", "FULLY_CONNECTED"]
+    # Each region has a separate state.
+    states = [one.arena[-1] for one in compiled.layers if one.engine == "MX8"]
+    assert [one.size_bytes for one in states] == [16] * 3
+    assert all(a.offset + 16 <= b.offset for a, b in pairwise(states))
     assert verify(failing(tmp_path, "has_interrupt=False")) == 0
 
 

@@ -11,7 +11,9 @@ from tflite_writer import ModelWriter
 from vendor_library import EXAMPLES
 
 import utvm_deploy
+from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.cli.main import main
+from utvm_deploy.records import read_records
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "backends.md"
 
@@ -52,7 +54,20 @@ def test_the_engine_of_the_guide(tmp_path: Path) -> None:
     model, plugin = m.save(tmp_path / "relu.tflite"), written(tmp_path, "Clamp engine")
     compiled = utvm_deploy.compile(model, "host", plugin=plugin)
     assert [layer.engine for layer in compiled.layers] == ["Clamp engine"]
-    assert main(["verify", str(model), "--board", "host", "--plugin", str(plugin)]) == 0
+    both = [str(model), "--board", "host", "--plugin", str(plugin)]
+    assert main(["verify", *both]) == 0
+    records = tmp_path / "records.jsonl"
+    assert main(["tune", *both, "--trials", "6", "--records", str(records)]) == 0
+    (measured,) = (
+        one for one in read_records(records) if one.candidate.family == "backend-clamp-engine"
+    )
+    assert measured.measurement.is_ok
+    bundle = tmp_path / "bundle"
+    assert main(["bundle", *both, "--no-latency", "--name", "net", "-o", str(bundle)]) == 0
+    check_bundle(bundle)
+    told = (bundle / "README.md").read_text()
+    assert "`net_initialize()` prepares device and arena." in told
+    assert "`net_release()` ends what that began." in told
 
 
 def test_inspect_knows_the_custom_operators_of_a_plugin(

@@ -378,3 +378,13 @@ def test_a_bundle_for_zephyr_asks_for_the_library(tmp_path: Path, zephyr: Zephyr
     options = ("-DBOARD=qemu_x86", f"-DDIGITS_MODULE={module}")
     elf = build_by_cmake(EXAMPLE, tmp_path / "build", *options, *given)
     assert b"vendor_dense_s8" in elf.read_bytes()
+
+
+@pytest.mark.parametrize("zephyr_name", ["mps2_an385"], indirect=True)
+def test_the_engine_of_a_plugin_runs(zephyr_target: Board) -> None:
+    plugin = EXAMPLE.parent / "accelerator" / "plugin.py"
+    compiled = utvm_deploy.compile(DIGITS, zephyr_target, plugin=plugin)
+    assert "MX8" in {layer.engine for layer in compiled.layers}
+    with utvm_deploy.connect(zephyr_target) as device:
+        found = verify(device.load(compiled), DIGITS, random_samples(load_model(DIGITS), 2))
+    assert found.ok, found
