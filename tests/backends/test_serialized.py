@@ -144,6 +144,49 @@ int main(void) {
     assert subprocess.run([tmp_path / "net"], timeout=TIMEOUT_S).returncode == 0
 
 
+@pytest.mark.tools
+def test_a_refusal_ends_what_was_prepared_before(tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    m = ModelWriter()
+    x, options = m.float_input((1, 4)), ("FullyConnectedOptions", {})
+    for _ in range(3):
+        weights = m.constant(random.normal(size=(4, 4)).astype(np.float32))
+        bias = m.constant(random.normal(size=4).astype(np.float32))
+        y = m.node("FULLY_CONNECTED", [x, weights, bias], (1, 4), options)
+        x = m.node("TANH", [y], (1, 4))
+    m.output(x)
+    prepared = ("return bytes < sizeof(int32_t);", "extern int tiny_begin(void); "
+                "return bytes ? tiny_begin() : -1;")  # fmt: skip
+    plugin = changed(tmp_path / "copy", engine=prepared)
+    text = (plugin.parent / "engine.c").read_text()
+    ended = "(const int32_t *)0;\n}\n\nstatic float float_of"
+    assert ended in text
+    text = text.replace(
+        ended, ended.replace("\n}", " extern void tiny_end(void); tiny_end();\n}", 1)
+    )
+    (plugin.parent / "engine.c").write_text(text)
+    compiled = utvm_deploy.compile(m.save(tmp_path / "net.tflite"), "host", plugin=plugin)
+    for name, source in compiled.sources.items():
+        (tmp_path / name).write_text(source)
+    (tmp_path / "main.c").write_text("""
+#include "net.h"
+static uint8_t arena[NET_ARENA_BYTES] __attribute__((aligned(NET_ARENA_ALIGNMENT)));
+int tiny_begin(void);
+void tiny_end(void);
+static int begun, ended;
+int tiny_begin(void) { return ++begun == 3 ? -5 : 0; }
+void tiny_end(void) { ended++; }
+int main(void) {
+    int32_t status = 0;
+    net_initialize(arena, &status);
+    return !(status == (1 << 24) + 256 * 4 + 251 && begun == 3 && ended == 2);
+}
+""")
+    command = ["cc", "-std=c99", "-Wall", "-Wextra", *map(str, tmp_path.glob("*.c")), "-o", "net"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=TIMEOUT_S)
+    assert subprocess.run([tmp_path / "net"], timeout=TIMEOUT_S).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

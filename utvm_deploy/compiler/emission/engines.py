@@ -67,9 +67,9 @@ def engine_declarations(engines: tuple[str, ...]) -> str:
 def engine_starts(
     program: Program, blobs: Mapping[int, tuple[str, int]], state: Callable[[int], str]
 ) -> str:
-    """Statements of ``NAME_initialize`` that prepare the regions."""
+    """Statements of ``NAME_initialize`` that prepare the regions, or end those before a refusal."""
     texts = []
-    for index, (table, size) in blobs.items():
+    for number, (index, (table, size)) in enumerate(blobs.items()):
         engine = program.layers[index].kernel.engine
         status = f"{LAYER_STATUS + 256 * index}"
         texts.append(f"""\
@@ -78,20 +78,34 @@ def engine_starts(
         if (cause == 0) {{
             cause = {engine}_init({table} + {HEADER_BYTES}, {size}u, {state(index)});
         }}
-        *status = cause == 0 ? 0 : {status} + (cause & 255);
+        if (cause != 0) {{
+            *status = {status} + (cause & 255);
+            release(arena, {number}u);
+        }}
     }}
 """)
     return "".join(texts)
 
 
 def engine_ends(program: Program, state: Callable[[int], str]) -> str:
-    """``NAME_release``; nothing without serialized regions."""
+    """What ends the first regions; nothing without serialized ones."""
     ended = [
-        f"    {layer.kernel.engine}_release({state(index)});\n"
-        for index, layer in enumerate(program.layers)
-        if layer.kernel.engine
+        f"    if (count > {number}u) {{\n        {engine}_release({state(index)});\n    }}\n"
+        for number, (index, engine) in enumerate(_engines(program))
     ]
-    if not ended:
-        return ""
     unused = "" if any("arena" in one for one in ended) else "    (void)arena;\n"
-    return f"\nvoid {program.name}_release(uint8_t *arena) {{\n{unused}{''.join(ended)}}}\n"
+    text = f"\nstatic void release(uint8_t *arena, uint32_t count) {{\n{unused}{''.join(ended)}}}\n"
+    return text if ended else ""
+
+
+def release_text(program: Program) -> str:
+    """``NAME_release``; nothing without serialized regions."""
+    count = len(_engines(program))
+    text = f"\nvoid {program.name}_release(uint8_t *arena) {{\n    release(arena, {count}u);\n}}\n"
+    return text if count else ""
+
+
+def _engines(program: Program) -> list[tuple[int, str]]:
+    """Layer and engine of each serialized region."""
+    layers = enumerate(program.layers)
+    return [(index, layer.kernel.engine) for index, layer in layers if layer.kernel.engine]

@@ -9,6 +9,7 @@ from utvm_deploy.compiler.emission.engines import (
     engine_declarations,
     engine_ends,
     engine_starts,
+    release_text,
 )
 from utvm_deploy.compiler.lowering.program import Program
 
@@ -75,11 +76,11 @@ def library_parts(program: Program, blobs: Mapping[int, tuple[str, int]]) -> str
     )
     unused = "" if states else "    (void)arena;\n"
     return f"""{_library_check(program)}
-{declared}{engine_declarations(engines)}
+{declared}{engine_declarations(engines)}{engine_ends(program, state)}
 void {program.name}_initialize(uint8_t *arena, int32_t *status) {{
 {unused}    *status = {first};
 {more}{engine_starts(program, blobs, state)}}}
-{engine_ends(program, state)}"""
+{release_text(program)}"""
 
 
 def _library_check(program: Program) -> str:
