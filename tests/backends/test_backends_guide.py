@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from custom_models import filtered_network
 from tflite_writer import ModelWriter
@@ -79,3 +80,20 @@ def test_inspect_knows_the_custom_operators_of_a_plugin(
     plugin = str(EXAMPLES / "custom_operator" / "plugin.py")
     assert main(["inspect", model, "--plugin", plugin]) == 0
     assert capsys.readouterr().out.count("CUSTOM MedianFilter") == 3
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_example_of_a_directed_pattern(tmp_path: Path, is_first: bool) -> None:
+    plugin, rng = EXAMPLES / "residual" / "plugin.py", np.random.default_rng(9)
+    m = ModelWriter()
+    x = m.input((1, 6, 4, 5), 0.05, -7)
+    weights = rng.integers(-127, 128, (5, 1, 1, 5)).astype(np.int8)
+    bias = rng.integers(-900, 900, 5).astype(np.int32)
+    made = m.conv2d(x, weights, bias, weight_scale=0.004, scale=0.07, zero_point=4)
+    both = (made, x) if is_first else (x, made)
+    m.output(m.add(*both, scale=0.1, zero_point=-3, activation="RELU"))
+    model = m.save(tmp_path / "block.tflite")
+    (layer,) = utvm_deploy.compile(model, "host", plugin=plugin).layers
+    assert (layer.kind, layer.engine) == ("CONV_2D+ADD", "Residual")
+    assert main(["verify", str(model), "--board", "host", "--plugin", str(plugin)]) == 0

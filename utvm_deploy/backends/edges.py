@@ -30,16 +30,16 @@ class Edges:
         for number, maker in self.makers.items():
             found[maker].update(self.readers.get(number, ()))
         for before, left in self._graph.states:
+            writers = {self.makers[left]} if left in self.makers else set()
             for reader in self.readers.get(before, ()):
-                if reader != self.makers[left]:
-                    found[reader].add(self.makers[left])
+                found[reader] |= writers - {reader}
         return tuple(map(frozenset, found))
 
     def is_convex(self, group: Collection[int]) -> bool:
         """Whether no operator outside must run after one of the group and before another one."""
         inside = set(group)
         start = {n for one in inside for n in self.successors[one]} - inside
-        return not self._reached(start, lambda one: (one,)) & inside
+        return not self._reached(start, lambda one: (one,), max(inside)) & inside
 
     def outputs(self, group: Collection[int]) -> tuple[int, ...]:
         """What a group makes for others: all but the tensors that only its operators read."""
@@ -62,6 +62,8 @@ class Edges:
         """
         members = [set(group) for group in groups]
         owner = {position: group for group in members for position in group}
+        # Nothing behind this and behind the groups that were merged leads back to one of them.
+        last = max((max(group) for group in members if len(group) > 1), default=-1)
 
         def whole(position: int) -> Collection[int]:
             return owner.get(position, (position,))
@@ -74,19 +76,21 @@ class Edges:
                 if first is second:
                     continue
                 start = {n for one in first for n in self.successors[one]} - first - second
-                if self._reached(start, whole) & second:
+                if self._reached(start, whole, max(last, position)) & second:
                     continue
                 first |= second
                 owner.update(dict.fromkeys(second, first))
         return list({id(group): group for group in owner.values()}.values())
 
-    def _reached(self, start: Iterable[int], whole: Callable[[int], Collection[int]]) -> set[int]:
-        """All that must run after ``start``, with them; ``whole`` gives the group of each."""
+    def _reached(
+        self, start: Iterable[int], whole: Callable[[int], Collection[int]], last: int
+    ) -> set[int]:
+        """All up to ``last`` that must run after ``start``; ``whole`` gives the group of each."""
         seen: set[int] = set()
         waiting = list(start)
         while waiting:
             one = waiting.pop()
-            if one in seen:
+            if one in seen or one > last:
                 continue
             seen.update(group := whole(one))
             waiting += (n for member in group for n in self.successors[member] if n not in seen)

@@ -129,7 +129,11 @@ class _Partition:
         found = sorted(found, key=lambda one: -one.gain)
         edges = Edges(graph)
         kept: list[Region] = []
-        positions: set[int] = set()
+        positions = {position for one in found for position in one.positions}
+        are_apart = len(positions) == sum(len(one.positions) for one in found)
+        if are_apart and edges.replaced(_groups(found)) is not None:
+            return found
+        positions = set()
         for one in found:
             is_apart = positions.isdisjoint(one.positions)
             if is_apart and edges.replaced(_groups([*kept, one])) is not None:
