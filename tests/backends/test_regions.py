@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from utvm_deploy.backends import Backend, CText, Pattern, op, regions, wildcard
 from utvm_deploy.backends.edges import Edges
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.backends.regions import is_region, partitioned
-from utvm_deploy.base.errors import PluginError
+from utvm_deploy.base.errors import PluginError, UnsupportedOperator
 from utvm_deploy.cli.main import main
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Graph, Operator
 
 #: A backend of MAXIMUM and MINIMUM, which computes any region of them, operator by operator.
 PLUGIN = """
@@ -178,6 +179,35 @@ def test_ours_stays_where_it_is_faster(
     assert len(found) == (4 if told else 2) and told in found[0].why
 
 
+def test_each_pattern_s_function_is_asked(tmp_path: Path, model: Path) -> None:
+    """Of two patterns for the same operators, the second one has a call."""
+    patterns = """
+def refusing(match):
+    return "not here"
+
+top = op("MAXIMUM")
+both = (op("MINIMUM")(top), op("MAXIMUM")(top))
+backend = Backend("Extrema", (Pattern(both, refusing), Pattern(both, build)), CText(""))
+"""
+    found = utvm_deploy.compile(model, "host", plugin=written(tmp_path, PLUGIN + patterns)).layers
+    assert [one.kind for one in found] == ["MAXIMUM+MINIMUM+MAXIMUM", "ADD"]
+
+
+def test_our_cycles_are_estimated_only_for_a_backend_that_estimates() -> None:
+    graph = random_graph(4)
+    assert sources(partitioned(graph, backends_of(4), "host"))
+
+    def cycles(graph: Graph, operators: Sequence[Operator]) -> float:
+        raise UnsupportedOperator("no kernel of ours")
+
+    for backends in (
+        backends_of(4),
+        [replace(one, estimate=lambda match: 1.0) for one in backends_of(4)],
+    ):
+        made = partitioned(graph, backends, "host", cycles=cycles)
+        assert sources(made) == sources(partitioned(graph, backends_of(4), "host"))
+
+
 def test_what_is_refused_is_computed_operator_by_operator(tmp_path: Path, model: Path) -> None:
     refusing = "def build(match):\n    if len(match.operators) > 1:\n        return 'too many'\n"
     text = COVERING.replace("def build(match):\n", refusing)
@@ -205,10 +235,13 @@ def test_what_is_refused_is_computed_operator_by_operator(tmp_path: Path, model:
         ("build=build", "build=3", "Backend.build is an object of type int, not a function"),
         (", build=build", "", "Backend.covers needs Backend.build; give a function"),
         ("covers=covers, ", "", "Backend.patterns is empty; give at least one Pattern, or"),
-        (
-            "build=build",
-            "build=build, estimate=lambda match: 'fast'",
-            r"estimate for .* returned 'fast'; return a number of cycles, or None",
+        *(
+            (
+                "build=build",
+                f"build=build, estimate=lambda match: {value}",
+                r"estimate for .* returned .*; return a number of cycles, or None",
+            )
+            for value in ("'fast'", "-1", "True", "float('nan')", "float('inf')", "10 ** 400")
         ),
         (
             "return call(match, ",

@@ -67,11 +67,14 @@ def test_an_empty_table_is_refused() -> None:
         ConstantTables().add("w", np.zeros(0, np.int8))
 
 
-def test_a_table_may_be_aligned_to_more() -> None:
+@pytest.mark.parametrize("alignment", [8, 16])
+def test_a_table_may_be_aligned_to_more(alignment: int) -> None:
     tables = ConstantTables()
     tables.add("w", np.arange(3, dtype=np.uint8))
-    tables.add("n", np.arange(5, dtype=np.uint8), alignment=16)
-    assert tables.span("n").offset == 16 and tables.total_bytes == 32
-    assert tables.large_alignments == (16,)
-    assert "uint8_t n[5] NET_ALIGNED_16;" in tables.declaration("net")
-    assert "uint8_t w[3] NET_ALIGNED;" in tables.declaration("net")
+    tables.add("n", np.arange(8, dtype=np.uint8), alignment=alignment)
+    tables.add("k", np.arange(1, dtype=np.int64))
+    assert tables.span("n").offset == alignment and tables.total_bytes == 16 + alignment
+    assert tables.large_alignments == (alignment,)
+    text = tables.declaration("net")
+    assert f"uint8_t n[8] NET_ALIGNED_{alignment};" in text
+    assert "uint8_t w[3] NET_ALIGNED;" in text and "int64_t k[1] NET_ALIGNED;" in text

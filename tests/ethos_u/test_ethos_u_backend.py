@@ -22,12 +22,14 @@ from utvm_deploy.backends.ethos_u.configurations import (
     configuration,
 )
 from utvm_deploy.backends.ethos_u.vela import Estimate, program_in
+from utvm_deploy.backends.interface import Match
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.project import find_ethos_u
@@ -99,6 +101,8 @@ def test_a_compiled_model_has_the_stream_and_the_rest_is_ours(tmp_path: Path) ->
     assert not compiled.pools and compiled.arena_bytes > program.scratch_bytes
     text = "".join(compiled.sources.values())
     assert text.count("DIGITS_INT8_ALIGNED_16;") == 2
+    # The driver may have no NPU to give.
+    assert text.index("if (!driver) { return -2; }") < text.index("int status = ethosu_invoke_v3(")
     assert f"ethosu_invoke_v3(driver, commands, {len(program.payload)}, bases, sizes, 2" in text
     archive = tmp_path / "digits.tar"
     assert main(["compile", str(MODEL), "--board", "mps2_an500", "--ethos-u", CONFIG,
@@ -106,6 +110,21 @@ def test_a_compiled_model_has_the_stream_and_the_rest_is_ours(tmp_path: Path) ->
     assert [one.engine for one in read_library(archive).layers] == [
         one.engine for one in compiled.layers
     ]
+
+
+def test_vela_is_asked_for_each_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two regions with the same outputs and other inputs are two programs."""
+
+    def refused(model: bytes, name: str, chosen: Configuration) -> tuple[NpuProgram, Estimate]:
+        raise CompileError(f"asked for {name}")
+
+    monkeypatch.setattr(regions, "compiled_by_vela", refused)
+    graph = load_model(MODEL, is_quiet=True)
+    asked = regions.Regions(MODEL, configuration(CONFIG), "")
+    assert asked.build(Match(graph, graph.operators[:2], "host")) == (
+        "asked for DEPTHWISE_CONV_2D+CONV_2D"
+    )
+    assert asked.build(Match(graph, graph.operators[1:2], "host")) == "asked for CONV_2D"
 
 
 @pytest.mark.usefixtures("vela")

@@ -25,6 +25,8 @@ from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.records import RECORD, Record, Records
 
 _DIGEST_DIGITS = 12
+#: No call takes as many: more than a century of a core at 1 GHz.
+_MOST_CYCLES = 10**19
 
 
 def code_of_backend(backend: Backend) -> str:
@@ -113,7 +115,7 @@ class Either:
         self._ours = ours
         self._cycles = cycles
         self._core = core
-        families = {one.family: code_of_backend(one) for one in backends}
+        self._families = families = {one.family: code_of_backend(one) for one in backends}
         # Kernel -> what was measured of it with these backends and kernels, newest last.
         self._records: dict[str, list[Record]] = {}
         for record in records or ():
@@ -145,7 +147,7 @@ class Either:
         measured = {one.candidate.family: one for one in known if one.candidate.family in theirs}
         better: dict[str, int] = {}
         for family, record in measured.items():
-            if why := _why_ours(record, known, theirs):
+            if why := _why_ours(record, known, self._families):
                 kernel = theirs.pop(family).kernel
                 assert isinstance(kernel, LibraryKernel)
                 reasons.append(f"{kernel.function} of {kernel.backend} {why} when it was tuned")
@@ -187,7 +189,8 @@ def estimated(backend: Backend, match: Match, ours: float) -> float | str:
     theirs = asked(backend, what, lambda: estimate(match), MATCH_SECONDS)
     if theirs is None:
         return 0.0
-    if isinstance(theirs, bool) or not isinstance(theirs, int | float) or not theirs >= 0:
+    is_number = isinstance(theirs, int | float) and not isinstance(theirs, bool)
+    if not is_number or not 0 <= theirs <= _MOST_CYCLES:
         raise PluginError(
             f"{backend.origin}: {what} returned {theirs!r}; return a number of cycles, or None"
         )

@@ -23,6 +23,7 @@ from utvm_deploy.backends.choice import code_of_backend, estimated
 from utvm_deploy.backends.edges import Edges
 from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
 from utvm_deploy.backends.patterns import Op, parts_of
+from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.space import identity_of
@@ -120,8 +121,8 @@ class _Partition:
     core: str
     known: RegionRecords | None
     cycles: Cycles | None
-    # Of each backend: what a region makes -> its call, or why there is none.
-    calls: dict[tuple[str, tuple[int, ...]], KernelCall | str] = field(default_factory=dict)
+    # Of each backend and function: what a region makes -> its call, or why there is none.
+    calls: dict[tuple[object, ...], KernelCall | str] = field(default_factory=dict)
 
     def taken(self, graph: Graph) -> list[Region]:
         """Disjoint regions of all backends, for which there is an order; the best ones first."""
@@ -202,7 +203,8 @@ class _Partition:
         match = wanted.match
         if len(match.operators) == 1:
             return None  # it stays an operator, whose kernel is chosen like others
-        key = backend.family, tuple(n for one in match.operators for n in one.outputs)
+        made = tuple(n for one in match.operators for n in one.outputs)
+        key = backend.family, wanted.build, made, *sorted(match.named)
         if key not in self.calls:
             self.calls[key] = built(backend, wanted.build, match)
         call = self.calls[key]
@@ -213,14 +215,21 @@ class _Partition:
             operator = _operator(backend, match, call)
             gain = None if self.known is None else self.known.gain(backend, graph, operator)
             if gain is None:
-                ours = self.cycles
-                gain = (
-                    0.0 if ours is None else estimated(backend, match, ours(graph, match.operators))
-                )
+                gain = self._estimated(backend, match)
         if isinstance(gain, str):
             _log.info("%s does not become a region of %s: %s", match.kind, backend.name, gain)
             return None
         return Region(backend, match, frozenset(wanted.positions), operator, gain)
+
+    def _estimated(self, backend: Backend, match: Match) -> float | str:
+        """The gain by estimates; 0 without them."""
+        if self.cycles is None or backend.estimate is None:
+            return 0.0
+        try:
+            ours = self.cycles(match.graph, match.operators)
+        except UnsupportedOperator:
+            return 0.0  # only the backend computes it
+        return estimated(backend, match, ours)
 
 
 def partitioned(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +42,13 @@ def exact_multipliers(layer: Layer) -> Mapping[bytes, bytes] | None:
     # Vela multiplies the scale of the weights as float32, and several of them as float64.
     products = {one: float(np.float32(given) * np.float32(one)) / result for one in scales}
     both = ((product, scale) for one, scale in scales.items() for product in (products[one], scale))
-    return {_packed(product): _packed(scale) for product, scale in both}
+    return _without_doubt((_packed(product), _packed(scale)) for product, scale in both)
+
+
+def _without_doubt(pairs: Iterable[tuple[bytes, bytes]]) -> Mapping[bytes, bytes] | None:
+    """The pairs as a mapping; None if Vela's bytes stand for two multipliers."""
+    found = dict[bytes, bytes]()
+    return found if all(found.setdefault(old, new) == new for old, new in pairs) else None
 
 
 def _is_exact(scale: float) -> bool:
@@ -78,7 +84,9 @@ def with_exact_dense(
 
     ``channels`` is how many these have together; None if the program has not exactly these.
     """
-    exact = {old: new for one in layers for old, new in one.items()}
+    exact = _without_doubt(pair for one in layers for pair in one.items())
+    if exact is None:
+        return None
     weights, changed, found = bytearray(program.weights), dict[int, int](), set[int]()
     for operation, places in _scales_of(stream):
         old = [program.weights[p + _BIAS_BYTES : p + SCALE_BYTES] for p in places]
@@ -103,6 +111,7 @@ def _scales_of(stream: Stream) -> Iterator[tuple[Operation, list[int]]]:
     copies: dict[int, tuple[int, int]] = {}  # of the scratch: begin -> source and length
     for operation in stream.operations:
         if operation.name == "DMA_START" and operation["DMA0_SRC_REGION"] & 7 == WEIGHTS:
+            copies.pop(operation["DMA0_DST"], None)  # the newest one comes last
             copies[operation["DMA0_DST"]] = operation["DMA0_SRC"], operation["DMA0_LEN"]
         if operation.name != "CONV":
             continue

@@ -58,6 +58,8 @@ void ethosu_release_driver(struct ethosu_driver *driver);
 """
 FUNCTION = "ethosu_invoke_v3"
 _ALIGNMENT = 16
+#: The status where the driver gives no NPU.
+_NO_DRIVER = -2
 
 
 @dataclass(eq=False)
@@ -67,7 +69,10 @@ class Regions:
     path: Path
     configuration: Configuration
     header: str  # of the driver; empty: the sources declare what they call
-    made: dict[tuple[int, ...], tuple[NpuProgram, Estimate] | str] = field(default_factory=dict)
+    # By the inputs and outputs of a region: its last operator alone has the same outputs.
+    made: dict[tuple[tuple[int, ...], ...], tuple[NpuProgram, Estimate] | str] = field(
+        default_factory=dict
+    )
     dense: dict[tuple[int, ...], Mapping[bytes, bytes] | None] = field(default_factory=dict)
 
     @cached_property
@@ -81,7 +86,10 @@ class Regions:
 
     @cached_property
     def _refused(self) -> frozenset[str]:
-        return refused_by_vela(self._data, self.path.name, self.configuration)
+        try:
+            return refused_by_vela(self._data, self.path.name, self.configuration)
+        except CompileError:
+            return frozenset()  # Vela is asked for each region, too
 
     def _exact(self, operation: Operation) -> Mapping[bytes, bytes] | None:
         """Of a fully connected layer: the multipliers that it gets; None if it stays here."""
@@ -114,9 +122,10 @@ class Regions:
             return "nothing in it computes"
         if match.states:
             return "a state is kept in it"
-        if match.outputs not in self.made:
-            self.made[match.outputs] = self._compiled(match)
-        made = self.made[match.outputs]
+        ends = match.inputs, match.outputs
+        if ends not in self.made:
+            self.made[ends] = self._compiled(match)
+        made = self.made[ends]
         return made if isinstance(made, str) else self._call(match, *made)
 
     def _compiled(self, match: Match) -> tuple[NpuProgram, Estimate] | str:
@@ -217,6 +226,7 @@ def _body(program: NpuProgram) -> str:
             for index, one in enumerate(program.inputs)
         ),
         "struct ethosu_driver *driver = ethosu_reserve_driver();",
+        f"if (!driver) {{ return {_NO_DRIVER}; }}",
         f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, 2, "
         "NULL);",
         "ethosu_release_driver(driver);",

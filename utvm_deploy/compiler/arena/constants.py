@@ -17,9 +17,6 @@ from utvm_deploy.graph.model import Array
 #: Every table begins at a multiple of this, so that kernels may load words.
 TABLE_ALIGNMENT = 4
 
-#: C aligns elements to their own size.
-_LARGEST_ELEMENT = 8
-
 _VALUES_PER_LINE = 32
 
 
@@ -64,7 +61,12 @@ class ConstantTables:
     @property
     def large_alignments(self) -> tuple[int, ...]:
         """Those that need more than the macro for all tables gives."""
-        return tuple(sorted({one for one in self._alignments.values() if one > _LARGEST_ELEMENT}))
+        return tuple(sorted({*map(self._large_alignment, self._arrays)} - {0}))
+
+    def _large_alignment(self, member: str) -> int:
+        """The alignment of a table, if C does not give it for the elements; else 0."""
+        wanted = self._alignments[member]
+        return wanted if wanted > _alignment(self._arrays[member]) else 0
 
     def is_empty(self) -> bool:
         """Whether there is no table, and so no struct."""
@@ -72,10 +74,10 @@ class ConstantTables:
 
     def declaration(self, prefix: str) -> str:
         """The struct's type and the extern declaration of its only instance."""
-        upper, large = prefix.upper(), self.large_alignments
+        upper = prefix.upper()
         members = "".join(
             f"    {c_type(array.dtype.name)} {name}[{array.size}] "
-            f"{aligned_macro(upper, one if (one := self._alignments[name]) in large else 0)};\n"
+            f"{aligned_macro(upper, self._large_alignment(name))};\n"
             for name, array in self._arrays.items()
         )
         return (
