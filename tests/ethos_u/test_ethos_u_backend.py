@@ -21,7 +21,7 @@ from utvm_deploy.backends.ethos_u.configurations import (
     Configuration,
     configuration,
 )
-from utvm_deploy.backends.ethos_u.vela import Estimate, program_in
+from utvm_deploy.backends.ethos_u.vela import Estimate, VelaRefuses, program_in
 from utvm_deploy.backends.interface import Match
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
@@ -31,6 +31,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.operation import Operation
 from utvm_deploy.oracle.reference import run_reference
 from utvm_deploy.project import find_ethos_u
 
@@ -125,6 +126,32 @@ def test_vela_is_asked_for_each_region(monkeypatch: pytest.MonkeyPatch) -> None:
         "asked for DEPTHWISE_CONV_2D+CONV_2D"
     )
     assert asked.build(Match(graph, graph.operators[1:2], "host")) == "asked for CONV_2D"
+
+
+@pytest.mark.usefixtures("vela")
+def test_regions_of_a_model_that_vela_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> frozenset[str]:
+        raise VelaRefuses("Vela refuses it: an operator could not run on NPU")
+
+    monkeypatch.setattr(regions, "refused_by_vela", refused)
+    board = load_board("host")
+    compiled = utvm_deploy.compile(MODEL, board, plugin=find_ethos_u(CONFIG, board))
+    assert [one.engine for one in compiled.layers] == ["Ethos-U55-128"]
+
+
+def test_a_multiplier_of_vela_that_stands_for_two_is_not_replaced() -> None:
+    program = stored()
+    found = dense.exact_multipliers(
+        Operation(
+            graph := load_model(MODEL, is_quiet=True),
+            next(one for one in graph.operators if one.kind == "FULLY_CONNECTED"),
+        )
+    )
+    assert found is not None
+    channels, stream = 10, checked(program)
+    assert dense.with_exact_dense(program, stream, [found], channels) is not None
+    other = dict.fromkeys(found, b"other")
+    assert dense.with_exact_dense(program, stream, [found, other], channels) is None
 
 
 @pytest.mark.usefixtures("vela")

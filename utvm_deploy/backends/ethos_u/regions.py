@@ -18,7 +18,12 @@ from utvm_deploy.backends.calls import call
 from utvm_deploy.backends.ethos_u.check import SCRATCH, NpuProgram, checked
 from utvm_deploy.backends.ethos_u.configurations import Configuration
 from utvm_deploy.backends.ethos_u.dense import exact_multipliers, with_exact_dense
-from utvm_deploy.backends.ethos_u.vela import Estimate, compiled_by_vela, refused_by_vela
+from utvm_deploy.backends.ethos_u.vela import (
+    Estimate,
+    VelaRefuses,
+    compiled_by_vela,
+    refused_by_vela,
+)
 from utvm_deploy.backends.interface import Backend, CText, Match, StaticLibrary
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.frontend.files.tflite_cut import only_operators
@@ -88,8 +93,8 @@ class Regions:
     def _refused(self) -> frozenset[str]:
         try:
             return refused_by_vela(self._data, self.path.name, self.configuration)
-        except CompileError:
-            return frozenset()  # Vela is asked for each region, too
+        except VelaRefuses:
+            return frozenset()  # it may take regions
 
     def _exact(self, operation: Operation) -> Mapping[bytes, bytes] | None:
         """Of a fully connected layer: the multipliers that it gets; None if it stays here."""

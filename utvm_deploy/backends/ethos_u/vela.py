@@ -33,6 +33,10 @@ class Estimate:
     system: str  # with whose memories it counts, such as "Ethos_U55_High_End_Embedded"
 
 
+class VelaRefuses(CompileError):
+    """Vela does not compile a model."""
+
+
 def compiled_by_vela(
     model: bytes, name: str, configuration: Configuration
 ) -> tuple[NpuProgram, Estimate]:
@@ -70,7 +74,7 @@ def _run(model: bytes, name: str, configuration: Configuration, folder: Path, fo
             f"Vela did not finish {name} within {_DEADLINE_S:.0f} s; leave --ethos-u out"
         )
     if done.returncode:
-        raise CompileError(f"Vela refuses {name}: {_last_line(done.output)}")
+        raise VelaRefuses(f"Vela refuses {name}: {_last_line(done.output)}")
     return done.output
 
 
