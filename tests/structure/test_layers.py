@@ -131,7 +131,7 @@ PUBLIC_FUNCTIONS = {
 #: The same inside ``kernels``: a unit here is a package, without the packages below it.
 KERNEL_LAYERS = (
     ("choose",),
-    ("native.mve", "native.rvv"),
+    ("native.mve", "native.rvv", "native.simd"),
     ("native.dsp", "native.fpu", "native.thumb", "native.scalar", "native.sparse"),
     ("native.dsp.assembly",),
     ("native.routines",),

@@ -36,6 +36,7 @@ from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.packed_call import packed_call
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
 from utvm_deploy.kernels.native.scalar.strategies import SCALAR_STRATEGIES
+from utvm_deploy.kernels.native.simd.strategies import SIMD_STRATEGIES
 from utvm_deploy.kernels.native.sparse.layer import SPARSE_STRATEGIES
 from utvm_deploy.kernels.native.thumb.strategies import THUMB_STRATEGIES
 from utvm_deploy.kernels.portable.loop_shapes import PORTABLE_STRATEGY
@@ -90,6 +91,7 @@ FAMILIES: Mapping[str, Family] = {
     "fpu": Family(FPU_STRATEGIES),
     "thumb": Family(THUMB_STRATEGIES),
     "rvv": Family(RVV_STRATEGIES),
+    "simd": Family(SIMD_STRATEGIES),
     "scalar": Family(SCALAR_STRATEGIES),
     GENERIC: Family((PORTABLE_STRATEGY,)),
 }

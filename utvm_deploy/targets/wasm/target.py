@@ -54,5 +54,6 @@ WASM = Target(
         guard_of=lambda core: (),
         are_processes=True,
     ),
+    families_of=lambda core: ("simd",),
     machine=MachineKind("wasmtime", _check, _open),
 )
