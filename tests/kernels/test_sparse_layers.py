@@ -207,6 +207,10 @@ def test_packing_loses_nothing_and_is_never_larger() -> None:
         assert gathered is None or np.array_equal(unpacked(gathered, shape), values)
     assert smallest(pruned(rng, (128, 128), 0.5)) is None
     assert smallest(pruned(rng, (8, 16), 0.9)) is None
+    # Short rows, filled up to fours of blocks, would be larger than all weights.
+    for inputs, form in ((16, "blocks"), (512, VECTORS)):
+        best = smallest(pruned(rng, (400, inputs), 0.8, 4), gathers=True)
+        assert best is not None and best.form == form
 
 
 def unpacked(one: Packed, shape: tuple[int, int]) -> np.ndarray:

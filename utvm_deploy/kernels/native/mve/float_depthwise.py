@@ -18,8 +18,8 @@ from utvm_deploy.kernels.native.fpu.depthwise import depthwise_call
 from utvm_deploy.kernels.native.fpu.depthwise_code import DepthwiseTile, depthwise_text
 from utvm_deploy.kernels.native.mve.float_rows import FLOAT_CONDITION, LANES, limit, store
 
-#: Vectors that are neither sums nor weights: the one that is loaded.
-_OTHERS, _VECTORS = 1, 8
+#: Vectors of sums and weights; one more is loaded.
+_VECTORS = 7
 #: Core cycles of a tile, and of a row of a tile, without its products.
 _TILE, _ROW = 60, 8
 
@@ -54,15 +54,15 @@ class VectorDepthwiseTile(DepthwiseTile):
             a.vldrw_u32(f"q{self.pixels + tap}", post("r1", 4 * self.channels))
         value = f"q{self.pixels + self.columns}"
         for column in range(self.width):
-            taps = {pixel: column - pixel * self.stride for pixel in range(self.pixels)}
+            taps = [(pixel, column - pixel * self.stride) for pixel in range(self.pixels)]
+            seen = [(f"q{p}", self.pixels + tap) for p, tap in taps if 0 <= tap < self.columns]
+            products = [(total, value, f"q{weights}") for total, weights in seen]
             a.vldrw_u32(value, at("r0"))
-            products = [(f"q{p}", tap) for p, tap in taps.items() if 0 <= tap < self.columns]
-            for number, (total, tap) in enumerate(products):
-                a.vfma_f32(total, value, f"q{self.pixels + tap}")
-                if not number:  # while the product is computed
-                    a.add("r0", "r7")
-            if not products:
-                a.add("r0", "r7")
+            for one in products[:1]:
+                a.vfma_f32(*one)
+            a.add("r0", "r7")  # while the product is computed
+            for one in products[1:]:
+                a.vfma_f32(*one)
 
     def add_bias(self, a: Assembler) -> None:
         a.vldrw_u32(f"q{self.pixels}", post("r1", 4 * self.channels))
@@ -88,7 +88,7 @@ def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
 def _tile(window: Window, channels: int, core: str) -> VectorDepthwiseTile | None:
     """The tile with the pixels that take the fewest cycles for a row of outputs."""
     (rows, columns), stride = window.kernel, window.strides[1]
-    most = min(_VECTORS - _OTHERS - columns, window.output_width)
+    most = min(_VECTORS - columns, window.output_width)
 
     def cycles(tile: VectorDepthwiseTile) -> int:
         products = max(2 * tile.pixels * columns, 2 * tile.width + columns + tile.pixels * columns)

@@ -161,17 +161,15 @@ def build_sparse(layer: Layer, wish: Wish) -> KernelCall | str:
     if isinstance(choices, str):
         return choices
     weights = packable(layer.graph, layer.operator)
-    best = None if weights is None else smallest(weights)
+    is_dense = layer.kind == "FULLY_CONNECTED"
+    gathers = is_dense and has_vectors(layer.core)
+    best = None if weights is None else smallest(weights, gathers=gathers)
     if weights is None or best is None:
         return ""
-    is_dense = layer.kind == "FULLY_CONNECTED"
-    forms = (*FORMS, VECTORS) if is_dense and has_vectors(layer.core) else FORMS
+    forms = (*FORMS, VECTORS) if gathers else FORMS
     if choices.form not in ("", *forms):
         return f"there is no form {choices.form!r}; the forms are: {', '.join(forms)}"
-    form = VECTORS if best.form == "blocks" and VECTORS in forms else ""
-    found = packed(weights, choices.form or form) if choices.form or form else best
-    if found is None and not choices.form:
-        found = best
+    found = packed(weights, choices.form) if choices.form else best
     if found is None:
         return f"rows of {weights.shape[1]} weights have no whole {choices.form}"
     return _dense_call(layer, found) if is_dense else _pixels_call(layer, found)

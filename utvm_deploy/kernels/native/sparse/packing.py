@@ -60,12 +60,15 @@ def packed(weights: Array, form: str) -> Packed | None:
     return None if weights.shape[1] % size else _items(weights, form, size)
 
 
-def smallest(weights: Array) -> Packed | None:
-    """The form with the fewest bytes; None if packing is not worth it."""
+def smallest(weights: Array, *, gathers: bool = False) -> Packed | None:
+    """The smallest form (``gathers``: VECTORS for blocks); None if packing is not worth it."""
     if weights.nbytes < LEAST_SAVED or round(float(np.mean(weights == 0)), 2) < LEAST_ZEROS:
         return None
     found = [one for one in (packed(weights, form) for form in FORMS) if one is not None]
     best = min(found, key=lambda one: one.table_bytes)
+    wide = _vectors(weights) if gathers and best.form == "blocks" else None
+    if wide is not None and wide.table_bytes + LEAST_SAVED <= weights.nbytes:
+        return wide
     return best if best.table_bytes + LEAST_SAVED <= weights.nbytes else None
 
 
