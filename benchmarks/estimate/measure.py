@@ -1,6 +1,8 @@
 """Profiles random nets on an emulated board: one line of JSON for each.
 
 python benchmarks/estimate/measure.py OUT.jsonl --board mps2_an500 --first 0 --count 600
+
+With ``--step len(KINDS)``, all of them are of one kind.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ def main() -> None:
     parser.add_argument("--board", default="mps2_an500")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=600)
+    parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     known = {json.loads(line)["seed"] for line in lines}
-    seeds = [one for one in range(args.first, args.first + args.count) if one not in known]
+    every = range(args.first, args.first + args.count * args.step, args.step)
+    seeds = [one for one in every if one not in known]
     with args.out.open("a") as out, ProcessPoolExecutor(args.jobs) as pool:
         for made in pool.map(partial(measured, args.board), seeds):
             print(json.dumps(made), file=out, flush=True)

@@ -12,16 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtri
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from small_models import lstm  # noqa: E402
 from tflite_writer import ModelWriter  # noqa: E402
 
 #: Multiply-accumulates and weights of a layer, at most.
 MOST_MACS, MOST_WEIGHTS = 4_000_000, 120_000
-#: The standard deviation of activations, in steps of their scale, and of weights.
-ACTIVATION_STEPS, WEIGHT_STEPS = 45.0, 73.0
+#: The standard deviation of activations, in steps of their scale, and of weights: of a normal
+#: distribution that is cut at 127.
+ACTIVATION_STEPS, WEIGHT_STEPS = 45.0, 42.0
+NORMAL = np.rint(WEIGHT_STEPS * ndtri((np.arange(255) + 0.5) / 255)).astype(np.int8)
 
 
 class Net:
@@ -30,6 +34,10 @@ class Net:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.writer = ModelWriter("utvm_deploy random net")
+        #: Steps of an activation of int16 in one of int8, and of weights of int8 in one of int4.
+        self.finer, self.coarser = 1, 1
+        #: The share of weights that are zeros, and how many of them are side by side.
+        self.zeros, self.run = 0.0, 1
 
     def one(self, *choices: int) -> int:
         """One of the numbers."""
@@ -63,6 +71,10 @@ class Net:
 
     def input(self, shape: tuple[int, ...]) -> int:
         """An input of any shape."""
+        if self.finer > 1:
+            made = self.writer.input(shape, scale=1 / 64 / self.finer)
+            self.writer.tensors[made].dtype = "int16"
+            return made
         if self.chance(0.2):
             return self.writer.quantize(self.writer.float_input(shape), scale=1 / 64, zero_point=-3)
         return self.writer.input(shape, scale=1 / 64, zero_point=self.between(-128, 0))
@@ -71,18 +83,38 @@ class Net:
         """Arguments of a layer: weights, bias and scales."""
         channels = shape[axis]
         depth = math.prod(shape) / channels
-        scale = 6 / 255 if activation != "NONE" else 1 / 24
-        natural = ACTIVATION_STEPS * WEIGHT_STEPS * math.sqrt(depth)
-        each = ACTIVATION_STEPS * scale / (self.writer.tensors[x].scales[0] * natural)
+        scale = (6 / 255 if activation != "NONE" else 1 / 24) / self.finer
+        kept = math.sqrt(1 - self.zeros)
+        natural = ACTIVATION_STEPS * self.finer * WEIGHT_STEPS * kept * math.sqrt(depth)
+        wide = np.int64 if self.finer > 1 else np.int32
+        each = ACTIVATION_STEPS * self.finer * scale / (self.writer.tensors[x].scales[0] * natural)
         spread = 2 ** self.rng.uniform(-0.7, 0.7, channels if self.chance(0.85) else 1)
         return {
-            "weights": self.rng.integers(-127, 128, shape).astype(np.int8),
-            "bias": self.rng.normal(0, 0.3 * natural, channels).astype(np.int32),
-            "weight_scale": [float(np.float32(each * one)) for one in spread],
+            "weights": self._values(shape),
+            "bias": self.rng.normal(0, 0.3 * natural / self.coarser, channels).astype(wide),
+            "weight_scale": [float(np.float32(each * self.coarser * one)) for one in spread],
             "activation": activation,
             "scale": float(np.float32(scale)),
-            "zero_point": -128 if activation != "NONE" else self.between(-20, 20),
+            "zero_point": self._zero_point(activation),
         }
+
+    def _zero_point(self, activation: str) -> int:
+        if self.finer > 1:
+            return 0
+        return -128 if activation != "NONE" else self.between(-20, 20)
+
+    def _values(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Weights, some of them zeros."""
+        made = NORMAL[self.rng.integers(0, len(NORMAL), shape)]
+        outputs, runs = shape[0], math.prod(shape[1:]) // self.run
+        is_pointwise = math.prod(shape) == outputs * shape[-1]
+        if self.zeros and is_pointwise and outputs > 1 and shape[-1] % self.run == 0:
+            is_zero = self.rng.random((outputs, runs)) < self.zeros
+            # No channel may go: each output reads something, and each input is read.
+            longest = np.arange(max(outputs, runs))
+            is_zero[longest % outputs, longest % runs] = False
+            made.reshape(outputs, runs, self.run)[is_zero] = 0
+        return made
 
     def fitting(self, x: int, channels: int, taps: int, stride: int) -> int:
         """So many channels that the layer has not too many products and weights."""
@@ -105,8 +137,8 @@ class Net:
         channels = self.fitting(x, channels, math.prod(window), stride)
         shape = (channels, *window, depth)
         arguments = self.weights(x, shape, 0, str(activation))
-        is_small = min(rows, columns) < 2 * size
-        padding = "SAME" if is_small or self.chance(0.85) or dilation != 1 else "VALID"
+        is_same = min(rows, columns) < 2 * size or self.chance(0.85) or dilation != 1
+        padding = "SAME" if more.pop("is_same", is_same) else "VALID"
         return self.writer.conv2d(x, **arguments, stride=stride, padding=padding, dilation=dilation)
 
     def depthwise(self, x: int, size: int = 3, stride: int = 1) -> int:
@@ -240,10 +272,10 @@ def _residual(net: Net) -> int:
     for _ in range(net.between(1, 4)):
         stride = net.one(1, 2)
         channels = min(96, net.shape(x)[3] * stride)
-        inner = net.conv(x, channels, 3, stride)
-        inner = net.conv(inner, channels, 3, activation="NONE")
+        inner = net.conv(x, channels, 3, stride, is_same=True)
+        inner = net.conv(inner, channels, 3, activation="NONE", is_same=True)
         if net.shape(inner) != net.shape(x):
-            x = net.conv(x, net.shape(inner)[3], 1, stride, activation="NONE")
+            x = net.conv(x, net.shape(inner)[3], 1, stride, activation="NONE", is_same=True)
         x = net.add(inner, x) if net.shape(inner) == net.shape(x) else inner
     return net.head(x)
 
@@ -252,11 +284,8 @@ def _branching(net: Net) -> int:
     x = net.conv(net.image(), net.channels(24), 3, 2)
     for _ in range(net.between(1, 3)):
         x = net.conv(x, net.channels(32), 1)
-        shape, parts = net.shape(x), []
-        for size in (1, 3, 5)[: net.between(2, 3)]:
-            part = net.conv(x, net.channels(32), size)
-            parts += [part] if net.shape(part)[1:3] == shape[1:3] else []
-        x = net.joined(*parts) if len(parts) > 1 else x
+        sizes = (1, 3, 5)[: net.between(2, 3)]
+        x = net.joined(*(net.conv(x, net.channels(32), size, is_same=True) for size in sizes))
         x = net.pool(x) if net.chance(0.6) else x
     return net.head(x)
 
@@ -315,10 +344,44 @@ def _enlarged(net: Net, x: int, size: tuple[int, ...]) -> int:
     return net.writer.node(kind, [x, made], (1, *size, depth), options)
 
 
-KINDS: tuple[Callable[[Net], int], ...] = (
+def _narrow(net: Net) -> int:
+    """Any of these with weights of int4."""
+    net.coarser = 16
+    return OF_INT8[net.between(0, len(OF_INT8) - 1)](net)
+
+
+def _wide(net: Net) -> int:
+    """Activations of int16."""
+    net.finer = 256
+    x = net.conv(net.image(), net.channels(24), net.one(1, 3, 3), net.one(1, 2), activation="NONE")
+    for _ in range(net.between(1, 4)):
+        if net.chance(0.5):
+            x = net.depthwise(x, 3, net.one(1, 1, 2))
+        x = net.conv(x, net.channels(48), net.one(1, 1, 3), net.one(1, 1, 2), activation="NONE")
+        if net.chance(0.4):
+            kind = "TANH" if net.chance(0.5) else "LOGISTIC"
+            x = net.writer.node(kind, [x], net.shape(x), scale=2**-15)
+    return net.dense(x, net.between(2, 40))
+
+
+def _recurrent(net: Net) -> int:
+    net.finer = net.one(1, 256)
+    x = net.input((1, net.between(4, 40), net.one(8, 10, 16, 28, 40, net.between(4, 64))))
+    for _ in range(net.one(1, 1, 2)):
+        x = lstm(net.writer, x, net.one(8, 16, 20, 32, 64), seed=net.between(0, 999))
+    return net.dense(x, net.between(2, 40))
+
+
+def _pruned(net: Net) -> int:
+    net.zeros, net.run = float(net.rng.uniform(0.65, 0.95)), net.one(1, 4, 4)
+    return _layers(net) if net.chance(0.6) else _separable(net)
+
+
+OF_INT8: tuple[Callable[[Net], int], ...] = (
     *(_plain, _separable, _inverted, _residual, _separable, _inverted),
     *(_branching, _rows, _layers, _encoder),
 )
+KINDS = (*OF_INT8, _narrow, _wide, _recurrent, _pruned)
 
 
 def write(seed: int, path: Path) -> Path:
@@ -328,4 +391,6 @@ def write(seed: int, path: Path) -> Path:
     if net.chance(0.15):
         last = net.writer.dequantize(last)
     net.writer.output(last)
+    if net.coarser > 1:
+        net.writer.pack_weights()
     return net.writer.save(path)

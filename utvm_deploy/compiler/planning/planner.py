@@ -234,47 +234,64 @@ class Planner:
         return FlashChoice(wanted, forms, self.board.cpu.kernel_core, self.flash_rate, room)
 
     def _smaller(self, graph: Graph) -> Callable[[Step, int], KernelCall]:
-        """Calls with less scratch, of the family that a step's call has."""
-        scratch_of = self.scheduler.scratch_of
-        most_compact = COMPACT_OF_LEVEL[self.objective]
+        scratch_of, most_compact = self.scheduler.scratch_of, COMPACT_OF_LEVEL[self.objective]
+        rate = self.flash_rate or 0.0
+        return smaller_calls(
+            graph, self.family, self.board, scratch_of, self.rounded, rate, most_compact
+        )
 
-        def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
-            own = Candidate(step.call.family)
-            if own.family != GENERIC:
-                limits = {"most_scratch": most_bytes, "compact": compact}
-                of_call = graph_of_call(graph, step.operator, step.call)
-                with suppress(UnsupportedOperator):
-                    call = lower(of_call, step.operator, self.family, own, **limits)
-                    return replace(call, is_unpacked=step.call.is_unpacked)
-            return lower(graph, step.operator, self.family)
 
-        def smaller(step: Step, most_bytes: int) -> KernelCall:
-            if isinstance(step.call.kernel, LibraryKernel):
-                return self.rounded(step.call)
-            call = within(step, most_bytes)
-            heeds, compact = step.call.heeds_compact, most_compact
-            by_rate = not compact and call.table_bytes > step.call.table_bytes
-            if by_rate:
-                heeds, compact = call.heeds_compact, COMPACT_LITTLE
-            if 0 < heeds <= compact:
-                other = within(step, most_bytes, compact)
-                fits = sum(scratch_of(replace(step, call=other))) <= most_bytes
-                # Records know of the fastest kernels whether larger tables are worth the rate.
-                keeps = by_rate and not step.call.why_not and self._is_worth_it(call, other)
-                call = other if fits and not keeps else call
-            return self.rounded(call)
+def smaller_calls(
+    graph: Graph,
+    family: str,
+    board: Board,
+    scratch_of: Callable[[Step], tuple[int, ...]],
+    rounded: Callable[[KernelCall], KernelCall],
+    flash_rate: float,
+    most_compact: int = 0,
+) -> Callable[[Step, int], KernelCall]:
+    """Calls with less scratch, of the family that a step's call has; ``family`` as for ``lower``.
 
-        return smaller
+    Their tables are as compact as the level asks (``most_compact``). Larger ones than those of the
+    step have to save ``flash_rate`` cycles for each byte.
+    """
 
-    def _is_worth_it(self, call: KernelCall, other: KernelCall) -> bool:
+    def within(step: Step, most_bytes: int, compact: int = 0) -> KernelCall:
+        own = Candidate(step.call.family)
+        if own.family != GENERIC:
+            limits = {"most_scratch": most_bytes, "compact": compact}
+            of_call = graph_of_call(graph, step.operator, step.call)
+            with suppress(UnsupportedOperator):
+                call = lower(of_call, step.operator, family, own, **limits)
+                return replace(call, is_unpacked=step.call.is_unpacked)
+        return lower(graph, step.operator, family)
+
+    def smaller(step: Step, most_bytes: int) -> KernelCall:
+        if isinstance(step.call.kernel, LibraryKernel):
+            return rounded(step.call)
+        call = within(step, most_bytes)
+        heeds, compact = step.call.heeds_compact, most_compact
+        by_rate = not compact and call.table_bytes > step.call.table_bytes
+        if by_rate:
+            heeds, compact = call.heeds_compact, COMPACT_LITTLE
+        if 0 < heeds <= compact:
+            other = within(step, most_bytes, compact)
+            fits = sum(scratch_of(replace(step, call=other))) <= most_bytes
+            # Records know of the fastest kernels whether larger tables are worth the rate.
+            keeps = by_rate and not step.call.why_not and is_worth_it(call, other)
+            call = other if fits and not keeps else call
+        return rounded(call)
+
+    def is_worth_it(call: KernelCall, other: KernelCall) -> bool:
         """Whether a call's larger tables save the flash rate, by estimates of both kernels."""
-
-        def cycles(one: KernelCall) -> float:
-            missed = 0.0 if self.board.cpu.dcache_bytes else reading_of(one.kernel).missed
-            return getattr(one.kernel, "estimated_cycles", 0.0) - missed
-
         more = call.table_bytes - other.table_bytes
-        return cycles(other) - cycles(call) >= (self.flash_rate or 0.0) * more
+        return cycles(other) - cycles(call) >= flash_rate * more
+
+    def cycles(one: KernelCall) -> float:
+        missed = 0.0 if board.cpu.dcache_bytes else reading_of(one.kernel).missed
+        return getattr(one.kernel, "estimated_cycles", 0.0) - missed
+
+    return smaller
 
 
 def _dense_if_worth(item: Step | View, costs: KernelCosts, rate: float) -> Step | View:

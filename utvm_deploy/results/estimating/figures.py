@@ -91,11 +91,11 @@ def estimated(graph: Graph, board: Board) -> Estimated:
 
     def ticks_of(layer: ShapedLayer) -> tuple[float, bool]:
         own = own_cycles(layer.call.kernel, core)
-        if own is not None:
-            return own, False
-        if known is None:
-            return rough_cycles(graph, layer, table), False
-        return known.ticks_of(graph, layer)
+        if known is not None:
+            found, is_known = known.ticks_of(graph, layer)
+            if is_known or own is None:
+                return found, is_known
+        return rough_cycles(graph, layer, table) if own is None else own, False
 
     ticks = [ticks_of(one) for one in plan.layers]
     layers = tuple(

@@ -19,6 +19,7 @@ import numpy as np
 
 from utvm_deploy.base.paths import estimates_file
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.kernels.contract.reading import reading_of
 from utvm_deploy.kernels.contract.window import Window
 from utvm_deploy.results.estimating.shape_plan import ShapedLayer
 from utvm_deploy.targets.contract.costs import CostTable
@@ -41,6 +42,7 @@ FEATURES = (
     "rows of windows",
     "rows of windows at borders",
     "values of padded pools",
+    "weights that are unpacked",
 )
 #: The class of layers whose own class has no formula: all of a family of kernels.
 ANY = "*"
@@ -101,8 +103,9 @@ def formulas_of(core: str) -> Formulas | None:
 
 
 def kernel_class(layer: ShapedLayer) -> str:
-    """Kernels with one name share a formula for their code."""
-    return f"{type(layer.call.kernel).__name__}/{layer.call.family}"
+    """Kernels with one name share a formula for their code; those of int4 and int16 have others."""
+    other = f"-{layer.dtype}" if layer.dtype in ("int4", "int16") else ""
+    return f"{type(layer.call.kernel).__name__}/{layer.call.family}{other}"
 
 
 def code_features(layers: Sequence[ShapedLayer]) -> dict[str, tuple[float, ...]]:
@@ -162,7 +165,7 @@ def features_of(graph: Graph, layer: ShapedLayer) -> tuple[float, ...]:
     return (
         1,
         channels,
-        getattr(call.kernel, "estimated_cycles", 0.0),
+        layer.cycles,
         products,
         outputs,
         sum(map(math.prod, read)),
@@ -176,6 +179,7 @@ def features_of(graph: Graph, layer: ShapedLayer) -> tuple[float, ...]:
         rows,
         outer_rows,
         padded,
+        reading_of(call.kernel).unpacked,
     )
 
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -23,7 +22,7 @@ from utvm_deploy.compiler.options import FLASH_RATES, OPTIMIZATION_FLAGS, Object
 from utvm_deploy.compiler.planning.decision import shipped_records
 from utvm_deploy.compiler.planning.flash_rate import FlashChoice, room_for_tables
 from utvm_deploy.compiler.planning.kernel_costs import CoreCosts, KernelCosts, Option
-from utvm_deploy.compiler.planning.planner import lowered_steps
+from utvm_deploy.compiler.planning.planner import lowered_steps, smaller_calls
 from utvm_deploy.compiler.planning.pools import aligned_in_pool, scratch_memory
 from utvm_deploy.compiler.planning.scratch_limit import SPARE_FOR_TIME, within_memory
 from utvm_deploy.graph.model import Graph, Operator, Quantization, Tensor
@@ -36,11 +35,11 @@ from utvm_deploy.kernels.contract.call import (
     KernelCall,
     is_native,
 )
-from utvm_deploy.kernels.contract.packed_weights import graph_of_call, is_packed
+from utvm_deploy.kernels.contract.packed_weights import is_packed
+from utvm_deploy.kernels.contract.reading import own_cycles
 from utvm_deploy.kernels.native.sparse.layer import packable
 from utvm_deploy.kernels.native.sparse.packing import smallest
 from utvm_deploy.records import Setting
-from utvm_deploy.records.candidate import GENERIC, Candidate
 from utvm_deploy.targets.table import ESTIMATED, target_of
 
 #: Layers whose calls are kept.
@@ -57,6 +56,8 @@ class ShapedLayer:
     call: KernelCall  # without its constants
     constants_bytes: int
     scratch_bytes: int
+    dtype: str  # of its packed weights, or else of what it reads
+    cycles: float  # by its kernel; 0: the kernel does not say
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
     most = max(sum(_scratch_of(one)) for one in fastest if isinstance(one, Step))
     rate = 0.0 if board.is_host else FLASH_RATES[Objective.TIME]
     wanted = FlashChoice(fastest, forms, core, rate, room_for_tables(board)).plan()
-    smaller = partial(_smaller, graph, core)
+    smaller = smaller_calls(graph, core, board, _scratch_of, _rounded_once, rate)
     fitting = within_memory(graph, wanted, smaller, _scratch_of, SPARE_FOR_TIME, memory.stack)
     limit = 0 if memory.stack is None else memory.stack.limit
     placed: list[Step | View] = []
@@ -134,7 +135,10 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
         if isinstance(item, Step):
             scratch = _scratch_of(item)
             tables = item.call.table_bytes
-            layers.append(ShapedLayer(item.operator, item.call, tables, sum(scratch)))
+            own = own_cycles(item.call.kernel, core)
+            cycles = getattr(item.call.kernel, "estimated_cycles", 0.0) if own is None else own
+            facts = tables, sum(scratch), _dtype(graph, item), cycles
+            layers.append(ShapedLayer(item.operator, item.call, *facts))
             if sum(scratch) <= limit:
                 elsewhere = max(elsewhere, sum(map(aligned_in_pool, scratch)))
                 scratch = ()
@@ -142,6 +146,12 @@ def shape_plan(graph: Graph, board: Board) -> ShapePlan:
         placed.append(item)
     pool = elsewhere if memory.pool is not None else 0
     return ShapePlan(graph, tuple(layers), plan_arena(graph, placed).arena_bytes, pool)
+
+
+def _dtype(graph: Graph, step: Step) -> str:
+    types = [graph.tensors[one].dtype for one in step.operator.inputs if one is not None]
+    packed = () if step.call.is_unpacked else filter(is_packed, types)
+    return next(iter(packed), types[0])
 
 
 def _unpacked_scratch(
@@ -152,16 +162,6 @@ def _unpacked_scratch(
     if weights is None or not others or not is_packed(graph.tensors[weights].dtype):
         return 0
     return min(others, key=lambda one: one.cycles).scratch_bytes
-
-
-def _smaller(graph: Graph, core: str, step: Step, most_bytes: int) -> KernelCall:
-    own = Candidate(step.call.family)
-    if own.family != GENERIC:
-        of_call = graph_of_call(graph, step.operator, step.call)
-        with suppress(UnsupportedOperator):
-            found = lower(of_call, step.operator, core, own, most_scratch=most_bytes)
-            return replace(_rounded_once(found), is_unpacked=step.call.is_unpacked)
-    return lower(graph, step.operator, core)
 
 
 def _scratch_of(step: Step) -> tuple[int, ...]:
@@ -199,8 +199,11 @@ _NEAR = Setting("", "", OPTIMIZATION_FLAGS[Objective.TIME], "", "", "")
 
 def _costs(graph: Graph, core: str) -> KernelCosts:
     table = CoreCosts(target_of(core).costs.get(core, ESTIMATED))
-    near, smaller = replace(_NEAR, core=core), partial(_smaller, graph, core)
-    records = shipped_records(core)
+    near, records = replace(_NEAR, core=core), shipped_records(core)
+
+    def smaller(step: Step, _: int) -> KernelCall:  # forms do not ask
+        return step.call
+
     return KernelCosts(graph, records, near, smaller, _scratch_of, _rounded_once, table)
 
 
