@@ -106,14 +106,11 @@ int32_t tiny_run(void *state, const void *const *inputs, void *const *outputs, v
     for (int32_t i = 0; i < words[NODES]; i++) {
         const int32_t *node = words + FIRST_NODE + i * NODE_WORDS;
         const int32_t from = node[FROM] & 0xFFFFFF, to = node[TO] & 0xFFFFFF;
-        const float *x = node[FROM] >> 24 == IN_INPUTS ? inputs[from] : outputs[from];
-        float *y = outputs[to];
-        if (node[FROM] >> 24 == IN_SCRATCH) {
-            x = (const float *)scratch + from;
-        }
-        if (node[TO] >> 24 == IN_SCRATCH) {
-            y = (float *)scratch + to;
-        }
+        const int32_t source = node[FROM] >> 24;
+        const float *x = source == IN_SCRATCH  ? (const float *)scratch + from
+                         : source == IN_INPUTS ? (const float *)inputs[from]
+                                               : (const float *)outputs[from];
+        float *y = node[TO] >> 24 == IN_SCRATCH ? (float *)scratch + to : (float *)outputs[to];
         run_node(words, node, x, y);
     }
     return 0;
