@@ -384,11 +384,17 @@ def test_a_model_to_try_says_why_there_is_none(app: App) -> None:
     large = BytesIO()
     with zipfile.ZipFile(large, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("digits/index.html", bytes((32 << 20) + 1))
+    damaged = BytesIO()
+    with zipfile.ZipFile(damaged, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("digits/index.html", bytes(100))
+    torn = bytearray(damaged.getvalue())
+    torn[30 + len("digits/index.html")] = 0xFF  # what zlib cannot read, behind the local header
     missing = json.dumps({"error": "pip install 'utvm-deploy[wasm]'"}).encode()
     ends = (
         (Outcome(1, missing, b""), "pip install"),
         (Outcome(0, b"{}", b""), "made no bundle; compile it again"),
         (Outcome(0, b"{}", b"", {"bundle.zip": b"no archive"}), "cannot be read; compile it again"),
+        (Outcome(0, b"{}", b"", {"bundle.zip": bytes(torn)}), "cannot be read; compile it again"),
         (Outcome(0, b"{}", b"", {"bundle.zip": large.getvalue()}), "unpack the bundle of job"),
         (Outcome(0, b"{}", b"", {"bundle.zip": bundled.getvalue()}), '"x":"\\u003c/script\\u003e"'),
         (Outcome(1, b"", b"no other job is started"), '"x":"'),
@@ -406,7 +412,7 @@ def test_a_model_to_try_says_why_there_is_none(app: App) -> None:
         text = page(app, where)
         assert told in text, text
         assert ("Compile it for browsers" in text) == ('"x"' not in told)
-    assert len(ways) == 5
+    assert len(ways) == 6
     for one in ways:
         assert one.arguments[:2] == ("bundle", "--board=wasm") and "--format=wasm" in one.arguments
     page(app, "/models/none/try", 404)

@@ -31,7 +31,7 @@ from utvm_deploy.device.link.base import Task
 from utvm_deploy.device.link.in_process import InProcessLink
 from utvm_deploy.device.module import Module
 from utvm_deploy.project import build_image
-from utvm_deploy.targets.wasm import machine, toolchain
+from utvm_deploy.targets.wasm import binary, machine, toolchain
 from utvm_deploy.targets.wasm.binary import CODE_BASE, MAGIC, parse, read_binary
 
 pytestmark = pytest.mark.tools
@@ -144,6 +144,17 @@ def test_data_that_begin_like_a_module_are_data(wasm: Device) -> None:
     x = wasm.tensor(np.array([5], np.int32))
     module["at"](x)
     assert x.numpy()[0] == ord("m")
+
+
+def test_data_with_many_beginnings_of_modules_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model's weights may be anything."""
+    read: list[int] = []
+    monkeypatch.setattr(binary, "_digest", lambda data: bytes(read.append(len(data)) or 16))
+    for tail in (b"", (800).to_bytes(4, "little"), bytes(16) + (800).to_bytes(4, "little")):
+        found = binary.module_in(MAGIC * 100 + tail)
+    assert found == (0, 800) and read == [800]
 
 
 def test_ctrl_c_ends_a_call(wasm: Device, module: Module) -> None:

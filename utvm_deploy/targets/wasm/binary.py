@@ -19,7 +19,7 @@ MAGIC = b"\0asm\x01\0\0\0"
 #: Where the code of images begins: no memory is so large.
 CODE_BASE = 0x8000_0000
 _FILE_ALIGNMENT = 16
-_DIGEST_BYTES = 16
+_DIGEST_BYTES, _SIZE_BYTES = 16, 4
 #: The linker's function that runs constructors; where it is exported, no other export calls it.
 CONSTRUCTORS = "__wasm_call_ctors"
 
@@ -267,18 +267,16 @@ def read_binary(path: Path) -> Binary:
     )
 
 
-def module_in(data: bytes) -> int | None:
-    """Where the module begins of which ``placed`` made the data; None for other data.
+def module_in(data: bytes) -> tuple[int, int] | None:
+    """Where the module is of which ``placed`` made the data: begin and end; None for other data.
 
-    Its digest is in front of it: other data may begin like a module, too.
+    Its size and its digest are behind it: other data may begin like a module, too.
     """
-    at = data.find(MAGIC)
-    while at >= 0:
-        before = data[max(at - _DIGEST_BYTES, 0) : at]
-        if len(before) == _DIGEST_BYTES and before == _digest(data[at:]):
-            return at
-        at = data.find(MAGIC, at + 1)
-    return None
+    end = len(data) - _DIGEST_BYTES - _SIZE_BYTES
+    begin = end - int.from_bytes(data[-_SIZE_BYTES:], "little")
+    if not 0 <= begin < end or not data.startswith(MAGIC, begin):
+        return None
+    return (begin, end) if data[end:-_SIZE_BYTES] == _digest(data[begin:end]) else None
 
 
 def _digest(content: bytes) -> bytes:
@@ -289,16 +287,14 @@ def placed(path: Path, module: Path, address: int) -> Placed:
     """A module that was linked for an address: its data, and behind them the file itself."""
     content = path.read_bytes()
     found, own = parse(content, path), read_binary(module)
-    digest = _digest(content)
-    behind = max(found.data_end, address) + len(digest)
-    file_at = -(-behind // _FILE_ALIGNMENT) * _FILE_ALIGNMENT
+    file_at = -(-max(found.data_end, address) // _FILE_ALIGNMENT) * _FILE_ALIGNMENT
     data = bytearray(file_at - address)
-    data[-len(digest) :] = digest
     for at, part in found.segments:
         data[at - address : at - address + len(part)] = part
+    data += content + _digest(content) + len(content).to_bytes(_SIZE_BYTES, "little")
     return Placed(
-        bytes(data) + content,
-        len(data) + len(content),
+        bytes(data),
+        len(data),
         {name: at for name, at in found.functions(file_at).items() if name in own.functions},
         {name: at for name, at in found.objects().items() if name in own.objects},
     )

@@ -101,13 +101,13 @@ class WasmtimeMachine:
         """Change memory. What is written over a module ends it."""
         self._check(address, len(data))
         ctypes.memmove(self._start() + address, data, len(data))
-        end = address + len(data)
+        behind = address + len(data)
         self._modules = [
-            one for one in self._modules if end <= one.base or one.base + one.size <= address
+            one for one in self._modules if behind <= one.base or one.base + one.size <= address
         ]
-        at = module_in(data)
-        if at is not None:
-            self._modules.append(self._load(data[at:], address + at, _BAND[0]))
+        if found := module_in(data):
+            begin, end = found
+            self._modules.append(self._load(data[begin:end], address + begin, _BAND[0]))
 
     def _check(self, address: int, size: int) -> None:
         """BuildError outside of memory: an image can say anything of where its workspace is."""

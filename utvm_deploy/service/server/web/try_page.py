@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from typing import Any
 
 from utvm_deploy.compiler.c_text import prefix_from_path
@@ -20,7 +21,12 @@ _PAGE = "index.html"
 #: A tab takes more, but the server holds the page in memory.
 _MOST_BYTES = 32 << 20
 _MOST_JOBS = 50
-_UNREADABLE = (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile)
+#: What zipfile and json raise for a damaged archive. RuntimeError: it is encrypted, packed by an
+#: unknown method, or nested too deeply.
+_UNREADABLE = (
+    *(OSError, KeyError, ValueError, RuntimeError, EOFError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 def start_try(parts: Parts, model: Model) -> None:
