@@ -41,7 +41,6 @@ class SimdProduct:
     pixels: int
     rounding: Rounding
 
-    has_parts = False  # as ``packed_call`` asks
     depth_step = STEP
 
     @property
