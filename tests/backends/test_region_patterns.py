@@ -9,6 +9,7 @@ import pytest
 from region_graphs import SHAPE, GraphWriter
 
 from utvm_deploy.backends import Expression, Pattern, constant, op, optional, pattern, wildcard
+from utvm_deploy.backends.patterns import parts_of
 from utvm_deploy.graph.model import Graph
 
 Roots = Expression | tuple[Expression, ...] | tuple[str, ...]
@@ -137,3 +138,16 @@ def test_a_function_makes_a_pattern_and_names_are_known() -> None:
     (found,) = clamp.matches(graph, (0, 1))
     assert (found.operators, found.tensors) == ({"inner": 0}, {"x": x, "low": y})
     assert clamp.label == "MINIMUM+MAXIMUM"
+
+
+def test_parts_that_are_used_twice_are_looked_at_once() -> None:
+    """There are 2**40 ways through these operators."""
+    w = GraphWriter()
+    expression, tensor = wildcard(), w.inputs[0]
+    for _ in range(40):
+        expression, tensor = op("MAXIMUM")(expression, expression), w.add("MAXIMUM", tensor, tensor)
+    assert Pattern(expression).label == "MAXIMUM"
+    assert places(w.made(tensor), expression) == [tuple(range(40))]
+    assert len(Pattern(("MAXIMUM",) * 3000).label) == 3000 * len("MAXIMUM+") - 1
+    assert len(Pattern(("MAXIMUM",) * 3000).roots) == 1
+    assert sum(1 for _ in parts_of(Pattern(("MAXIMUM",) * 3000).roots[0])) == 3000

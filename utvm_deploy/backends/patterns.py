@@ -110,17 +110,23 @@ def optional(*kinds: str) -> Callable[[Expression], Expression]:
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
-    """An expression and all in it."""
-    yield expression
-    inside: tuple[Expression, ...] = ()
-    if isinstance(expression, Either):
-        inside = expression.options
-    elif isinstance(expression, Op):
-        inside = (*expression.inputs, *((expression.reads,) if expression.reads else ()))
-    elif isinstance(expression, Output):
-        inside = (expression.operator,)
-    for one in inside:
-        yield from parts_of(one)
+    """An expression and all in it, each once."""
+    seen: set[Expression] = set()
+    waiting = [expression]
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        yield one
+        inside: tuple[Expression, ...] = ()
+        if isinstance(one, Either):
+            inside = one.options
+        elif isinstance(one, Op):
+            inside = (*one.inputs, *((one.reads,) if one.reads else ()))
+        elif isinstance(one, Output):
+            inside = (one.operator,)
+        waiting += reversed(inside)
 
 
 def chain(kinds: Sequence[str]) -> Expression:
