@@ -68,8 +68,10 @@ def test_codes_of_older_versions_and_other_libraries_do_not_count(tmp_path: Path
     (known,) = trials(work, 1)
     theirs = replace(known, candidate=Candidate("cmsis-nn"), code="of the library")
     old = [replace(known, code=code) for code in ("", *CODES_OF_0_2_0.values())]
-    assert current(work, [*old, known, theirs], CORE, "of the library") == [known, theirs]
-    assert current(work, [*old, known, theirs], CORE, "of another one") == [known]
+    ours, other = {"cmsis-nn": "of the library"}, {"cmsis-nn": "of another one"}
+    assert current(work, [*old, known, theirs], CORE, ours) == [known, theirs]
+    assert current(work, [*old, known, theirs], CORE, other) == [known]
+    assert current(work, [*old, known, theirs], CORE, {"backend-one": "of the library"}) == [known]
     assert current(work, [], CORE) == []
 
 
