@@ -265,6 +265,7 @@ def _proposed_function(kind: str) -> Propose:
             x = scope.input(spec.shape, "int8", scale, -128)
         steps = STEPS_OF_INT16 if spec.dtype == "int16" else 1
         if kind == "EXP" and scale * steps * (127 - zero_point) > _MOST_EXPONENT:
+            zero_point = max(zero_point, -128)
             x = scope.input(spec.shape, spec.dtype, scale := 0.05 / steps, zero_point)
         natural = _FUNCTIONS[kind][1](scale * steps, zero_point) / steps
         attributes = output_quantization(draw, natural)
