@@ -17,7 +17,8 @@ from utvm_deploy.boards.new_boards.pack import MOST_TAGS
 from utvm_deploy.cli.main import main
 
 # The traps of the schema: what a device inherits, by which attribute; old ids; numbers in both
-# bases; another name of a memory; ROM; registers; several processors; variants.
+# bases; another name of a memory; ROM; registers; 256 bytes with a battery; several processors;
+# variants.
 PDSC = """<?xml version="1.0" encoding="UTF-8"?>
 <package schemaVersion="1.7.7"><vendor>V</vendor><name>X_DFP</name>
 <releases><release version="2.1.0">now</release><release version="1.0.0">old</release></releases>
@@ -44,6 +45,7 @@ PDSC = """<?xml version="1.0" encoding="UTF-8"?>
     <memory Pname="small" name="F2" access="rx" start="0x08100000" size="0x10000" default="1"/>
     <memory Pname="big" name="DTCM" access="rwx" start="0x20000000" size="0x20000"/>
     <memory Pname="big" name="AXI" access="rwx" start="0x24000000" size="0x20000"/>
+    <memory Pname="big" name="Backup" access="rw" start="0x38000000" size="0x100"/>
   </device>
   <device Dname="M85"><processor Dcore="Cortex-M85"/></device>
   <device Dname="Odd"><processor Dcore="SC300"/></device>

@@ -195,9 +195,28 @@ def test_every_tool_has_a_purpose_and_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     for tool, (purpose, install) in process.TOOLS.items():
         with pytest.raises(MissingTool) as caught:
             process.run([tool], timeout_s=PATIENCE_S)
         assert purpose in str(caught.value) and install in str(caught.value)
     with pytest.raises(MissingTool, match="put oddity on PATH"):
         process.start(["oddity"])
+
+
+def test_programs_that_pip_installed_are_found_without_an_activated_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "scripts" / "vela"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program.parent / "python"))
+    for path in ("", "/nowhere"):
+        monkeypatch.setenv("PATH", path)
+        assert process.which("vela") == str(program)
+    # What is on PATH comes first.
+    other = tmp_path / "vela"
+    shutil.copy(program, other)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert process.which("vela") == str(other)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from utvm_deploy.backends.ethos_u.check import NpuProgram, Place, checked
 from utvm_deploy.backends.ethos_u.configurations import MEMORY_MODES, NAMES, configuration
 from utvm_deploy.backends.ethos_u.opcodes import COMMANDS_OF_U55, COMMANDS_OF_U85, HAS_PAYLOAD
 from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
+from utvm_deploy.base import process
 from utvm_deploy.base.errors import CompileError, MissingTool, UsageError
 
 SHARED = Path(os.environ.get("UTVM_SHARED", "/nowhere")) / "models"
@@ -156,13 +156,13 @@ def test_names_of_configurations() -> None:
 
 
 def test_without_vela_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("utvm_deploy.base.process.which", lambda program: None)
     with pytest.raises(MissingTool, match=r"pip install 'utvm-deploy\[ethos-u\]'"):
         compiled_by_vela(b"", "model", configuration("ethos-u55-128"))
 
 
 @pytest.mark.skipif(
-    shutil.which("vela") is None,
+    process.which("vela") is None,
     reason="needs Vela: pip install 'utvm-deploy[ethos-u]'",
 )
 @pytest.mark.parametrize("mode", MEMORY_MODES)

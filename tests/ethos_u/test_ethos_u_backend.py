@@ -226,7 +226,7 @@ def test_bad_input_is_one_sentence(
         assert main([*compile_it, *more]) != 0
         error = capsys.readouterr().err
         assert told in error and error.count("\n") <= 2, error
-    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("utvm_deploy.base.process.which", lambda program: None)
     assert main([*compile_it, "--ethos-u", CONFIG]) == 1
     assert "pip install 'utvm-deploy[ethos-u]'" in capsys.readouterr().err
 

@@ -4,7 +4,6 @@ registers say."""
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from utvm_deploy.backends.ethos_u.check import NpuProgram
 from utvm_deploy.backends.ethos_u.configurations import configuration
 from utvm_deploy.backends.ethos_u.regions import KINDS
 from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
+from utvm_deploy.base import process
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Array
 from utvm_deploy.oracle.reference import run_reference
@@ -32,7 +32,7 @@ OPERATORS = (
     "transpose_conv",
 )
 needs_vela = pytest.mark.skipif(
-    shutil.which("vela") is None, reason="needs Vela: pip install 'utvm-deploy[ethos-u]'"
+    process.which("vela") is None, reason="needs Vela: pip install 'utvm-deploy[ethos-u]'"
 )
 
 

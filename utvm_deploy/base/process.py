@@ -107,9 +107,15 @@ def is_dry_run() -> bool:
     return _dry_run_sink.get() is not None
 
 
+def which(program: str) -> str | None:
+    """The program's path, if there is one: on PATH, or with this Python by pip."""
+    folders = os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)
+    return shutil.which(program, path=os.pathsep.join(filter(None, folders)))
+
+
 def find_tool(program: str) -> str:
     """The program's path; MissingTool, with the command that installs it, if there is none."""
-    found = shutil.which(program)
+    found = which(program)
     if found is None:
         purpose, install = TOOLS.get(
             Path(program).name, ("go on", f"put {program} on PATH, or correct the name")

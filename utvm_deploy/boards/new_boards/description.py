@@ -16,6 +16,8 @@ from utvm_deploy.targets.table import CORES, target_of, why_no_core
 from utvm_deploy.targets.unsupported import PAGE
 
 T = TypeVar("T")
+#: A memory of fewer bytes does not become a region: such are registers with a battery.
+_LEAST_REGION_BYTES = 1024
 #: What a file has where nobody states the clock: milliseconds are thousands of cycles then.
 UNKNOWN_CLOCK_HZ = 1_000_000
 #: The longest description and comment.
@@ -84,7 +86,7 @@ def check_core(name: str, of: str, template: str = "baremetal") -> Core:
 def merged(memories: Iterable[Memory]) -> tuple[Memory, ...]:
     """By address: of two that overlap the earlier one in ``memories``, neighbours of a kind as one.
 
-    Names become those of a board file.
+    Names become those of a board file. What is too small for a region is left out.
     """
     kept: list[Memory] = []
     for one in memories:
@@ -105,6 +107,7 @@ def merged(memories: Iterable[Memory]) -> tuple[Memory, ...]:
             found[-1] = replace(last, size=last.size + one.size, source=source)
         else:
             found.append(one)
+    found = [one for one in found if one.size >= _LEAST_REGION_BYTES]
     names: set[str] = set()
     for index, one in enumerate(found):
         name = re.sub(r"\W", "_", one.name.lower(), flags=re.ASCII) or one.kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def desk_checks(
 ) -> list[Check]:
     """In the order in which they are worth mending; without ``builds`` no image is built."""
     if board.why_no_image:
-        found = shutil.which("idf.py")
+        found = process.which("idf.py")
         return [Check("idf.py", "build and flash its firmware", found, "install ESP-IDF", False)]
     kind = choose_link(board, link)
     server = _bench_entry(board).server
@@ -74,7 +73,7 @@ def _flashing(board: Board, probe: str | None) -> Check:
     """One of the board's programs is enough; the user or bench.toml may insist on one."""
     wanted = probe or _bench_entry(board).probe
     commands = [one for one in board.probe.commands if wanted in (None, one.name)]
-    present = [one.name for one in commands if shutil.which(one.program)]
+    present = [one.name for one in commands if process.which(one.program)]
     first = commands[0].program if commands else "a probe"
     _, install = process.TOOLS.get(first, ("", f"install {first}"))
     return Check(
@@ -148,7 +147,7 @@ def _serial_port(board: Board, port: str | None, serial: str | None) -> list[Che
 
 def _debug_server(board: Board, is_needed: bool) -> Check:
     programs = [one.server.program for one in board.probe.commands if one.server]
-    present = next((program for program in programs if shutil.which(program)), None)
+    present = next((program for program in programs if process.which(program)), None)
     fix = "none of the board's probes has one"
     if programs:
         _, fix = process.TOOLS.get(programs[0], ("", f"install {programs[0]}"))

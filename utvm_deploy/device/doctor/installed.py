@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -195,7 +194,7 @@ def _programs_of(board: Board) -> Sequence[str]:
     if board.template == "zephyr":
         programs += ["ninja", "dtc"]
     # CMake drives whichever of the two is there.
-    programs.append("ninja" if shutil.which("ninja") or not shutil.which("make") else "make")
+    programs.append("ninja" if process.which("ninja") or not process.which("make") else "make")
     if board.emulator is not None:
         programs.append(board.emulator.program)
     return list(dict.fromkeys([*programs, *_optional_programs(board)]))
@@ -221,7 +220,7 @@ def _probe_programs(board: Board) -> list[str]:
 
 def program_version(program: str) -> str | None:
     """The version that a program prints, "present" if it prints none; None if it is missing."""
-    path = shutil.which(program)
+    path = process.which(program)
     if path is None:
         return None
     completed = process.run([path, "--version"], timeout_s=VERSION_TIMEOUT_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +123,7 @@ def first_installed(
     able = [one for one in commands if action(one) is not None]
     if process.is_dry_run():
         return able[0]
-    here = (one for one in able if shutil.which(_program(action(one))))
+    here = (one for one in able if process.which(_program(action(one))))
     return next(here, able[0])
 
 

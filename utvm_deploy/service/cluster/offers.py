@@ -8,10 +8,10 @@ are not installed is not offered.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from utvm_deploy.base import process
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import Board, board_names, load_board
 from utvm_deploy.boards.desk_file import load_bench
@@ -94,7 +94,7 @@ def usable_cores() -> int:
 def _check_programs(board: Board) -> None:
     """Raise UtvmError if a program is missing that every job on the board needs."""
     board.cpu.toolchain.prepare()
-    absent = [program for program in needed_programs(board) if shutil.which(program) is None]
+    absent = [program for program in needed_programs(board) if process.which(program) is None]
     if absent:
         raise UtvmError(
             f"{', '.join(absent)} is not installed; utvm doctor --board {board.name} says how to "
