@@ -97,7 +97,7 @@ def test_a_compiled_model_has_the_stream_and_the_rest_is_ours(tmp_path: Path) ->
     program = exact(MODEL, stored())
     # Aligned to 16, between guards.
     assert first.scratch_bytes == program.scratch_bytes + 16 + 2 * 16
-    assert "Vela estimates 9,000 cycles of the NPU for it (at 500 MHz" in first.why
+    assert "Vela's estimate: 9,000 cycles of the NPU (at 500 MHz" in first.why
     # An NPU reaches no tightly coupled RAM.
     assert not compiled.pools and compiled.arena_bytes > program.scratch_bytes
     text = "".join(compiled.sources.values())

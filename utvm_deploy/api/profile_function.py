@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +142,19 @@ def profile(
         target = device.board
         check_hot(hot, target)
         options, custom = steps.with_backend(options, target)
+        backends = options.get("plugin") or ()
+        absent = {one.name for one in backends if one.stand_in}
+        if absent:
+            options["plugin"] = tuple(one.stand_in or one for one in backends)
         graph = load_model(path, custom, is_quiet=True)  # compile says it
 
         def measured(graph: Graph) -> tuple[CompiledModel, Profile]:
             compiled = steps.compile_fitting(path, target, told, **options)
             told(f"building the image and starting {target.name}", 0, 1)
             loaded = device.load(compiled)
-            return compiled, layer_costs.profile(loaded, random_samples(graph, 1), told)
+            found = layer_costs.profile(loaded, random_samples(graph, 1), told)
+            names = absent.intersection(layer.engine for layer in compiled.layers)
+            return compiled, replace(found, stand_in=" and ".join(sorted(names)))
 
         compiled, found = measured(graph)
         hotspots: tuple[Hotspot, ...] = ()

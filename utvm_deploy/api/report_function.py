@@ -31,6 +31,7 @@ from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
 from utvm_deploy.results.pages.embedded_json import MODEL, embedded_json
 from utvm_deploy.results.pages.report_digest import DIGEST, content_digest
+from utvm_deploy.results.profiling.summary import npu_lines
 from utvm_deploy.results.reporting.page import report_html
 from utvm_deploy.results.reporting.stored import OPTIONS, SCHEMA, check_named
 from utvm_deploy.results.runs.origin import git_revision, versions
@@ -51,16 +52,20 @@ class ReportResult(Result):
 
     @property
     def ok(self) -> bool:
-        """Whether every byte compared is that of the reference."""
-        return bool(self.found["verify"]["ok"])
+        """Whether every byte compared is that of the reference; a stand-in's are not compared."""
+        checked = self.found["verify"]
+        return checked is None or bool(checked["ok"])
 
     @property
     def headline(self) -> str:
         """The model, the board, and what it takes."""
         one = self.found["profile"]
         told = "every byte as the reference" if self.ok else "WRONG BYTES"
+        if one["stand_in"]:
+            told = "no byte compared"
         return (
-            f"{one['model']} on {one['board']}: {one['ticks']:,} {one['tick_unit']}, RAM "
+            f"{one['model']} on {one['board']}: {one['ticks']:,} {one['tick_unit']}"
+            f"{' without ' + one['stand_in'] if one['stand_in'] else ''}, RAM "
             f"{one['ram_bytes']:,} bytes, flash {one['flash_bytes']:,} bytes, {told}"
         )
 
@@ -77,6 +82,7 @@ class ReportResult(Result):
                 "percent": 100 * layer["ticks"] / whole,
                 "macs": layer["macs"] or None,
                 f"{unit}_per_mac": layer["ticks_per_mac"],
+                "npu_cycles": layer["npu_cycles"],
                 "kernel": layer["kernel"],
                 "why": layer["why"],
             }
@@ -137,10 +143,13 @@ def report(
     where = board if isinstance(board, str) else target
     with connect(where, **connection) as device:
         measured = profile(path, device, progress=told, **chosen, **compiled_with)
-        notes += measured.beside
-        checked = verify(
-            path, device, samples=VERIFIED_SAMPLES, progress=told, **chosen, **compiled_with
-        )
+        profiled = measured.to_dict()
+        notes += (*measured.beside, *npu_lines(profiled))
+        checked = None
+        if not measured.found.stand_in:
+            checked = verify(
+                path, device, samples=VERIFIED_SAMPLES, progress=told, **chosen, **compiled_with
+            )
         judged = None
         if data is not None:
             judged = evaluate(
@@ -158,7 +167,6 @@ def report(
     beside = _beside(
         path, where, options, plugin, notes, told, connection, records, cmsis_nn, chosen
     )
-    profiled = measured.to_dict()
     files = {"data": data, "labels": labels, "reference": reference, "records": records}
     found = plain_object(
         SCHEMA,
@@ -194,7 +202,7 @@ def report(
             "inspect": inspected.to_dict(),
             "profile": profiled,
             "memory": needed.to_dict(),
-            "verify": checked.to_dict(),
+            "verify": None if checked is None else checked.to_dict(),
             "bench": beside,
             "evaluation": None if judged is None else judged.to_json(),
             "tuning": None if records is None else _tried(Path(records), profiled),

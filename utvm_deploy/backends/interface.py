@@ -310,6 +310,9 @@ class Backend:
     zephyr_options: Callable[[Sequence[str]], tuple[str, ...]] = field(
         default=no_options, repr=False, compare=False
     )
+    #: The same calls by code that does nothing, if the code is not here. ``profile`` and ``report``
+    #: take it: the other layers are measured, with bytes of no meaning.
+    stand_in: Backend | None = field(default=None, repr=False, compare=False)
     #: Whether its regions stay apart, and it computes single operators only.
     is_apart: bool = False
     # What follows is found out by us.

@@ -139,12 +139,14 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     log_path: Path | None = None,
+    is_part_of_plan: bool = False,
 ) -> Completed:
     """Run a program to its end, at most ``timeout_s``; the caller judges a failure.
 
+    A dry run shows it, and runs it only if ``is_part_of_plan``: it says what would be built.
     ``env`` is added to this process's environment. ``log`` gets the command and its output.
     """
-    if _is_dry(argv):
+    if _is_dry(argv) and not is_part_of_plan:
         return Completed(tuple(argv), 0, "", "")
     child = _popen(
         argv,

@@ -94,4 +94,8 @@ def dry_run(args: argparse.Namespace, board: Board, out: Output) -> int:
     check_board(args, board)
     load_model(args.model, custom_of(args, board))
     with out.progress() as progress:
-        return dry_run_step(args, board, compile_step(args, board, progress))
+        compiled = compile_step(args, board, progress)
+        for layer in compiled.layers:
+            if layer.npu_cycles is not None:
+                out.line(f"layer {layer.index}, {layer.kind}, by {layer.engine}: {layer.why}")
+        return dry_run_step(args, board, compiled)

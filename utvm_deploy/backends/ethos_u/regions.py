@@ -61,6 +61,24 @@ int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, const in
                      uint64_t *const bases, const size_t *sizes, const int count, void *user);
 void ethosu_release_driver(struct ethosu_driver *driver);
 """
+#: The same functions for images that only count cycles of the core: they do nothing.
+_STAND_IN = """\
+struct ethosu_driver;
+static struct ethosu_driver *ethosu_reserve_driver(void)
+{
+    return NULL;
+}
+static int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, int bytes,
+                            uint64_t *bases, const size_t *sizes, int count, void *user)
+{
+    (void)driver, (void)payload, (void)bytes, (void)bases, (void)sizes, (void)count, (void)user;
+    return 0;
+}
+static void ethosu_release_driver(struct ethosu_driver *driver)
+{
+    (void)driver;
+}
+"""
 FUNCTION = "ethosu_invoke_v3"
 _ALIGNMENT = 16
 #: The status where the driver gives no NPU.
@@ -195,10 +213,10 @@ class Regions:
             for one in made.arguments
         )
         why = (
-            f"Vela estimates {estimate.cycles:,} cycles of the NPU for it (at "
+            f"Vela's estimate: {estimate.cycles:,} cycles of the NPU (at "
             f"{estimate.clock_hz / 1e6:g} MHz, {estimate.system}); nobody measured them"
         )
-        return replace(made, arguments=tuple(aligned), why_not=why)
+        return replace(made, arguments=tuple(aligned), why_not=why, npu_cycles=estimate.cycles)
 
 
 def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> frozenset[int] | str:
@@ -244,21 +262,24 @@ def _body(program: NpuProgram) -> str:
     return "\n".join(lines)
 
 
-def ethos_u_backend(configuration: Configuration, driver: Path | None) -> Backend:
+def ethos_u_backend(
+    configuration: Configuration, driver: Path | None, text: str = _DECLARED
+) -> Backend:
     """The backend, which covers nothing before it has a model's file.
 
     ``driver`` is a folder with the driver's headers and library; CompileError if it has not.
+    Without it, ``text`` is the C of what is called.
     """
 
     def of_file(path: Path) -> Backend:
         regions = Regions(path, configuration, HEADER if driver else "")
         return replace(backend, covers=regions.covers, build=regions.build)
 
-    digest = hashlib.sha256(f"{configuration}{_DECLARED}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{configuration}{text}".encode()).hexdigest()
     backend = Backend(
         name=configuration.label,
         patterns=(),
-        code=CText(_DECLARED) if driver is None else _library_in(driver),
+        code=CText(text) if driver is None else _library_in(driver),
         of_file=of_file,
         is_bus_master=True,
         url="https://gitlab.arm.com/artificial-intelligence/ethos-u/ethos-u-core-driver",
@@ -266,6 +287,9 @@ def ethos_u_backend(configuration: Configuration, driver: Path | None) -> Backen
         built_with="Vela",
         family=PLUGIN_PREFIX + configuration.name,
         origin=f"--ethos-u {configuration.text}",
+        stand_in=ethos_u_backend(configuration, None, _STAND_IN)
+        if driver is None and text is _DECLARED
+        else None,
     )
     return backend
 

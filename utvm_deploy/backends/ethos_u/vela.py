@@ -68,7 +68,7 @@ def _run(model: bytes, name: str, configuration: Configuration, folder: Path, fo
         *("--memory-mode", MEMORY_MODES[configuration.memory_mode]),
         *("--output-format", form, "--output-dir", str(folder)),
     ]
-    done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder)
+    done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder, is_part_of_plan=True)
     if done.timed_out:
         raise CompileError(
             f"Vela did not finish {name} within {_DEADLINE_S:.0f} s; leave --ethos-u out"

@@ -19,9 +19,11 @@ from utvm_deploy.results.profiling.hotspots import Hotspot
 from utvm_deploy.results.profiling.layer_costs import LayerProfile, Profile
 from utvm_deploy.results.profiling.page import profile_html
 from utvm_deploy.results.profiling.summary import (
+    NPU,
     Bounds,
     latency_line,
     memory_line,
+    npu_lines,
     profile_summary,
     words_in,
 )
@@ -80,8 +82,10 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
         _modelled_table(found, bounds, is_wide, out)
     else:
         _plain_table(found, out)
-    rate = f", {found.ticks / found.macs:.2f} per MAC" if found.macs else ""
-    out.line(f"whole model: {found.ticks:,} {found.unit_label}{rate}")
+    has_rate = found.macs and found.npu_cycles is None
+    rate = f", {found.ticks / found.macs:.2f} per MAC" if has_rate else ""
+    without = f" without {found.stand_in}" if found.stand_in else ""
+    out.line(f"whole model{without}: {found.ticks:,} {found.unit_label}{rate}")
     if found.is_modelled:
         figures = found.figures
         out.line(
@@ -92,6 +96,8 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     summary = profile_summary(found)
     if found.seconds is not None:
         out.line(latency_line(summary))
+    for line in npu_lines(summary):
+        out.line(line)
     out.line(memory_line(summary))
     out.line(f"placement: {found.placement}")
     if found.twin_note:
@@ -99,7 +105,8 @@ def _report(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -
     said = (*strip_lines(found), *engine_lines(found))
     for line in said:
         out.line(line)
-    for word, meaning in words_in(_MODELLED if found.is_modelled else (), said):
+    heads = (*(_MODELLED if found.is_modelled else ()), *_npu_head(found))
+    for word, meaning in words_in(heads, said):
         out.line(f"{word}: {meaning}")
 
 
@@ -150,11 +157,22 @@ def strip_lines(found: Profile) -> list[str]:
     return said
 
 
+def _npu_head(found: Profile) -> list[str]:
+    return [] if found.npu_cycles is None else [f">{NPU}"]
+
+
+def _npu_cell(found: Profile, item: LayerProfile) -> list[int | None]:
+    return [] if found.npu_cycles is None else [item.layer.npu_cycles]
+
+
 def _plain_table(found: Profile, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
     unit = found.tick_unit
     out.table(
-        ["layer", "operator", f">{unit}", ">share %", ">MACs", f">{unit}/MAC", "engine", "kernel"],
+        [
+            *("layer", "operator", f">{unit}", ">share %", ">MACs", f">{unit}/MAC"),
+            *(*_npu_head(found), "engine", "kernel"),
+        ],
         [
             (
                 str(item.layer.index),
@@ -163,6 +181,7 @@ def _plain_table(found: Profile, out: Output) -> None:
                 100 * item.ticks / total,
                 item.layer.macs or None,
                 item.ticks_per_mac,
+                *_npu_cell(found, item),
                 item.layer.engine,
                 item.layer.kernel.removeprefix(f"{found.model}_"),
             )
@@ -174,7 +193,7 @@ def _plain_table(found: Profile, out: Output) -> None:
 
 def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: Output) -> None:
     total = sum(layer.ticks for layer in found.layers) or 1
-    columns = [*_MODELLED]
+    columns = [*_MODELLED[:-1], *_npu_head(found), _MODELLED[-1]]
     if is_wide:
         columns += [">MACs", ">bound", ">bound, memory", "bound by"]
         columns += [f">{name.replace('_', ' ')}" for name in _FURTHER]
@@ -193,6 +212,7 @@ def _modelled_table(found: Profile, bounds: Bounds | None, is_wide: bool, out: O
             figures["dcache_misses_flash"],
             figures["dcache_misses_ram"],
             item.ticks / bound.memory if bound is not None and bound.memory else None,
+            *_npu_cell(found, item),
             item.layer.engine,
         ]
         if is_wide:

@@ -172,6 +172,7 @@ def _merged(calls: Sequence[Layer], main: Layer) -> Layer:
         main,
         index=calls[0].index,
         macs=sum(one.macs for one in calls),
+        npu_cycles=sum(one.npu_cycles or 0 for one in calls) or None,
         scratch_bytes=max(one.scratch_bytes for one in calls),
         is_external=any(one.is_external for one in calls),
         arena=tuple(dict.fromkeys(span for one in calls for span in one.arena)),

@@ -170,6 +170,8 @@ def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:
     _within(f"macs of {what}", layer.macs, MAX_MACS)
     if layer.products is not None:
         _within(f"products of {what}", layer.products, MAX_MACS)
+    if layer.npu_cycles is not None:
+        _within(f"npu_cycles of {what}", layer.npu_cycles, MAX_MACS)
     _within(f"scratch_bytes of {what}", layer.scratch_bytes, MAX_BYTES)
     _within(f"weights_bytes of {what}", layer.weights_bytes, MAX_BYTES)
     near = {pool.name: pool.size_bytes for pool in compiled.pools if pool.is_written}

@@ -18,7 +18,7 @@ from utvm_deploy.records import DEFAULT
 
 #: What ``--json`` and tables say of each layer, in their order.
 _FACTS = (
-    *("name", "kernel", "engine", "why", "origin"),
+    *("name", "kernel", "engine", "why", "origin", "npu_cycles"),
     *("macs", "weights_bytes", "scratch_bytes"),
 )
 _COLUMNS = ("name", "macs", "weights_bytes", "scratch_bytes", "engine", "kernel", "origin")
@@ -220,6 +220,8 @@ class Layer:
     constants: tuple[Span, ...] = ()
     # The multiplications that the kernel does for ``macs``, if it does fewer.
     products: int | None = None
+    # Cycles of an NPU's own clock that its compiler estimates. Nobody measured them.
+    npu_cycles: int | None = field(default=None, metadata={"is_added": True})
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ def layer_facts(
         pool=_pool_spans(program, index, layer),
         constants=constants,
         products=layer.step.call.products,
+        npu_cycles=layer.step.call.npu_cycles,
     )
 
 

@@ -160,6 +160,8 @@ class KernelCall:
     products: int | None = None
     # Why no faster kernel was taken, in a phrase, if one was tried.
     why_not: str = ""
+    # Of a call for an NPU: the cycles of the clock there that its compiler estimates.
+    npu_cycles: int | None = None
     # The kernel's family; "generic" is plain C.
     family: str = GENERIC
     # Where its candidate came from: one of records.ORIGINS.

@@ -59,7 +59,7 @@ def layer_bounds(
         operator = by_source.get(layer.operators)
         bounds.append(
             None
-            if operator is None
+            if operator is None or layer.npu_cycles is not None
             else bound(
                 timing,
                 model,

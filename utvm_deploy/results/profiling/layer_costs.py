@@ -35,8 +35,9 @@ class LayerProfile:
 
     @property
     def ticks_per_mac(self) -> float | None:
-        """None for a layer without multiplications."""
-        return self.ticks / self.layer.macs if self.layer.macs else None
+        """None for a layer without multiplications, or one of an NPU, whose ticks are others."""
+        is_ours = self.layer.macs and self.layer.npu_cycles is None
+        return self.ticks / self.layer.macs if is_ours else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,12 +65,20 @@ class Profile:
     cycle_model: str = ""
     pool_bytes: int = 0  # of all memories besides the arena's
     twin_note: str = ""  # of an emulated twin, what is the board's, and what is the machine's
+    # Whose code was missing, so that its layers did nothing; empty: all layers were computed.
+    stand_in: str = ""
 
     @property
     def calls(self) -> tuple[LayerProfile, ...]:
         """The calls in their order: layers, and of layers in strips, each strip."""
         found = (call for one in self.layers for call in one.calls or (one,))
         return tuple(sorted(found, key=lambda call: call.layer.index))
+
+    @property
+    def npu_cycles(self) -> int | None:
+        """The sum of the layers' estimates, in cycles of the NPU; None without an NPU."""
+        found = [one.layer.npu_cycles for one in self.layers if one.layer.npu_cycles is not None]
+        return sum(found) if found else None
 
     __repr__ = one_line
 
@@ -78,7 +87,8 @@ class Profile:
         """Time, RAM and flash of the whole model."""
         latency = "" if self.seconds is None else f" ({1e3 * self.seconds:.3f} ms)"
         return (
-            f"{self.model} on {self.board}: {self.ticks:,} {self.unit_label}{latency}, "
+            f"{self.model} on {self.board}: {self.ticks:,} {self.unit_label}{latency}"
+            f"{f' without {self.stand_in}' if self.stand_in else ''}, "
             f"{len(self.layers)} layers, RAM {self.ram_bytes:,} bytes (arena "
             f"{self.arena_bytes:,}), flash {self.flash_bytes:,} bytes"
         )

@@ -20,7 +20,7 @@ from utvm_deploy.results.pages.figure_table import (
     share,
 )
 from utvm_deploy.results.pages.render import number, render
-from utvm_deploy.results.profiling.summary import words_in
+from utvm_deploy.results.profiling.summary import NPU, npu_lines, words_in
 
 #: Columns of figures next to the bars, if they were counted.
 _FIGURES = {
@@ -50,6 +50,12 @@ def profile_values(
     lines = [_line(layer, f"{result['model']}_", longest) for layer in layers]
     columns = [
         column(unit_label, [number(layer["ticks"]) for layer in layers], number(result["ticks"])),
+        column(
+            NPU,
+            [number(layer.get("npu_cycles")) for layer in layers],
+            number(result.get("npu_cycles")),
+            is_optional=True,
+        ),
         *_work(result),
         *_bounds(result),
         *_theirs(result, bench),
@@ -72,6 +78,7 @@ def profile_values(
         "table": replace(table, words=words),
         "has_misses": any(len(line.bars) > 1 for line in lines),
         "hotspots": result.get("hot", ()),
+        "npu": npu_lines(result),
     }
 
 
@@ -102,7 +109,7 @@ def _work(result: Mapping[str, Any]) -> list[Column]:
         column(
             "per MAC",
             [number(one["ticks_per_mac"], 2) for one in layers],
-            number(ticks / macs if macs else None, 2),
+            number(ticks / macs if macs and result.get("npu_cycles") is None else None, 2),
         ),
     ]
 

@@ -37,6 +37,8 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
         ),
         "placement": dict(vars(found.placement)),
         **({"twin": found.twin_note} if found.twin_note else {}),
+        "npu_cycles": found.npu_cycles,
+        "stand_in": found.stand_in,
         "layers": [
             {
                 **_layer_facts(item),
@@ -49,6 +51,8 @@ def profile_summary(found: Profile, bounds: Bounds | None = None) -> dict[str, A
     }
 
 
+#: The head of the column of estimates.
+NPU = "NPU (Vela)"
 #: What the heads of columns mean.
 _HEADS = {
     "core": "cycles of the core alone, without waiting for memory",
@@ -57,6 +61,7 @@ _HEADS = {
     "unaligned loads and bank conflicts",
     "bound": "the least cycles of any kernel, by its multiplications, loads, stores and misses",
     "x bound": "cycles over the bound; no kernel is below 1.00",
+    NPU: "Vela's estimate in cycles of the NPU, which nobody measured",
 }
 #: What words in names and reasons mean.
 _PHRASES = {
@@ -79,13 +84,29 @@ def words_in(heads: Iterable[str], texts: Iterable[str]) -> tuple[tuple[str, str
 def latency_line(found: Mapping[str, Any]) -> str:
     """The latency of a summary, and whether anybody ever measured it; else the count."""
     unit = f"modelled {found['tick_unit']}" if found["is_modelled"] else found["tick_unit"]
+    without = f" without {found['stand_in']}" if found.get("stand_in") else ""
     if found["seconds"] is None:
-        return f"{found['ticks']:,} {unit}"
-    text = f"latency: {1e3 * found['seconds']:.3f} ms"
+        return f"{found['ticks']:,} {unit}{without}"
+    text = f"latency{without}: {1e3 * found['seconds']:.3f} ms"
     if found["is_modelled"]:
         clock = found["ticks_per_second"] / 1e6
         return f"{text} at {clock:g} MHz (modelled, never measured on silicon)"
     return f"{text} (smallest of {found['runs']} runs)"
+
+
+def npu_lines(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an NPU would take besides a summary's ticks, and whether its layers did nothing."""
+    cycles, absent = found.get("npu_cycles"), found.get("stand_in")  # older results have none
+    if cycles is None:
+        return ()
+    total = f"Vela's estimate: {cycles:,} cycles of the NPU, which are in no sum here"
+    if not absent:
+        return (total,)
+    return (
+        total,
+        f"without a driver of {absent}, a stand-in did nothing in its layers: outputs are not "
+        f"computed, and later layers read bytes of no meaning",
+    )
 
 
 def memory_line(found: Mapping[str, Any]) -> str:
@@ -107,5 +128,5 @@ def _layer_facts(item: LayerProfile) -> dict[str, Any]:
         "ticks_median": item.ticks_median,
         "ticks_per_mac": item.ticks_per_mac,
         "figures": dict(item.figures),
-        **picked(item.layer, "macs", "kernel", "engine", "why", "origin"),
+        **picked(item.layer, "macs", "kernel", "engine", "why", "origin", "npu_cycles"),
     }

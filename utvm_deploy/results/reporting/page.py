@@ -47,7 +47,9 @@ def report_html(result: Mapping[str, Any], try_it: str = "") -> str:
 def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What a reader wants first: (name, value, a remark)."""
     found, checked = result["profile"], result["verify"]
+    without = f", without {found['stand_in']}" if found.get("stand_in") else ""
     modelled = "modelled, never measured on silicon" if found["is_modelled"] else "measured"
+    modelled += without
     if found["seconds"] is not None:
         yield "Latency", f"{1e3 * found['seconds']:.3f} ms", modelled
     yield found["tick_unit"].capitalize(), number(found["ticks"]), modelled
@@ -59,10 +61,15 @@ def _facts(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         f"{found['flash_bytes']:,} bytes",
         f"weights {found['weights_bytes']:,}",
     )
-    if found["macs"]:
+    if found.get("npu_cycles") is not None:
+        yield "Cycles of the NPU", number(found["npu_cycles"]), "Vela's estimate, never measured"
+    elif found["macs"]:
         yield "MACs", number(found["macs"]), f"{found['ticks'] / found['macs']:.2f} each"
-    compared = f"each layer, {checked['samples']} samples"
-    yield "Reference", "equal" if checked["ok"] else "DIFFERS", compared
+    if checked is None:
+        yield "Reference", "not compared", "a stand-in computes no outputs"
+    else:
+        compared = f"each layer, {checked['samples']} samples"
+        yield "Reference", "equal" if checked["ok"] else "DIFFERS", compared
     if result["bench"]:
         one = result["bench"]["models"][0]
         ratio = one["end_to_end_ratio"] or one["ratio"]

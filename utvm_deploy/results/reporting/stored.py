@@ -24,10 +24,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("pools", "inputs", "states", "stream"), (dict,)),
 }
 #: Keys of the object, behind which are objects.
-_PARTS = (
-    *("model", "board", "options", "evaluated", "files", "environment", "profile", "memory"),
-    "verify",
-)
+_PARTS = (*("model", "board", "options", "evaluated", "files", "environment", "profile", "memory"),)
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -57,6 +54,8 @@ def _check(path: Path, result: Mapping[str, Any]) -> None:
     for key in _PARTS:
         if not isinstance(result.get(key), dict):
             raise _damaged(path, key)
+    if not isinstance(result.get("verify", ""), dict | None):
+        raise _damaged(path, "verify")
     for part, key in (("model", "file"), ("model", "sha256"), ("board", "given")):
         if not isinstance(result[part].get(key), str):
             raise _damaged(path, f"{part}.{key}")
