@@ -66,7 +66,7 @@ _STAND_IN = """\
 struct ethosu_driver;
 static struct ethosu_driver *ethosu_reserve_driver(void)
 {
-    return NULL;
+    return (struct ethosu_driver *)(uintptr_t)1; // only null means that there is none
 }
 static int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, int bytes,
                             uint64_t *bases, const size_t *sizes, int count, void *user)
