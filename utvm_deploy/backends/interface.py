@@ -160,6 +160,7 @@ class Match:
         """The tables of ``ours`` by their names, such as "weights", "bias", "multiplier".
 
         Weights of int4 are uint8 here, of one dimension: two in each byte, as in the file.
+        The bias of int8 has the input's zero point in it, so padding reads as the zero point.
         """
         arguments = self.ours.arguments
         return {one.name: one.data for one in arguments if isinstance(one, ConstantArgument)}
