@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from double_driver import double_of
 from make_golden import MODEL, exact, golden
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.backends.ethos_u import dense, regions
@@ -137,6 +138,25 @@ def test_regions_of_a_model_that_vela_refuses(monkeypatch: pytest.MonkeyPatch) -
     board = load_board("host")
     compiled = utvm_deploy.compile(MODEL, board, plugin=find_ethos_u(CONFIG, board))
     assert [one.engine for one in compiled.layers] == ["Ethos-U55-128"]
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+@pytest.mark.usefixtures("vela")
+def test_sums_that_the_reference_shifts_left_stay_here(kind: str, tmp_path: Path) -> None:
+    """LiteRT's sums of 32 bits overflow there, and those of an NPU do not."""
+    for scale, is_covered in ((0.5, True), (0.001, False)):
+        m, weights = ModelWriter(), np.ones((4, 1, 1, 4), np.int8)
+        x = m.input((1, 3, 3, 4), 0.5, -7)
+        if kind == "CONV_2D":
+            y = m.conv2d(x, weights, scale=scale)
+        else:
+            y = m.depthwise_conv2d(x, np.ones((1, 1, 1, 4), np.int8), scale=scale)
+        m.output(y)
+        path = m.save(tmp_path / "m.tflite")
+        graph = load_model(path, is_quiet=True)
+        asked = regions.Regions(path, configuration(CONFIG), "")
+        (one,) = (one for one in graph.operators if one.kind == kind)
+        assert asked.covers(Operation(graph, one)) == is_covered
 
 
 def test_a_multiplier_of_vela_that_stands_for_two_is_not_replaced() -> None:

@@ -50,6 +50,8 @@ KINDS = frozenset(
         *("QUANTIZE", "RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"),
     )
 )
+#: Their outputs are sums of products.
+_SUMMING = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
 #: Those that compute: a region without one has nothing for an NPU.
 _COMPUTING = KINDS - {"RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"}
 HEADER = "ethosu_driver.h"
@@ -137,6 +139,7 @@ class Regions:
             and all(number is not None and tensors[number].dtype == "int8" for number in ends)
             and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
             and (operation.operator.kind != _DENSE or self._exact(operation) is not None)
+            and (operation.operator.kind not in _SUMMING or _keeps_sums(operation))
         )
 
     def build(self, match: Match) -> KernelCall | str:
@@ -217,6 +220,14 @@ class Regions:
             f"{estimate.clock_hz / 1e6:g} MHz, {estimate.system}); nobody measured them"
         )
         return replace(made, arguments=tuple(aligned), why_not=why, npu_cycles=estimate.cycles)
+
+
+def _keeps_sums(operation: Operation) -> bool:
+    """Whether each output's scale is below 1.
+
+    LiteRT shifts sums left for others. They may leave 32 bits, which those of an NPU do not.
+    """
+    return all(one < 1 for one in operation.scales(operation.result.shape[-1]))
 
 
 def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> frozenset[int] | str:
