@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.backends import Backend, CText, Pattern, op, regions, wildcard
+from utvm_deploy.backends.asking import asked
 from utvm_deploy.backends.edges import Edges
 from utvm_deploy.backends.plugins import load_plugin
 from utvm_deploy.backends.regions import is_region, partitioned
@@ -231,6 +233,11 @@ def test_what_is_refused_is_computed_operator_by_operator(tmp_path: Path, model:
     [
         ("return operation.kind in", "while True: pass\n    return", "covers took more than 0.5 s"),
         ("return operation.kind in", "return 1 / 0 in", r"covers raised ZeroDivisionError: .*line"),
+        (
+            "return operation.kind in",
+            "return 'maybe' or operation.kind in",
+            r"covers: it returned 'maybe' for [A-Z]+; return True or False",
+        ),
         ("match.graph.tensors, {}", "[], {}", r"build for MAXIMUM\+MINIMUM\+MAXIMUM .* raised Ind"),
         ("build=build", "build=3", "Backend.build is an object of type int, not a function"),
         (", build=build", "", "Backend.covers needs Backend.build; give a function"),
@@ -288,3 +295,11 @@ def test_a_pattern_that_is_none(tmp_path: Path, operators: str, told: str) -> No
     text = f"{PLUGIN}\nbackend = Backend('A', (Pattern({operators}, build),), CText(''))\n"
     with pytest.raises(PluginError, match=told):
         load_plugin(written(tmp_path, text))
+
+
+def test_only_plug_ins_have_a_time_limit() -> None:
+    slow = Backend("Slow", (), CText(""), origin="--slow")
+    assert asked(slow, "covers", lambda: time.sleep(0.05), 0.01) is None
+    plugin = replace(slow, python_digest="0")
+    with pytest.raises(PluginError, match=r"covers took more than 0\.01 seconds"):
+        asked(plugin, "covers", lambda: time.sleep(1), 0.01)

@@ -117,6 +117,7 @@ def test_every_verb_is_documented() -> None:
         (["tune", DIGITS, *HOST, "--minutes", "nan"], "nan minutes is too little or too much time"),
         (["tune", DIGITS, *HOST, "--seed", "-1"], "-1 is not a seed; give one from 0"),
         (["bundle", DIGITS, "-o", "x"], "--board is missing"),
+        (["report", "missing.tflite", "--try-it"], "is a model, and the report needs a board"),
         (["inspect", "--supported", "--svg", "x.svg"], "--svg draws a MODEL"),
         (["inspect", "--supported", "--passes"], "--passes is of a MODEL"),
         (["bundle", DIGITS, "--check", "x"], "give either MODEL or --check"),

@@ -13,6 +13,7 @@ from utvm_deploy.base.errors import PluginError, UtvmError
 from utvm_deploy.base.python_file import TookTooLong, said_of, within
 from utvm_deploy.graph.model import Array, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, TensorArgument
+from utvm_deploy.kernels.contract.operation import Operation
 
 _Answer = TypeVar("_Answer")
 
@@ -114,15 +115,26 @@ def inferred(
     return tuple(made)
 
 
+def is_covered(backend: Backend, operation: Operation) -> bool:
+    """What ``Backend.covers`` says. PluginError if it is not a boolean."""
+    assert backend.covers is not None
+    found = backend.covers(operation)
+    if not isinstance(found, bool | np.bool_):
+        raise PluginError(f"it returned {found!r} for {operation.kind}; return True or False")
+    return bool(found)
+
+
 def asked(
     backend: Backend, what: str, work: Callable[[], _Answer], seconds: float | None = None
 ) -> _Answer:
     """What ``work`` gives.
 
-    Raises PluginError, with file and line, if it raises an exception or takes more ``seconds``.
+    Raises PluginError, with file and line, if it raises an exception or takes more ``seconds``. Our
+    own backends have none: what they run has deadlines.
     """
+    is_ours = not backend.python_digest
     try:
-        return work() if seconds is None else within(seconds, work)
+        return work() if seconds is None or is_ours else within(seconds, work)
     except PluginError as error:
         raise PluginError(f"{backend.origin}: {what}: {error}") from error
     except UtvmError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, where_of
+from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, is_covered, where_of
 from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
 from utvm_deploy.backends.patterns import Op, parts_of
 from utvm_deploy.base.errors import PluginError
@@ -74,7 +74,7 @@ def _builds(
                 named: dict[str, Operator | int] = {**places[0].tensors}
                 named |= dict.fromkeys(places[0].operators, operator)
                 made.append((build, Match(graph, (operator,), core, named)))
-        if backend.build and covers and covers(Operation(graph, operator)):
+        if backend.build and covers and is_covered(backend, Operation(graph, operator)):
             made.append((backend.build, Match(graph, (operator,), core)))
         return made
 

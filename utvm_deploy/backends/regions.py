@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built
+from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, is_covered
 from utvm_deploy.backends.choice import code_of_backend, estimated
 from utvm_deploy.backends.edges import Edges
 from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
@@ -187,13 +187,12 @@ class _Partition:
                 some = [{*one.positions} for one in self._found(graph, backend, pattern, left)]
                 left = left.difference(*some)
                 groups += some
-        covers = backend.covers
-        if covers is not None:
+        if backend.covers is not None:
             operations = {i: Operation(graph, graph.operators[i]) for i in sorted(left)}
             groups += asked(
                 backend,
                 "covers",
-                lambda: [{i} for i, one in operations.items() if covers(one)],
+                lambda: [{i} for i, one in operations.items() if is_covered(backend, one)],
                 MATCH_SECONDS,
             )
         return groups

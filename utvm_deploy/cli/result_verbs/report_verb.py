@@ -31,7 +31,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """The report of a model, or of records."""
     if args.board is not None and args.model.suffix != _RECORDS:
         return _model(args, out)
-    if args.model.suffix.lower() in FORMATS and args.model.is_file():
+    is_file = args.model.is_file() or not args.model.exists()
+    if args.model.suffix.lower() in FORMATS and is_file:
         raise UsageError(
             f"{args.model} is a model, and the report needs a board; give --board, or a file of "
             "records"
