@@ -25,10 +25,11 @@ from utvm_deploy.project import build_image, check_fits
 def device_of(args: argparse.Namespace, board: Board) -> Device:
     """The device that the command line names; it is not open yet.
 
-    Raises ModelError for a model that is not there: a board may need more of the user.
+    Raises ModelError if the only model is not there: a board may need more of the user.
     """
-    for model in getattr(args, "models", None) or [args.model]:
-        check_readable(model)
+    models = getattr(args, "models", None) or [args.model]
+    if len(models) == 1:
+        check_readable(models[0])
     return utvm_deploy.connect(board, **connection(args))
 
 
