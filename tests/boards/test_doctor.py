@@ -200,7 +200,7 @@ def test_extras_whose_packages_are_absent_are_named(
     version = importlib.metadata.version
 
     def absent(package: str) -> str:
-        if package == "distributed":
+        if package in ("distributed", "ethos-u-vela"):
             raise importlib.metadata.PackageNotFoundError(package)
         return version(package)
 
@@ -208,6 +208,6 @@ def test_extras_whose_packages_are_absent_are_named(
     assert main(["doctor", "--json"]) == 0
     rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["checks"]}
     assert rows["[client]"]["found"] == "installed"
-    for extra in ("cluster", "service"):
+    for extra in ("cluster", "service", "ethos-u"):
         assert rows[f"[{extra}]"]["found"] is None
         assert rows[f"[{extra}]"]["fix"] == f"pip install 'utvm-deploy[{extra}]'"

@@ -36,6 +36,7 @@ _EXTRAS = {
     "docs": "build the site of the documentation: make site",
     "notebook": "run the notebooks of the tutorials: make notebooks",
     "wasm": "compile for WebAssembly and run it",
+    "ethos-u": "compute layers on an Arm Ethos-U: --ethos-u",
 }
 
 
@@ -136,7 +137,7 @@ def _extras() -> list[Check]:
     for requirement in importlib.metadata.requires(_DISTRIBUTION) or []:
         specification, _, marker = requirement.partition(";")
         match = re.match(r"[A-Za-z0-9._-]+", specification)
-        extra = re.search(r"extra *== *['\"]([a-z]+)['\"]", marker)
+        extra = re.search(r"extra *== *['\"]([a-z-]+)['\"]", marker)
         if match and extra and extra[1] in wanted and match.group() != _DISTRIBUTION:
             wanted[extra[1]].append(match.group())
     return [
