@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
@@ -416,3 +418,15 @@ def test_a_model_to_try_says_why_there_is_none(app: App) -> None:
     for one in ways:
         assert one.arguments[:2] == ("bundle", "--board=wasm") and "--format=wasm" in one.arguments
     page(app, "/models/none/try", 404)
+
+
+def test_several_who_try_a_model_at_once_start_one_job(app: App) -> None:
+    where, together = f"/models/{app.upload()}/try", threading.Barrier(8)
+
+    def press(_: int) -> int:
+        together.wait(10)
+        return app.http.post(where).status_code
+
+    with ThreadPoolExecutor(8) as presses:
+        assert set(presses.map(press, range(8))) == {303}
+    assert len(app.http.get("/api/v1/jobs").json()) == 1

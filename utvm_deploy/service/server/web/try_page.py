@@ -34,7 +34,9 @@ def start_try(parts: Parts, model: Model) -> None:
     job = _job(parts, model)
     if job is None or (job.has_ended and not _data(parts, job)[0]):
         verb, board, options = _WANTED
-        start_jobs(parts, Wanted(verb, [model.sha256], [board], options))
+        # Who presses the button twice at once asks for the same job.
+        request = f"try {model.sha256} after {job.key if job else 'nothing'}"
+        start_jobs(parts, Wanted(verb, [model.sha256], [board], options), request)
 
 
 def try_values(parts: Parts, model: Model) -> dict[str, Any]:
