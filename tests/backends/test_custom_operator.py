@@ -119,6 +119,14 @@ def naive_median(x: np.ndarray, window: int) -> np.ndarray:
         pytest.param(
             "    return 0;\n}", "    return 9;\n}", "median_filter_s8 returned 9", id="status"
         ),
+        *(
+            pytest.param(
+                *("    return 0;\n}", f"    return {status};\n}}"),
+                "returned 123, instead of a status that is not in -100 to 100",
+                id=f"status {status}",
+            )
+            for status in (127, 256)
+        ),
         pytest.param(
             ".astype(source.dtype)]", "]", "returned float64 [1, 9, 6, 4], and the", id="type"
         ),

@@ -103,8 +103,13 @@ def test_it_runs_on_a_board(model: Path) -> None:
         (TORN.format(byte=1, bits=1, cut=""), ("", ""), "its bytes are for another engine"),
         ("VERSION = 2\n", ("", ""), "the engine is older than the format of its bytes"),
         ("", ("return bytes < sizeof(int32_t);", "return bytes ? -7 : 0;"), "returned -7"),
+        ("", ("return bytes < sizeof(int32_t);", "return bytes ? 124 : 0;"), "not in -100 to 100"),
+        ("", ("return bytes < sizeof(int32_t);", "return bytes ? 256 : 0;"), "not in -100 to 100"),
     ],
-    ids=["torn", "another length", "cut", "another engine", "older engine", "its own refusal"],
+    ids=[
+        *("torn", "another length", "cut", "another engine", "older engine", "its own refusal"),
+        *("status of ours", "status beyond a byte"),
+    ],
 )
 def test_a_start_names_the_layer_and_what_is_wrong(
     model: Path,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tflite_writer import ModelWriter
 
+from utvm_deploy.backends import Backend, CText, KernelCall, Match, Pattern, call
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
@@ -27,6 +28,7 @@ from utvm_deploy.compiler.planning.pools import (
     pool_limits,
 )
 from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.kernels.contract.call import ConstantArgument
 from utvm_deploy.project.fit import check_fits
 
 BOARD = "mps2_an500"
@@ -246,3 +248,36 @@ def test_the_memory_page_has_the_pools(
     assert main([*argv, "--json", "--no-image"]) == 0
     (pool,) = json.loads(capsys.readouterr().out)["pools"]
     assert "<h2>Pools</h2>" in page.read_text() and f"{pool['bytes']:,}" in page.read_text()
+
+
+def test_tables_of_a_backend_keep_theirs_and_move_no_others(tmp_path: Path) -> None:
+    """A table that is aligned for a device stays in flash; an equal one of ours may have a copy."""
+
+    def build(match: Match) -> KernelCall:
+        table = np.ascontiguousarray(weights.reshape(-1)).view(np.int8)
+        made = call(match, "zero", "memset(output_0, wide[0] & 0, 32); return 0;",
+                    tables={"wide": table}, header="string.h")  # fmt: skip
+        aligned = (
+            replace(one, alignment=16) if isinstance(one, ConstantArgument) else one
+            for one in made.arguments
+        )
+        return replace(made, arguments=tuple(aligned))
+
+    weights = np.random.default_rng(4).integers(-127, 128, (8, 1, 1, 8), dtype=np.int8)
+    m = ModelWriter()
+    x = m.conv2d(m.input((1, 2, 2, 8), 0.02), weights[:, :, :, ::-1], np.arange(8), scale=0.5)
+    x = m.node("TANH", [x], (1, 2, 2, 8), scale=1 / 128)
+    m.output(m.conv2d(x, weights, np.arange(8), scale=0.5))
+    backend = Backend("Device", (Pattern(("TANH",), build),), CText(""), origin="device.py")
+    options = CompileOptions(kernels="generic", backends=(backend,), pools={"dtcm": 20_000})
+    found = compile_model(m.save(tmp_path / "m.tflite"), load_board(BOARD), options)
+    (pool,) = found.pools
+    kept = {one.constant for one in pool.residents}
+    _, device, last = (set(layer.constants) for layer in found.layers)
+    # Each copy is of a table of a layer, as the C has it, and none is of the device's.
+    assert kept and all(
+        one.constant in found.layers[one.layers[0]].constants for one in pool.residents
+    )
+    assert not kept & device and kept & last
+    (wide,) = device
+    assert wide.offset % 16 == 0

@@ -17,7 +17,8 @@ _TIMEOUT_S = 60
 _TYPE = """\
 struct golden {
     uint32_t stream, weights, input;
-    size_t weights_bytes, scratch_bytes, input_offset, input_bytes, output_offset, output_bytes;
+    size_t weights_bytes, scratch_bytes, cache_bytes;
+    size_t input_offset, input_bytes, output_offset, output_bytes;
     const unsigned char *output;
 };
 """
@@ -33,7 +34,8 @@ def double_of(folder: Path, program: NpuProgram, samples: Sequence[Array]) -> Pa
         tables.append(f"static const unsigned char OUTPUT_{number}[] = {{{_bytes(output)}}};\n")
         fields = (
             *(f"{_digest(one)}u" for one in (program.payload, program.weights, sample.tobytes())),
-            *(len(program.weights), program.scratch_bytes, given.offset, given.size_bytes),
+            *(len(program.weights), program.scratch_bytes, program.cache_bytes),
+            *(given.offset, given.size_bytes),
             *(made.offset, made.size_bytes, f"OUTPUT_{number}"),
         )
         rows.append("{" + ", ".join(map(str, fields)) + "},\n")

@@ -19,6 +19,8 @@ from utvm_deploy.kernels.contract.operation import Operation
 HERE = Path(__file__).resolve().parent
 MODEL = HERE.parents[1] / "models" / "digits_int8.tflite"
 CONFIGURATIONS = ("ethos-u55-128", "ethos-u65-512", "ethos-u85-256")
+#: With a region for a cache.
+DEDICATED = "ethos-u65-256,dedicated-sram"
 
 
 def exact(path: Path, program: NpuProgram) -> NpuProgram:
@@ -35,7 +37,7 @@ def exact(path: Path, program: NpuProgram) -> NpuProgram:
 
 def golden(name: str) -> Path:
     """The file of a configuration."""
-    return HERE / "golden" / f"digits_{name}.npz"
+    return HERE / "golden" / f"digits_{name.replace(',', '_')}.npz"
 
 
 def stored(program: NpuProgram) -> dict[str, object]:
@@ -53,6 +55,7 @@ def stored(program: NpuProgram) -> dict[str, object]:
         "cmd_data": program.payload,
         "weight_data": program.weights,
         "scratch_size": program.scratch_bytes,
+        "scratch_fast_size": program.cache_bytes,
         **columns("input", program.inputs),
         **columns("output", program.outputs),
     }
@@ -60,7 +63,7 @@ def stored(program: NpuProgram) -> dict[str, object]:
 
 def main() -> None:
     """Compile and write."""
-    for name in CONFIGURATIONS:
+    for name in (*CONFIGURATIONS, DEDICATED):
         program, _ = compiled_by_vela(MODEL.read_bytes(), MODEL.name, configuration(name))
         golden(name).parent.mkdir(exist_ok=True)
         np.savez_compressed(golden(name), **stored(program))  # type: ignore[arg-type]

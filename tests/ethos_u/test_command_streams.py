@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make_golden import CONFIGURATIONS, golden
+from make_golden import CONFIGURATIONS, DEDICATED, golden
 
 from utvm_deploy.backends.ethos_u.check import NpuProgram, Place, checked
 from utvm_deploy.backends.ethos_u.configurations import MEMORY_MODES, NAMES, configuration
 from utvm_deploy.backends.ethos_u.opcodes import COMMANDS_OF_U55, COMMANDS_OF_U85, HAS_PAYLOAD
-from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
+from utvm_deploy.backends.ethos_u.vela import VelaRefuses, compiled_by_vela, program_in
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import CompileError, MissingTool, UsageError
 
@@ -51,7 +51,7 @@ def with_word(program: NpuProgram, place: int, word: int) -> NpuProgram:
     return replace(program, payload=bytes(payload))
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", (*CONFIGURATIONS, DEDICATED))
 def test_a_stream_of_vela_passes(name: str) -> None:
     stream = checked(stored(name))
     kinds = {one.name for one in stream.operations}
@@ -151,8 +151,41 @@ def test_names_of_configurations() -> None:
     assert configuration("ethos-u85-2048,sram-only").memory_mode == "sram-only"
     with pytest.raises(UsageError, match="'ethos-u55-512'; give one of ethos-u55-32, "):
         configuration("ethos-u55-512")
-    with pytest.raises(UsageError, match="'flash'; give one of shared-sram, sram-only"):
-        configuration("ethos-u55-32,flash")
+    for mode in ("flash", "dedicated-sram"):
+        told = f"'{mode}' of ethos-u55-32; give one of shared-sram, sram-only$"
+        with pytest.raises(UsageError, match=told):
+            configuration(f"ethos-u55-32,{mode}")
+
+
+def test_the_memory_of_a_cache() -> None:
+    memories = {"sram2": (0x1000, 300 << 10)}
+    found = configuration("ethos-u65-256,dedicated-sram,sram2", memories)
+    assert (found.cache_limit, found.system) == (300 << 10, "Ethos_U65_High_End")
+    sized = configuration("ethos-u85-256,dedicated-sram-256kb,sram2", memories)
+    assert sized.cache_limit == 256 << 10 and sized.text.endswith(",sram2")
+    assert configuration("ethos-u85-256,dedicated-sram-256kb").cache_limit == 0
+    for text in ("ethos-u65-256,dedicated-sram,ram", "ethos-u65-256,sram-only,sram2"):
+        with pytest.raises(UsageError, match=r"no memory '.*' for a cache: .* there is sram2$"):
+            configuration(text, memories)
+
+
+def test_vela_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports compile a model several times; what Vela refuses is kept, too."""
+    asked = []
+
+    def run(argv: list[str], **_: object) -> process.Completed:
+        asked.append(argv)
+        return process.Completed(("vela",), 1, "no\n", "")
+
+    monkeypatch.setattr(process, "run", run)
+    chosen = configuration("ethos-u55-128")
+    for _ in range(2):
+        with pytest.raises(VelaRefuses, match="Vela refuses a region: no"):
+            compiled_by_vela(b"asked once", "a region", chosen)
+    assert len(asked) == 1
+    with pytest.raises(VelaRefuses):
+        compiled_by_vela(b"another", "a region", chosen)
+    assert len(asked) == 2
 
 
 def test_without_vela_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +205,10 @@ def test_streams_of_larger_models_pass(model: str, mode: str) -> None:
     if not path.is_file():
         pytest.skip(f"needs {model}.tflite: set UTVM_SHARED to a folder with models/")
     for name in (*NAMES[2:4], *NAMES[4:6], *NAMES[7:11:3]):
+        if mode.startswith("dedicated") and "u55" in name:
+            continue
         program, estimate = compiled_by_vela(
             path.read_bytes(), model, configuration(f"{name},{mode}")
         )
+        assert bool(program.cache_bytes) == mode.startswith("dedicated")
         assert checked(program).operations and 0 < estimate.cycles < 1 << 30

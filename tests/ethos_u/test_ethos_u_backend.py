@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from double_driver import double_of
-from make_golden import MODEL, exact, golden
+from make_golden import DEDICATED, MODEL, exact, golden
 from tflite_writer import ModelWriter
 
 import utvm_deploy
@@ -26,7 +26,7 @@ from utvm_deploy.backends.ethos_u.vela import Estimate, VelaRefuses, program_in
 from utvm_deploy.backends.interface import Match
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.paths import data_dir
-from utvm_deploy.boards.board import load_board
+from utvm_deploy.boards.board import Region, load_board
 from utvm_deploy.bundling.check import check_bundle
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library
@@ -39,8 +39,8 @@ from utvm_deploy.project import find_ethos_u
 CONFIG = "ethos-u55-128"
 
 
-def stored() -> NpuProgram:
-    return program_in(golden(CONFIG), configuration(CONFIG))
+def stored(config: str = CONFIG) -> NpuProgram:
+    return program_in(golden(config), configuration(config))
 
 
 @pytest.fixture
@@ -50,7 +50,9 @@ def vela(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(model: bytes, name: str, chosen: Configuration) -> tuple[NpuProgram, Estimate]:
         if "more" not in name:
             raise CompileError(f"Vela refuses {name}: no")
-        return stored(), Estimate(9_000, 500_000_000, chosen.system)
+        found = stored(f"{chosen.name},{chosen.memory_mode}".removesuffix(",shared-sram"))
+        made = replace(found, configuration=chosen)
+        return made, Estimate(9_000, 500_000_000, chosen.system)
 
     monkeypatch.setattr(regions, "compiled_by_vela", compiled)
     monkeypatch.setattr(regions, "refused_by_vela", lambda *_: frozenset())
@@ -67,25 +69,47 @@ def sample_file(path: Path, inputs: list[Array]) -> Path:
     return path
 
 
-def verify(*more: str) -> int:
-    return main(["verify", str(MODEL), "--board", "host", "--ethos-u", CONFIG, *more])
+def verify(*more: str, config: str = CONFIG) -> int:
+    return main(["verify", str(MODEL), "--board", "host", "--ethos-u", config, *more])
 
 
+@pytest.mark.parametrize("config", [CONFIG, DEDICATED])
 @pytest.mark.usefixtures("vela")
 def test_a_model_runs_with_the_driver_s_double(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inputs = samples()
-    driver = double_of(tmp_path / "driver", exact(MODEL, stored()), inputs)
+    driver = double_of(tmp_path / "driver", exact(MODEL, stored(config)), inputs)
     file = sample_file(tmp_path / "golden.npz", inputs)
     arguments = ["--golden", str(file), "--ethos-u-driver", str(driver)]
-    assert verify(*arguments) == 0, capsys.readouterr()
+    assert verify(*arguments, config=config) == 0, capsys.readouterr()
     assert "all equal" in capsys.readouterr().out
     # Bytes that the driver refuses end the run with the layer and its status.
     other = sample_file(tmp_path / "other.npz", [one ^ 1 for one in inputs])
-    assert verify("--golden", str(other), "--ethos-u-driver", str(driver)) == 1
+    assert verify("--golden", str(other), "--ethos-u-driver", str(driver), config=config) == 1
     printed = capsys.readouterr()
-    assert "Ethos-U55-128 refused layer 0" in printed.out + printed.err
+    label = configuration(config).label
+    assert f"{label} refused layer 0" in printed.out + printed.err
+
+
+@pytest.mark.usefixtures("vela")
+def test_a_cache_is_in_the_memory_of_the_board_that_is_named() -> None:
+    board = load_board("mps2_an500")
+    more = Region("sram2", 0x3000_0000, 0x2_0000, "ram", executable=False)
+    board = replace(board, memory=(*board.memory, more))
+    found = {
+        where: utvm_deploy.compile(MODEL, board, plugin=find_ethos_u(f"{DEDICATED}{where}", board))
+        for where in ("", ",sram2")
+    }
+    program, text = stored(DEDICATED), "".join(found[",sram2"].sources.values())
+    assert "(uintptr_t)memory, 0x30000000u};" in text
+    assert f"{program.scratch_bytes}, {program.cache_bytes}}};" in text
+    (here,), (there,) = (one.layers for one in found.values())
+    assert here.scratch_bytes - there.scratch_bytes == program.cache_bytes
+    assert f"its cache of {program.cache_bytes:,} bytes is in sram2" in there.why
+    small = replace(board, memory=(*board.memory[:-1], replace(more, size=64)))
+    compiled = utvm_deploy.compile(MODEL, small, plugin=find_ethos_u(f"{DEDICATED},sram2", small))
+    assert not any(one.engine.startswith("Ethos") for one in compiled.layers)
 
 
 @pytest.mark.usefixtures("vela")

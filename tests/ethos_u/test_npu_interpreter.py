@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make_golden import MODEL, exact, golden
+from make_golden import DEDICATED, MODEL, exact, golden
 from npu_interpreter import Npu
 from npu_weights import decoded_weights
 from small_models import build_model, sample_inputs
@@ -53,14 +53,20 @@ def drawn(path: Path, count: int) -> list[list[Array]]:
     return [[rng.integers(-128, 128, one).astype(np.int8) for one in shapes] for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-512"])
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-512", DEDICATED])
 def test_the_stored_stream_computes_the_digits(name: str) -> None:
     program = program_in(golden(name), configuration(name))
     assert differing(MODEL, exact(MODEL, program), drawn(MODEL, 20)) == 0
 
 
 @needs_vela
-@pytest.mark.parametrize("name", ["ethos-u55-32", "ethos-u65-256,sram-only", "ethos-u65-512"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ethos-u55-32", "ethos-u65-256,sram-only", "ethos-u65-512"),
+        "ethos-u65-512,dedicated-sram-256kb",
+    ],
+)
 @pytest.mark.parametrize(
     "model",
     [

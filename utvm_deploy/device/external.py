@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from utvm_deploy.base.errors import DeviceError
-from utvm_deploy.kernels.contract.call import GUARD_BYTES, SCRATCH_OVERRUN
+from utvm_deploy.kernels.contract.call import GUARD_BYTES, OTHER_STATUS, SCRATCH_OVERRUN
 from utvm_deploy.kernels.contract.external_library import BLOB_STATUSES, LAYER_STATUS
 
 if TYPE_CHECKING:
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 #: Asking a library for its buffer sizes takes it a few thousand instructions.
 CHECK_TIMEOUT_S = 20.0
 
-_STATUS_NAMES = {-1: "argument error", -2: "no implementation", -3: "failure"}
+_STATUS_NAMES = {
+    -1: "argument error",
+    -2: "no implementation",
+    -3: "failure",
+    OTHER_STATUS: "instead of a status that is not in -100 to 100",
+}
 
 
 def initialize(model: DeviceModel) -> None:

@@ -39,11 +39,17 @@ def load_backends(plugins: Plugins, board: Board | None) -> tuple[Backend, ...]:
 def find_ethos_u(text: str, board: Board, driver: Path | None = None) -> Backend:
     """The backend for an Arm Ethos-U, such as "ethos-u55-128" or "ethos-u55-128,sram-only".
 
-    Vela compiles regions of int8 for it. ``driver`` is a folder of ethos-u-core-driver with a build
-    for the board's core; without it, images cannot be linked here. UsageError if there is no such
-    Ethos-U, BuildError if the driver does not fit the board.
+    Vela compiles regions of int8 for it. After a second comma, ``text`` names the memory of the
+    board for the cache of "ethos-u65-256,dedicated-sram". ``driver`` is a folder of
+    ethos-u-core-driver with a build for the board's core; without it, images cannot be linked here.
+    UsageError if there is no such Ethos-U, BuildError if the driver does not fit the board.
     """
-    backend = ethos_u_backend(configuration(text), driver)
+    memories = {
+        one.name: (one.address, one.size)
+        for one in board.memory
+        if one.kind == "ram" and one not in (board.main_ram, board.data_ram)
+    }
+    backend = ethos_u_backend(configuration(text, memories), driver)
     code = backend.code
     return _checked(backend, code, board) if isinstance(code, StaticLibrary) else backend
 

@@ -6,7 +6,16 @@
 
 #include <string.h>
 
-enum { SCRATCH = 1, ALIGNMENT = 16, BUSY = 2, BAD_STREAM, BAD_PLACE, BAD_SIZE, UNKNOWN_INPUT };
+enum {
+    SCRATCH = 1,
+    CACHE = 2,
+    ALIGNMENT = 16,
+    BUSY = 2,
+    BAD_STREAM,
+    BAD_PLACE,
+    BAD_SIZE,
+    UNKNOWN_INPUT
+};
 
 struct ethosu_driver {
     int is_reserved;
@@ -53,12 +62,17 @@ int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, const in
         if (one->stream != digest_of(payload, (size_t)bytes)) {
             continue;
         }
-        if (count != 2 || sizes[0] != one->weights_bytes || sizes[SCRATCH] != one->scratch_bytes ||
+        if (count != (one->cache_bytes ? 3 : 2) || sizes[0] != one->weights_bytes ||
+            sizes[SCRATCH] != one->scratch_bytes ||
+            (one->cache_bytes && sizes[CACHE] != one->cache_bytes) ||
             one->weights != digest_of((const uint8_t *)(uintptr_t)bases[0], sizes[0])) {
             return BAD_SIZE;
         }
         if (one->input == digest_of(scratch + one->input_offset, one->input_bytes)) {
             memset(scratch, 0x5A, one->scratch_bytes); // an NPU leaves nothing as it was
+            if (one->cache_bytes) {
+                memset((uint8_t *)(uintptr_t)bases[CACHE], 0x5A, one->cache_bytes);
+            }
             memcpy(scratch + one->output_offset, one->output, one->output_bytes);
             return 0;
         }

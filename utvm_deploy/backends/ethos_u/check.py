@@ -15,8 +15,8 @@ from utvm_deploy.backends.ethos_u.configurations import Configuration
 from utvm_deploy.backends.ethos_u.feature_maps import Places, inputs_of, output_of
 from utvm_deploy.backends.ethos_u.stream import Operation, Stream, decoded, defect
 
-#: The region of what the NPU may only read, and the one that it writes, by their numbers.
-WEIGHTS, SCRATCH = 0, 1
+#: The region of what the NPU may only read, and those that it writes, by their numbers.
+WEIGHTS, SCRATCH, CACHE = 0, 1, 2
 #: Of each output channel: bias, multiplier and shift (``weight_compressor.py`` of Vela).
 SCALE_BYTES = 10
 _ALIGNMENT = 16
@@ -52,11 +52,13 @@ class NpuProgram:
     scratch_bytes: int  # of region SCRATCH, which holds inputs and outputs, too
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
+    cache_bytes: int = 0  # of region CACHE; 0: there is none
 
     @property
     def region_bytes(self) -> Mapping[int, int]:
         """Region -> its size."""
-        return {WEIGHTS: len(self.weights), SCRATCH: self.scratch_bytes}
+        cache = {CACHE: self.cache_bytes} if self.cache_bytes else {}
+        return {WEIGHTS: len(self.weights), SCRATCH: self.scratch_bytes, **cache}
 
 
 def checked(program: NpuProgram) -> Stream:

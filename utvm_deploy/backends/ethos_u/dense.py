@@ -108,22 +108,25 @@ def with_exact_dense(
 
 def _scales_of(stream: Stream) -> Iterator[tuple[Operation, list[int]]]:
     """Each convolution, and where the weights' region has its scales: there, or before a copy."""
-    copies: dict[int, tuple[int, int]] = {}  # of the scratch: begin -> source and length
+    # Region and begin of what is copied -> source and length.
+    copies: dict[tuple[int, int], tuple[int, int]] = {}
     for operation in stream.operations:
         if operation.name == "DMA_START" and operation["DMA0_SRC_REGION"] & 7 == WEIGHTS:
-            copies.pop(operation["DMA0_DST"], None)  # the newest one comes last
-            copies[operation["DMA0_DST"]] = operation["DMA0_SRC"], operation["DMA0_LEN"]
+            target = operation["DMA0_DST_REGION"] & 7, operation["DMA0_DST"]
+            copies.pop(target, None)  # the newest one comes last
+            copies[target] = operation["DMA0_SRC"], operation["DMA0_LEN"]
         if operation.name != "CONV":
             continue
         channels, places = operation["OFM_DEPTH_M1"] + 1, list[int]()
         names = [one for one in ("SCALE", "SCALE1") if operation.registers.get(f"{one}_LENGTH")]
         for core, name in enumerate(names):
             begin = operation[f"{name}_BASE"]
-            if operation["SCALE_REGION"] & 7 != WEIGHTS:
+            region = operation["SCALE_REGION"] & 7
+            if region != WEIGHTS:
                 last = [
                     source + begin - to
-                    for to, (source, length) in copies.items()
-                    if to <= begin < to + length
+                    for (where, to), (source, length) in copies.items()
+                    if where == region and to <= begin < to + length
                 ]
                 begin = last[-1] if last else -1
             count = -(-(channels - core) // len(names))

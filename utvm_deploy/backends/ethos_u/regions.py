@@ -177,6 +177,11 @@ class Regions:
         places = (*program.inputs, *program.outputs)
         if [(place.region, place.size_bytes) for place in places] != wanted:
             return "Vela gives it other inputs or outputs than the file"
+        if self.configuration.cache and program.cache_bytes > self.configuration.cache_limit:
+            return (
+                f"its cache of {program.cache_bytes:,} bytes does not fit "
+                f"{self.configuration.memory}"
+            )
         return program, estimate
 
     def _with_exact_dense(self, match: Match, program: NpuProgram) -> NpuProgram | None:
@@ -209,16 +214,21 @@ class Regions:
                 # Even a region without weights has an address of some.
                 "weights": np.frombuffer(program.weights or bytes(_ALIGNMENT), np.uint8),
             },
-            scratch_bytes=program.scratch_bytes + _ALIGNMENT,
+            scratch_bytes=_cache_offset(program)
+            + (0 if self.configuration.cache else program.cache_bytes)
+            + _ALIGNMENT,
         )
         aligned = (
             replace(one, alignment=_ALIGNMENT) if isinstance(one, ConstantArgument) else one
             for one in made.arguments
         )
+        cache = self.configuration.memory or "the arena"
         why = (
             f"Vela's estimate: {estimate.cycles:,} cycles of the NPU (at "
             f"{estimate.clock_hz / 1e6:g} MHz, {estimate.system}); nobody measured them"
         )
+        if program.cache_bytes:
+            why += f"; its cache of {program.cache_bytes:,} bytes is in {cache}"
         return replace(made, arguments=tuple(aligned), why_not=why, npu_cycles=estimate.cycles)
 
 
@@ -249,20 +259,33 @@ def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> fro
     return frozenset(found)
 
 
+def _cache_offset(program: NpuProgram) -> int:
+    """Where a cache in the arena begins, after the scratch."""
+    return program.scratch_bytes + (
+        -program.scratch_bytes % _ALIGNMENT if program.cache_bytes else 0
+    )
+
+
 def _body(program: NpuProgram) -> str:
     """The statements: inputs into the scratch, the driver, and the outputs out of it."""
+    bases, cache = ["(uintptr_t)weights", "(uintptr_t)memory"], program.configuration.cache
+    if program.cache_bytes:
+        bases.append(
+            f"{cache[0]:#x}u" if cache else f"(uintptr_t)memory + {_cache_offset(program)}"
+        )
+    sizes = ", ".join(map(str, program.region_bytes.values()))
     lines = [
         f"uint8_t *memory = (uint8_t *)scratch + (-(uintptr_t)scratch & {_ALIGNMENT - 1}u);",
-        "uint64_t bases[] = {(uintptr_t)weights, (uintptr_t)memory};",
-        f"const size_t sizes[] = {{{len(program.weights)}, {program.scratch_bytes}}};",
+        f"uint64_t bases[] = {{{', '.join(bases)}}};",
+        f"const size_t sizes[] = {{{sizes}}};",
         *(
             f"memcpy(memory + {one.offset}, input_{index}, {one.size_bytes});"
             for index, one in enumerate(program.inputs)
         ),
         "struct ethosu_driver *driver = ethosu_reserve_driver();",
         f"if (!driver) {{ return {_NO_DRIVER}; }}",
-        f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, 2, "
-        "NULL);",
+        f"int status = {FUNCTION}(driver, commands, {len(program.payload)}, bases, sizes, "
+        f"{len(bases)}, NULL);",
         "ethosu_release_driver(driver);",
         *(
             f"memcpy(output_{index}, memory + {one.offset}, {one.size_bytes});"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,8 +20,12 @@ from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.graph.model import Array
 
+_R = TypeVar("_R")
+_Ask: TypeAlias = Callable[[bytes, str, Configuration], _R]
 #: ResNet-50 takes Vela 5.2.0 a few seconds; its search of allocations may take minutes.
 _DEADLINE_S = 600.0
+#: Answers that are kept: regions of one model, for a few configurations.
+_MOST_KEPT = 64
 _COLUMNS = ("cycles_total", "core_clock")
 #: How Vela names an operator that it does not compile.
 _REFUSED = re.compile(r"^Warning \(supported operators\) operator: \S+, ofm: '(.*)'$", re.MULTILINE)
@@ -37,6 +44,27 @@ class VelaRefuses(CompileError):
     """Vela does not compile a model."""
 
 
+def _once(ask: _Ask[_R]) -> _Ask[_R]:
+    """Vela is asked once: a report compiles a model several times, and an answer takes seconds."""
+
+    @lru_cache(_MOST_KEPT)
+    def kept(model: bytes, name: str, configuration: Configuration) -> _R | CompileError:
+        try:
+            return ask(model, name, configuration)
+        except CompileError as error:
+            return error
+
+    @wraps(ask)
+    def answer(model: bytes, name: str, configuration: Configuration) -> _R:
+        found = kept(model, name, configuration)
+        if isinstance(found, CompileError):
+            raise found.with_traceback(None)
+        return found
+
+    return answer
+
+
+@_once
 def compiled_by_vela(
     model: bytes, name: str, configuration: Configuration
 ) -> tuple[NpuProgram, Estimate]:
@@ -50,6 +78,7 @@ def compiled_by_vela(
         return made, _estimate_in(folder, configuration)
 
 
+@_once
 def refused_by_vela(model: bytes, name: str, configuration: Configuration) -> frozenset[str]:
     """The names of outputs of operators of a .tflite file that Vela leaves to the core."""
     with TemporaryFolder("utvm-vela") as folder:
@@ -68,6 +97,8 @@ def _run(model: bytes, name: str, configuration: Configuration, folder: Path, fo
         *("--memory-mode", MEMORY_MODES[configuration.memory_mode]),
         *("--output-format", form, "--output-dir", str(folder)),
     ]
+    if configuration.cache_limit:
+        argv += ["--arena-cache-size", str(configuration.cache_limit)]
     done = process.run(argv, timeout_s=_DEADLINE_S, cwd=folder, is_part_of_plan=True)
     if done.timed_out:
         raise CompileError(
@@ -90,6 +121,7 @@ def program_in(path: Path, configuration: Configuration) -> NpuProgram:
                 int(file["scratch_size"]),
                 _places(file, "input"),
                 _places(file, "output"),
+                int(file["scratch_fast_size"]) if configuration.has_cache else 0,
             )
     except (OSError, KeyError, ValueError, EOFError, BadZipFile) as error:
         raise CompileError(f"{path.name} is not what Vela 5.2 writes: {error}") from error

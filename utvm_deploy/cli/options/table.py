@@ -169,9 +169,10 @@ PLUGIN = Option(
     parse=str,
 )
 ETHOS_U = Option(
-    "--ethos-u CONFIG[,MODE]",
+    "--ethos-u CONFIG[,MODE[,MEMORY]]",
     "Vela compiles regions of int8 for this Arm Ethos-U: ethos-u55-32 to -256, ethos-u65-256 and "
-    "-512, ethos-u85-128 to -2048; MODE is shared-sram (weights in flash) or sram-only",
+    "-512, ethos-u85-128 to -2048; MODE is shared-sram (weights in flash), sram-only or "
+    "dedicated-sram (U65, U85), whose cache is in the board's MEMORY, else in the arena",
     parse=str,
 )
 ETHOS_U_DRIVER = Option(

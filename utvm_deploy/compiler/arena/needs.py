@@ -43,7 +43,7 @@ def planned_needs(
     for item in sequence:
         for argument in item.call.arguments if isinstance(item, Step) else ():
             if isinstance(argument, ConstantArgument):
-                tables.add("table", argument.data)
+                tables.add("table", argument.data, argument.alignment)
             elif isinstance(argument, TensorArgument):
                 data = graph.tensors[argument.tensor].data
                 if data is not None:

@@ -57,7 +57,7 @@ from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, consta
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
 from utvm_deploy.kernels.contract.c_texts import VECTORS, VECTORS_ON, shared_text
-from utvm_deploy.kernels.contract.call import ConstantArgument, ScalarArgument, TensorArgument
+from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
 
 _STRING_HEADER = "\n#include <string.h>\n"
@@ -172,13 +172,11 @@ def _arguments(
                 base = f"pool_{program.near_pool}"
             texts.append(f"({const}{c_type(tensor.dtype)} *)(void *)({base} + {offset})")
             continue
-        role, data = constant
-        alignment = argument.alignment if isinstance(argument, ConstantArgument) else 1
-        member = tables.add(role, data, alignment)
+        member = tables.add(*constant)
         members.add(member)
         place = f"{program.name}_weights.{member}"
         if member in copies:
-            place = f"(const {c_type(data.dtype.name)} *){copies[member]}"
+            place = f"(const {c_type(constant[1].dtype.name)} *){copies[member]}"
         texts.append(place)
     scratch_of_steps = zip(*(program.plan.scratch[one] for one in same), strict=True)
     places = [f"(arena + {_number_text(loop, offsets)})" for offsets in scratch_of_steps]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from utvm_deploy.compiler.arena.constants import ConstantTables
 from utvm_deploy.compiler.lowering.program import Program, constant_of
-from utvm_deploy.kernels.contract.call import ConstantArgument
+from utvm_deploy.kernels.contract.call import OTHER_STATUS, ConstantArgument
 from utvm_deploy.kernels.contract.external_library import HEADER_BYTES, LAYER_STATUS, engine_magic
 
 # The CRC-32 of zlib, four bits at a time.
@@ -47,7 +47,7 @@ def blobs_of(program: Program, tables: ConstantTables) -> dict[int, tuple[str, i
             if isinstance(argument, ConstantArgument):
                 constant = constant_of(program, index, argument)
                 assert constant is not None
-                member = tables.add(*constant, argument.alignment)
+                member = tables.add(*constant)
                 size = constant[1].nbytes - HEADER_BYTES
                 found[index] = (f"{program.name}_weights.{member}", size)
     return found
@@ -77,6 +77,7 @@ def engine_starts(
         int32_t cause = refused({table}, {size}u, {engine_magic(engine)}u, {engine}_format());
         if (cause == 0) {{
             cause = {engine}_init({table} + {HEADER_BYTES}, {size}u, {state(index)});
+            cause = cause < -100 || cause > 100 ? {OTHER_STATUS} : cause;
         }}
         if (cause != 0) {{
             *status = {status} + (cause & 255);

@@ -17,6 +17,7 @@ from utvm_deploy.compiler.emission.pools import (
 )
 from utvm_deploy.compiler.emission.rows import push_header
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
+from utvm_deploy.kernels.contract.call import OTHER_STATUS, SCRATCH_OVERRUN
 from utvm_deploy.kernels.contract.external_library import LAYER_STATUS
 
 #: What --input ends the name of an input with -> the byte of a pixel that has the red.
@@ -129,7 +130,8 @@ def _library_functions(model: CompiledModel) -> Iterator[str]:
 void {name}_check_library(int32_t *layer);
 
 // Layer i that calls {library.name} leaves its status in arena[{upper}_STATUS_OFFSET + i]:
-// 0 for success.
+// 0 for success, {OTHER_STATUS} for a status that is not in -100 to 100, {SCRATCH_OVERRUN} if it
+// wrote beyond its scratch.
 #define {upper}_STATUS_OFFSET {model.status_offset}
 """
     if model.initialized:
@@ -143,8 +145,8 @@ void {name}_initialize(uint8_t *arena, int32_t *status);
         yield f"""
 // A status from {LAYER_STATUS} on is of a layer whose bytes in flash were refused:
 // {LAYER_STATUS}, plus 256 times its number, plus a byte. The byte is 124 for torn bytes, 125 for
-// those of another engine, 126 if the engine is older than their format, else what the engine
-// returned.
+// those of another engine, 126 if the engine is older than their format, {OTHER_STATUS} if the
+// engine returned a status that is not in -100 to 100, else what the engine returned.
 //
 // End what that prepared, before the arena is used for something else.
 void {name}_release(uint8_t *arena);

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from utvm_deploy.compiler.lowering.program import ScheduledKernel
 from utvm_deploy.kernels.contract.c_function import CFunction
-from utvm_deploy.kernels.contract.call import GUARD_BYTES, SCRATCH_OVERRUN, LibraryKernel
+from utvm_deploy.kernels.contract.call import (
+    GUARD_BYTES,
+    OTHER_STATUS,
+    SCRATCH_OVERRUN,
+    LibraryKernel,
+)
 from utvm_deploy.kernels.contract.driver import Operand
 
 _JOINED = ",\n    "
@@ -21,7 +26,7 @@ def schedule_library_kernel(kernel: LibraryKernel, symbol: str) -> ScheduledKern
         parameters.append("void *state")
     signature = f"int32_t {symbol}(\n    {_JOINED.join(parameters)})"
     wanted = f"{symbol}_scratch" if kernel.wanted else None
-    if scratch and kernel.is_guarded:
+    if kernel.is_guarded:
         text = _guarded(kernel, symbol, signature, parameters)
     else:
         text = f"{signature} {{\n{_unused(kernel, parameters)}{kernel.body}}}\n"
@@ -76,28 +81,40 @@ def _unused(kernel: LibraryKernel, parameters: Sequence[str]) -> str:
 
 
 def _guarded(kernel: LibraryKernel, symbol: str, signature: str, parameters: Sequence[str]) -> str:
-    """The call between two guards of known bytes, which are read again after it."""
+    """The call, whose status fits a byte, between guards of its scratch that are read again."""
     arguments = ", ".join(
         f"scratch + {GUARD_BYTES}" if name == "scratch" else name for name in _names(parameters)
     )
-    behind = GUARD_BYTES + kernel.scratch_bytes
+    filled, read = _guards(GUARD_BYTES + kernel.scratch_bytes) if kernel.scratch_bytes else ("", "")
     return f"""\
 static int32_t {symbol}_inside(
     {_JOINED.join(parameters)}) {{
 {_unused(kernel, parameters)}{kernel.body}}}
 
 {signature} {{
+{filled}    int32_t status = {symbol}_inside(
+        {arguments});
+    if (status < -100 || status > 100) {{
+        status = {OTHER_STATUS};
+    }}
+{read}    return status;
+}}
+"""
+
+
+def _guards(behind: int) -> tuple[str, str]:
+    """Statements that fill the guards at the scratch's ends, and those that read them again."""
+    filled = f"""\
     for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{
         scratch[i] = (int8_t)(i * 7 + 85);
         scratch[{behind} + i] = (int8_t)(i * 7 + 86);
     }}
-    int32_t status = {symbol}_inside(
-        {arguments});
+"""
+    read = f"""\
     for (int32_t i = 0; i < {GUARD_BYTES}; i++) {{
         if (scratch[i] != (int8_t)(i * 7 + 85) || scratch[{behind} + i] != (int8_t)(i * 7 + 86)) {{
             status = {SCRATCH_OVERRUN};
         }}
     }}
-    return status;
-}}
 """
+    return filled, read

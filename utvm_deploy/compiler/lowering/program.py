@@ -64,19 +64,19 @@ class Program:
         return list({layer.kernel.function.name: layer.kernel for layer in self.layers}.values())
 
 
-def layer_constants(program: Program, index: int) -> Iterator[tuple[str, Array]]:
-    """The constants that a layer reads: a name for each, and its values."""
+def layer_constants(program: Program, index: int) -> Iterator[tuple[str, Array, int]]:
+    """The constants that a layer reads, as ``ConstantTables.add`` takes them."""
     for argument in program.layers[index].step.call.arguments:
         found = constant_of(program, index, argument)
         if found is not None:
             yield found
 
 
-def constant_of(program: Program, index: int, argument: Argument) -> tuple[str, Array] | None:
-    """The name and the values of an argument; None if it is not a constant."""
+def constant_of(program: Program, index: int, argument: Argument) -> tuple[str, Array, int] | None:
+    """The name, the values and the alignment of an argument; None if it is not a constant."""
     if isinstance(argument, ConstantArgument):
-        return f"layer_{index}_{argument.name}", argument.data
+        return f"layer_{index}_{argument.name}", argument.data, argument.alignment
     if isinstance(argument, TensorArgument):
         data = program.graph.tensors[argument.tensor].data
-        return None if data is None else (f"layer_{index}_constant", data)
+        return None if data is None else (f"layer_{index}_constant", data, 1)
     return None

@@ -28,7 +28,6 @@ from utvm_deploy.compiler.planning.pools import (
     lines_read,
 )
 from utvm_deploy.graph.attributes import InputRows
-from utvm_deploy.kernels.contract.call import ConstantArgument
 
 #: What a line that is stored to costs, compared with one that is read. Counted on the emulated
 #: Cortex-M7, of whole models: 8 to 13 cycles instead of 22.
@@ -119,10 +118,9 @@ def _tables(program: Program, cache_bytes: int) -> list[Table]:
     layers: dict[str, tuple[int, ...]] = {}
     for index, layer in enumerate(program.layers):
         passes = weight_passes(program.graph, layer.step, layer.kernel.function.scratch_bytes)
-        members = {tables.add(name, data) for name, data in layer_constants(program, index)}
-        if any(
-            isinstance(a, ConstantArgument) and a.alignment > 1 for a in layer.step.call.arguments
-        ):
+        constants = list(layer_constants(program, index))
+        members = {tables.add(*one) for one in constants}
+        if any(alignment > 1 for _, _, alignment in constants):
             continue  # copies in pools are aligned to words only
         sizes = {member: tables.span(member).size_bytes for member in sorted(members)}
         for member, size in sizes.items():
@@ -193,7 +191,7 @@ def _visits(program: Program, index: int, cache_bytes: int) -> float:
     """
     (output, *_) = program.layers[index].step.operator.outputs
     channels = max(*program.graph.tensors[output].shape[-1:], 1)
-    largest = max((data.nbytes for _, data in layer_constants(program, index)), default=0)
+    largest = max((data.nbytes for _, data, _ in layer_constants(program, index)), default=0)
     lost = missed_share(2 * largest // channels, cache_bytes) if cache_bytes else 0.0
     return 1.0 + max(min(channels, LINE_BYTES) / 2 - 1, 0.0) * lost
 

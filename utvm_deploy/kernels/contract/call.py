@@ -76,6 +76,8 @@ def is_native(kernel: object) -> TypeIs[NativeKernel]:
 
 #: The status of a guarded call that wrote beyond its scratch.
 SCRATCH_OVERRUN = 127
+#: The status instead of one that is not in -100 to 100, which would be cut to a byte.
+OTHER_STATUS = 123
 #: Bytes on each side of a guarded call's scratch, which it must leave as they are.
 GUARD_BYTES = 16
 
@@ -96,7 +98,8 @@ class LibraryKernel:
     scratch_bytes: int  # of the body's ``scratch``; if 0, it has none
     wanted: str  # C statements that return the size of scratch that the library asks for
     text: str = field(default="", repr=False)  # C text that defines the function, if no library
-    # Whether its C function finds writes beyond the scratch: status ``SCRATCH_OVERRUN``.
+    # Whether its C function finds other statuses (``OTHER_STATUS``), and writes beyond the scratch
+    # (``SCRATCH_OVERRUN``).
     is_guarded: bool = False
     has_state: bool = False  # whether the body knows ``void *state``, the backend's own bytes
     backend: str = ""  # the name of the backend that it is of

@@ -5,14 +5,17 @@ from __future__ import annotations
 import binascii
 from dataclasses import dataclass, field
 
+from utvm_deploy.kernels.contract.call import OTHER_STATUS
+
 #: Addresses and sizes of registers are multiples of this: an MPU of Armv7-M needs that.
 WINDOW_BYTES = 256
 #: Ranges of registers that MPUs have room for.
 MOST_WINDOWS = 2
 _END = 1 << 32
 
-#: Why a serialized region was refused before its engine saw it; engines have -100 to 100.
+#: Why a serialized region was refused, besides an engine's own statuses of -100 to 100.
 BLOB_STATUSES = {
+    OTHER_STATUS: "its engine returned a status that is not in -100 to 100",
     124: "its bytes are torn (their length or CRC-32 is wrong)",
     125: "its bytes are for another engine",
     126: "the engine is older than the format of its bytes; build the engine again",
