@@ -183,6 +183,18 @@ def test_sums_that_the_reference_shifts_left_stay_here(kind: str, tmp_path: Path
         assert asked.covers(Operation(graph, one)) == is_covered
 
 
+def test_broadcasts_of_five_dimensions_stay_here(tmp_path: Path) -> None:
+    """An interpreter of the stream gave other bytes than LiteRT for them."""
+    for shape, is_covered in (((5, 3, 4, 2), True), ((2, 5, 3, 4, 2), False)):
+        m = ModelWriter()
+        x, y = m.input(shape, 0.5, -7), m.input((5, 3, 4, 2), 0.5, -7)
+        m.output(m.add(x, y, scale=1.0))
+        path = m.save(tmp_path / "m.tflite")
+        graph = load_model(path, is_quiet=True)
+        asked = regions.Regions(path, configuration(CONFIG), "")
+        assert asked.covers(Operation(graph, graph.operators[0])) == is_covered
+
+
 def test_a_multiplier_of_vela_that_stands_for_two_is_not_replaced() -> None:
     program = stored()
     found = dense.exact_multipliers(

@@ -18,6 +18,7 @@ from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.project import find_ethos_u
+from utvm_deploy.records import read_records
 from utvm_deploy.results.reporting.differences import compared
 from utvm_deploy.results.reporting.stored import read_report
 
@@ -86,6 +87,38 @@ def test_a_report_compares_no_bytes_that_nobody_computed(
     assert all(one.is_same for one in compared(found, found))
     html = page.read_text("utf-8")
     assert "not compared" in html and "Vela&#39;s estimate, never measured" in html
+
+
+def test_a_report_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "report.html"
+    arguments = ["--board", "host", "--ethos-u", CONFIG, "-o", str(page)]
+    assert main(["report", str(MODEL), *arguments]) == 0
+    found = read_report(page)
+    assert (found["plugin"], found["ethos_u"]) == (False, f"{CONFIG},shared-sram")
+    capsys.readouterr()
+    assert main(["reproduce", str(page)]) == 0
+    assert " 0 differ" in capsys.readouterr().out
+
+
+def test_tuning_keeps_to_our_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last layer is ours; what the NPU computes is neither tuned nor recorded."""
+    tune = ["tune", str(MODEL), "--board", "mps2_an500", "--ethos-u", CONFIG]
+    assert main([*tune, "--show-space", "--json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    assert [one["kernel"] for one in kernels] == ["softmax_1x10:int8"]
+
+
+@pytest.mark.emulator
+def test_tuned_layers_run_beside_the_stand_in(tmp_path: Path) -> None:
+    records = tmp_path / "r.jsonl"
+    board = load_board("mps2_an500")
+    plugin = find_ethos_u(CONFIG, board)
+    found = utvm_deploy.tune(MODEL, board, records, trials=3, plugin=plugin)
+    assert {one.kernel.name for one in read_records(records)} == {"softmax_1x10"}
+    (run,) = found.model_runs
+    assert not run.note
+    compiled = utvm_deploy.compile(MODEL, board, plugin=plugin, records=records)
+    assert compiled.layers[0].engine == NPU
 
 
 def test_what_needs_outputs_names_the_driver(capsys: pytest.CaptureFixture[str]) -> None:

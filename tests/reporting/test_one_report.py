@@ -170,6 +170,8 @@ def test_an_edited_report_is_not_compared(folder: Path, capsys: pytest.CaptureFi
         ("profile", {}, "the report is damaged"),
         ("files.data", {"file": 5}, "files.data is missing or of another kind"),
         ("plugin", True, "give --plugin"),
+        ("ethos_u", "ethos-u55-99", "does not know 'ethos-u55-99'"),
+        ("ethos_u", 55, "ethos_u is missing or of another kind"),
         ("cmsis_nn", True, "give its folder (--cmsis-nn DIR)"),
         ("schema", "utvm.profile/1", "holds no report (its schema is 'utvm.profile/1')"),
     ],

@@ -18,6 +18,7 @@ from utvm_deploy.api.memory_function import memory
 from utvm_deploy.api.profile_function import profile
 from utvm_deploy.api.steps import Chosen, Connected, board_of, take
 from utvm_deploy.api.verify_function import verify
+from utvm_deploy.backends.ethos_u.configurations import OPTION
 from utvm_deploy.base.errors import MissingTool, UtvmError
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.base.progress import Progress, no_progress
@@ -27,6 +28,7 @@ from utvm_deploy.boards.board import Board
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.compiler.options import Objective
 from utvm_deploy.device import CYCLES, connect
+from utvm_deploy.project import origins_of
 from utvm_deploy.project.build import compiler_version
 from utvm_deploy.records import now, read_records
 from utvm_deploy.results.pages.embedded_json import MODEL, embedded_json
@@ -190,7 +192,7 @@ def report(
                 if name in OPTIONS and (value or (name == "flash_rate" and value is not None))
             }
             | {"allow_float": options.get("allow_float", True)},
-            "plugin": plugin is not None,
+            **_code_of(plugin),
             "cmsis_nn": cmsis_nn is not None,
             "evaluated": {"samples": samples},
             "files": {what: _file(file) for what, file in files.items() if file is not None},
@@ -209,6 +211,13 @@ def report(
         },
     )
     return ReportResult({**found, DIGEST: content_digest(found)}, in_page)
+
+
+def _code_of(plugins: Any) -> dict[str, Any]:
+    """Whether the report needs code that it cannot name, and the Ethos-U."""
+    origins = origins_of(plugins)
+    npus = [one.removeprefix(OPTION) for one in origins if one.startswith(OPTION)]
+    return {"plugin": len(origins) > len(npus), "ethos_u": next(iter(npus), None)}
 
 
 def _in_page(

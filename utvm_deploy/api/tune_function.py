@@ -25,7 +25,7 @@ from utvm_deploy.device import CYCLES, Device, connect
 from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.model import Graph
-from utvm_deploy.graph.passes.simplify import PASSES, UNJOINED, simplify
+from utvm_deploy.graph.passes.simplify import CHANNEL_KEEPING, PASSES, UNJOINED, simplify
 from utvm_deploy.project import Plugins, find_cmsis_nn
 from utvm_deploy.service.cluster.connection import open_cluster
 from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, run_model
@@ -90,6 +90,7 @@ class Prepared:
     board: Board
     graphs: tuple[Graph, ...]
     works: Sequence[Work]
+    backends: Sequence[Sequence[Backend]]  # of each graph; those of devices have seen its file
 
 
 def tune(
@@ -237,12 +238,22 @@ def prepare(
 ) -> Prepared:
     """Import the models and list their kernels with the candidates; nothing runs."""
     passes = UNJOINED if backends else PASSES
+    if any(one.of_file for one in backends):
+        passes = CHANNEL_KEEPING
+    # A device that is not here computes nothing while ours are measured.
+    given = [[_of_file(one.stand_in or one, path) for one in backends] for path in paths]
+    devices = [[one for one in some if one.of_file] for some in given]
     graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
     if not allow_float:
         for graph in graphs:
             refuse_float(graph)
-    works = workload(graphs, board.cpu.kernel_core, backends, sketches=sketches)
-    return Prepared(board, tuple(graphs), works)
+    core = board.cpu.kernel_core
+    works = workload(graphs, core, backends, sketches=sketches, devices=devices)
+    return Prepared(board, tuple(graphs), works, given)
+
+
+def _of_file(backend: Backend, path: Path) -> Backend:
+    return backend if backend.of_file is None else backend.of_file(path)
 
 
 def _here(
@@ -263,14 +274,15 @@ def _here(
         found = tune(made.works, fast, file, **search)
     # Over the link that other verbs take: a debugger's writes leave the caches as they are.
     tell(f"starting {made.board.name} for whole models")
-    backends, same = search["backends"], {"level": search["level"], "tell": tell}
+    same = {"level": search["level"], "tell": tell}
     with device(None) as usual:
-        for graph in made.graphs:
+        for graph, backends in zip(made.graphs, made.backends, strict=True):
             for one in backends:
-                measure_regions(graph, usual, file, found.setting, backend=one, **same)
+                if one.of_file is None:  # nothing compares a device's regions with ours
+                    measure_regions(graph, usual, file, found.setting, backend=one, **same)
         return found, [
             run_model(graph, usual, file, found.setting, backends=backends, **same)
-            for graph in made.graphs
+            for graph, backends in zip(made.graphs, made.backends, strict=True)
         ]
 
 

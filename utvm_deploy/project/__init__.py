@@ -1,7 +1,13 @@
 """A compiled model and a board become a source tree, and the tree an image."""
 
 from utvm_deploy.project.build import build_image, build_project
-from utvm_deploy.project.find_backend import Plugins, find_ethos_u, load_backend, load_backends
+from utvm_deploy.project.find_backend import (
+    Plugins,
+    find_ethos_u,
+    load_backend,
+    load_backends,
+    origins_of,
+)
 from utvm_deploy.project.find_cmsis_nn import find_cmsis_nn, find_cmsis_nn_builds
 from utvm_deploy.project.fit import check_fits, check_fits_alone
 from utvm_deploy.project.image import Image
@@ -21,4 +27,5 @@ __all__ = [
     "find_ethos_u",
     "load_backend",
     "load_backends",
+    "origins_of",
 ]

@@ -26,9 +26,8 @@ def load_backends(plugins: Plugins, board: Board | None) -> tuple[Backend, ...]:
 
     This runs their code with the user's rights. Raises PluginError or BuildError.
     """
-    several = (plugins,) if isinstance(plugins, str | Path | Backend) else plugins or ()
     found: list[Backend] = []
-    for one in several:
+    for one in _several(plugins):
         if isinstance(one, str | Path):
             one = load_plugin(one) if board is None else load_backend(one, board)
         found.append(one)
@@ -52,6 +51,15 @@ def find_ethos_u(text: str, board: Board, driver: Path | None = None) -> Backend
     backend = ethos_u_backend(configuration(text, memories), driver)
     code = backend.code
     return _checked(backend, code, board) if isinstance(code, StaticLibrary) else backend
+
+
+def origins_of(plugins: Plugins) -> list[str]:
+    """Where plug-ins come from; of an Ethos-U the option."""
+    return [one.origin if isinstance(one, Backend) else str(one) for one in _several(plugins)]
+
+
+def _several(plugins: Plugins) -> Sequence[str | Path | Backend]:
+    return (plugins,) if isinstance(plugins, str | Path | Backend) else plugins or ()
 
 
 def load_backend(plugin: str | Path, board: Board) -> Backend:

@@ -16,6 +16,8 @@ _PRODUCTS = {
     "u65": (1, (256, 512), ("Ethos_U65_Embedded", "Ethos_U65_High_End")),
     "u85": (2, (128, 256, 512, 1024, 2048), ("Ethos_U85_SYS_Flash_High", "Ethos_U85_SYS_DRAM_Mid")),
 }
+#: What is before a configuration on the command line, and in ``Backend.origin``.
+OPTION = "--ethos-u "
 #: How an NPU shares memory with the core -> Vela's name. The first one is the default. Those that
 #: begin with DEDICATED have a cache of the NPU's own in SRAM, and the arena in other memory.
 DEDICATED = "dedicated-sram"

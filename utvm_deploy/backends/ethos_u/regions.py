@@ -16,7 +16,7 @@ import numpy as np
 
 from utvm_deploy.backends.calls import call
 from utvm_deploy.backends.ethos_u.check import SCRATCH, NpuProgram, checked
-from utvm_deploy.backends.ethos_u.configurations import Configuration
+from utvm_deploy.backends.ethos_u.configurations import OPTION, Configuration
 from utvm_deploy.backends.ethos_u.dense import exact_multipliers, with_exact_dense
 from utvm_deploy.backends.ethos_u.vela import (
     Estimate,
@@ -50,6 +50,7 @@ KINDS = frozenset(
         *("QUANTIZE", "RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"),
     )
 )
+_MOST_DIMENSIONS = 4
 #: Their outputs are sums of products.
 _SUMMING = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
 #: Those that compute: a region without one has nothing for an NPU.
@@ -136,6 +137,11 @@ class Regions:
         ends = (*operation.operator.inputs[:1], *operation.operator.outputs)
         return (
             operation.operator.kind in KINDS
+            # Of five dimensions, Vela 5.2.0 broadcasts the wrong elements.
+            and all(
+                number is None or len(tensors[number].shape) <= _MOST_DIMENSIONS
+                for number in (*operation.operator.inputs, *operation.operator.outputs)
+            )
             and all(number is not None and tensors[number].dtype == "int8" for number in ends)
             and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
             and (operation.operator.kind != _DENSE or self._exact(operation) is not None)
@@ -320,7 +326,7 @@ def ethos_u_backend(
         digest=digest,
         built_with="Vela",
         family=PLUGIN_PREFIX + configuration.name,
-        origin=f"--ethos-u {configuration.text}",
+        origin=OPTION + configuration.text,
         stand_in=ethos_u_backend(configuration, None, _STAND_IN)
         if driver is None and text is _DECLARED
         else None,

@@ -629,8 +629,7 @@ TUNED: Rows = (
     ),
     Option("--seed S", "seed of the search", 0, kinds.seed),
     CMSIS_NN,
-    PLUGIN,
-    NO_FLOAT,
+    *(PLUGIN, ETHOS_U, ETHOS_U_DRIVER, NO_FLOAT),
     Option(
         "--cluster ADDRESS",
         "measure at the workers of this Dask scheduler that have the board (tcp://HOST:PORT, "
@@ -678,6 +677,8 @@ REPRODUCE: Rows = (
     ),
     CMSIS_NN_LIBRARIES,
     PLUGIN,
+    ETHOS_U.but(f"{ETHOS_U.help}; default: as in the report"),
+    ETHOS_U_DRIVER,
     OUTPUT.but("also write the new report"),
 )
 SILICON: Rows = (

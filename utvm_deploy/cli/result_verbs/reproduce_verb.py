@@ -15,9 +15,8 @@ from utvm_deploy.base.outputs import keep_input
 from utvm_deploy.boards.digest import facts_digest
 from utvm_deploy.boards.facts import CYCLES
 from utvm_deploy.cli.arguments import board_of, connection
-from utvm_deploy.cli.compile_options import builds_of, cmsis_nn_of
+from utvm_deploy.cli.compile_options import backends_of, builds_of, cmsis_nn_of
 from utvm_deploy.cli.output import Output
-from utvm_deploy.project import load_backends
 from utvm_deploy.records.candidate import CMSIS_NN
 from utvm_deploy.results.pages.report_digest import DIGEST, is_as_written
 from utvm_deploy.results.reporting.differences import compared
@@ -127,8 +126,8 @@ def _options(args: argparse.Namespace, then: Mapping[str, Any], board: Any) -> d
             raise UsageError(
                 "the report has measured figures of CMSIS-NN; give its folder (--cmsis-nn DIR)"
             )
-    if args.plugin is not None:
-        options["plugin"] = load_backends(args.plugin, board)
+    args.ethos_u = args.ethos_u or then.get("ethos_u")
+    options["plugin"] = backends_of(args, board) or None
     if "inputs" in options:
         options["inputs"] = {name: tuple(shape) for name, shape in options["inputs"].items()}
     return {**connection(args), "timing": CYCLES, **options, "given_board": args.board}

@@ -100,8 +100,8 @@ class Request:
         return next((one for one in self.options.backends if one.is_bus_master), None)
 
     def _for_model(self, backend: Backend) -> Backend:
-        if backend.of_file is None:
-            return backend
+        if backend.of_file is None or backend.covers is not None:
+            return backend  # it has seen the file
         if isinstance(self.model, Graph):
             raise CompileError(f"{backend.name} needs the model's file; save the model first")
         return backend.of_file(Path(self.model))

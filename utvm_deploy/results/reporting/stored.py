@@ -56,6 +56,8 @@ def _check(path: Path, result: Mapping[str, Any]) -> None:
             raise _damaged(path, key)
     if not isinstance(result.get("verify", ""), dict | None):
         raise _damaged(path, "verify")
+    if not isinstance(result.get("ethos_u"), str | None):
+        raise _damaged(path, "ethos_u")
     for part, key in (("model", "file"), ("model", "sha256"), ("board", "given")):
         if not isinstance(result[part].get(key), str):
             raise _damaged(path, f"{part}.{key}")

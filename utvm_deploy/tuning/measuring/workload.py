@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from utvm_deploy.backends.choice import call_of
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.regions import is_region, partitioned
 from utvm_deploy.base.errors import TuneError
 from utvm_deploy.compiler.arena.plan import is_view
 from utvm_deploy.graph.attributes import External
@@ -57,18 +58,27 @@ class Work:
 
 
 def workload(
-    graphs: Sequence[Graph], core: str, backends: Sequence[Backend] = (), *, sketches: bool = False
+    graphs: Sequence[Graph],
+    core: str,
+    backends: Sequence[Backend] = (),
+    *,
+    sketches: bool = False,
+    devices: Sequence[Sequence[Backend]] = (),
 ) -> tuple[Work, ...]:
     """The kernels of simplified graphs, in the order in which layers need them.
 
     The call of each backend is one more candidate, wherever it has one. With ``sketches`` each
     kernel with a loop nest is searched without a template, too, also with tensor intrinsics.
+    ``devices`` are those backends of each graph whose regions a device computes: the operators in
+    these are left out.
     """
     found: dict[str, Work] = {}
-    for graph in graphs:
+    for graph, some in zip(graphs, devices or [()] * len(graphs), strict=True):
+        theirs = _in_regions(graph, some, core)
         for operator in graph.operators:
             # What only a backend computes has nothing to be compared with.
-            if is_view(graph, operator) or isinstance(operator.attributes, External):
+            is_external = isinstance(operator.attributes, External)
+            if is_external or is_view(graph, operator) or not theirs.isdisjoint(operator.sources):
                 continue
             kernel = identity_of(graph, operator)
             if kernel.key in found:
@@ -87,8 +97,17 @@ def workload(
                     kernel, graph, operator, candidates, 1, free, tensors, free is not None
                 )
     if not found:
-        raise TuneError("the model has no kernel to tune; all of its operators only rename data")
+        other = ", or a device computes them" if any(devices) else ""
+        raise TuneError(
+            f"the model has no kernel to tune; all of its operators only rename data{other}"
+        )
     return tuple(found.values())
+
+
+def _in_regions(graph: Graph, backends: Sequence[Backend], core: str) -> frozenset[int]:
+    """The file's operators that are in regions of backends."""
+    merged = partitioned(graph, backends, core).operators if backends else ()
+    return frozenset(source for one in merged if is_region(one) for source in one.sources)
 
 
 def _has_call(graph: Graph, operator: Operator, core: str, library: Backend) -> bool:
