@@ -183,6 +183,21 @@ def test_sums_that_the_reference_shifts_left_stay_here(kind: str, tmp_path: Path
         assert asked.covers(Operation(graph, one)) == is_covered
 
 
+@pytest.mark.parametrize("kind", ["MUL", "PRELU", "QUANTIZE"])
+def test_products_that_the_reference_shifts_far_left_stay_here(kind: str, tmp_path: Path) -> None:
+    """An interpreter of the stream gave other bytes than LiteRT from a scale of 2**16 on."""
+    for scale, is_covered in ((2.0**14, True), (2.0**15, False)):
+        m = ModelWriter()
+        x, y = m.input((1, 2, 3, 4), 0.5, -7), m.constant(np.ones((4,), np.int8), 0.25, 3)
+        out, factor = ([x], 0.5) if kind == "QUANTIZE" else ([x, y], 0.125)
+        options = ("MulOptions", {}) if kind == "MUL" else None
+        m.output(m.node(kind, out, (1, 2, 3, 4), options, scale=factor / scale, zero_point=3))
+        path = m.save(tmp_path / "m.tflite")
+        graph = load_model(path, is_quiet=True)
+        asked = regions.Regions(path, configuration(CONFIG), "")
+        assert asked.covers(Operation(graph, graph.operators[0])) == is_covered
+
+
 def test_broadcasts_of_five_dimensions_stay_here(tmp_path: Path) -> None:
     """An interpreter of the stream gave other bytes than LiteRT for them."""
     for shape, is_covered in (((5, 3, 4, 2), True), ((2, 5, 3, 4, 2), False)):

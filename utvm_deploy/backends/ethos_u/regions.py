@@ -7,6 +7,7 @@ Vela's rules decide, and not what our passes made of the operators.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -51,8 +52,10 @@ KINDS = frozenset(
     )
 )
 _MOST_DIMENSIONS = 4
-#: Their outputs are sums of products.
-_SUMMING = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
+#: Their outputs are sums of products, and products.
+_SUMMING, _MULTIPLYING = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), ("MUL", "PRELU")
+#: Of inputs divided by the output's; an interpreter found other bytes from 2**16 on.
+_MOST_SCALE = 2.0**15
 #: Those that compute: a region without one has nothing for an NPU.
 _COMPUTING = KINDS - {"RESHAPE", "TRANSPOSE", "CONCATENATION", "SPLIT"}
 HEADER = "ethosu_driver.h"
@@ -145,7 +148,7 @@ class Regions:
             and all(number is not None and tensors[number].dtype == "int8" for number in ends)
             and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
             and (operation.operator.kind != _DENSE or self._exact(operation) is not None)
-            and (operation.operator.kind not in _SUMMING or _keeps_sums(operation))
+            and _stays_in_32_bits(operation)
         )
 
     def build(self, match: Match) -> KernelCall | str:
@@ -238,12 +241,24 @@ class Regions:
         return replace(made, arguments=tuple(aligned), why_not=why, npu_cycles=estimate.cycles)
 
 
-def _keeps_sums(operation: Operation) -> bool:
-    """Whether each output's scale is below 1.
+def _stays_in_32_bits(operation: Operation) -> bool:
+    """Whether LiteRT's numbers do: it shifts them left for large scales, and those of an NPU stay.
 
-    LiteRT shifts sums left for others. They may leave 32 bits, which those of an NPU do not.
+    Sums of products may have 32 bits before that, and products of two bytes have 16.
     """
-    return all(one < 1 for one in operation.scales(operation.result.shape[-1]))
+    kind, graph = operation.operator.kind, operation.graph
+    if kind in _SUMMING:
+        return all(one < 1 for one in operation.scales(operation.result.shape[-1]))
+    given, made = (
+        [
+            max(one.scales)
+            for one in (graph.tensors[i].quantization for i in ends if i is not None)
+            if one
+        ]
+        for ends in (operation.operator.inputs, operation.operator.outputs)
+    )
+    largest = math.prod(given) if kind in _MULTIPLYING else max(given, default=0.0)
+    return largest < _MOST_SCALE * min(made, default=math.inf)
 
 
 def _between(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> frozenset[int] | str:
