@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.api.steps import Connected, board_of, chosen_of, model_file, take, with_backend
+from utvm_deploy.backends.checks import check_together
 from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.backends.custom import CustomOperators
@@ -149,6 +150,7 @@ def tune(
             copy = find_cmsis_nn(Path(cmsis_nn), target)
             library = library_backend(copy, target, cmsis_nn)
         backends = (*backends, library)
+        check_together(backends)
 
     def device(wanted: str | None = None) -> Device:
         place = board if isinstance(board, str) else target

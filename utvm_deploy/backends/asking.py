@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
 
 from utvm_deploy.backends.interface import Backend, Build, CText, Match, Pattern, TensorType
 from utvm_deploy.base.errors import PluginError, UtvmError
-from utvm_deploy.base.python_file import TookTooLong, said_of, within
-from utvm_deploy.graph.model import Array, Tensor
+from utvm_deploy.base.python_file import TookTooLong, said_of, shown, within
+from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.kernels.contract.call import KernelCall, LibraryKernel, TensorArgument
 from utvm_deploy.kernels.contract.operation import Operation
 
@@ -30,7 +31,7 @@ def built(backend: Backend, build: Build, match: Match) -> KernelCall | str:
         assert isinstance(made.kernel, LibraryKernel)
         return replace(made, kernel=replace(made.kernel, backend=backend.name))
     where = where_of(match)
-    call = asked(backend, f"build for {where}", lambda: build(match), BUILD_SECONDS)
+    call = asked(backend, f"build for {where}", lambda: build(match), BUILD_SECONDS, match.graph)
     if isinstance(call, str):
         return call or "the backend gives no reason"
     if not isinstance(call, KernelCall) or not isinstance(call.kernel, LibraryKernel):
@@ -74,7 +75,7 @@ def computed(
     assert pattern.reference is not None
     reference, tensors = pattern.reference, match.graph.tensors
     where = where_of(match)
-    made = asked(backend, f"reference for {where}", lambda: reference(match, inputs))
+    made = asked(backend, f"reference for {where}", lambda: reference(match, inputs), BUILD_SECONDS)
     if isinstance(made, np.ndarray):
         made = (made,)
     wanted = [tensors[number] for number in match.operators[-1].outputs]
@@ -104,7 +105,7 @@ def inferred(
     """The types of a custom operator's outputs."""
     assert pattern.infer is not None
     infer, where = pattern.infer, pattern.custom
-    made = asked(backend, f"infer for {where}", lambda: infer(inputs, options))
+    made = asked(backend, f"infer for {where}", lambda: infer(inputs, options), MATCH_SECONDS)
     if isinstance(made, TensorType):
         made = (made,)
     if not isinstance(made, Sequence) or not all(isinstance(one, TensorType) for one in made):
@@ -120,33 +121,47 @@ def is_covered(backend: Backend, operation: Operation) -> bool:
     assert backend.covers is not None
     found = backend.covers(operation)
     if not isinstance(found, bool | np.bool_):
-        raise PluginError(f"it returned {found!r} for {operation.kind}; return True or False")
+        raise PluginError(f"it returned {shown(found)} for {operation.kind}; return True or False")
     return bool(found)
 
 
 def asked(
-    backend: Backend, what: str, work: Callable[[], _Answer], seconds: float | None = None
+    backend: Backend,
+    what: str,
+    work: Callable[[], _Answer],
+    seconds: float,
+    graph: Graph | None = None,
 ) -> _Answer:
     """What ``work`` gives.
 
-    Raises PluginError, with file and line, if it raises an exception or takes more ``seconds``. Our
-    own backends have none: what they run has deadlines.
+    Raises PluginError, with file and line, if it raises an exception, takes more ``seconds`` or
+    changes the ``graph``. Our own backends have no such limit: what they run has deadlines.
     """
-    is_ours = not backend.python_digest
+    before = _parts_of(graph)
     try:
-        return work() if seconds is None or is_ours else within(seconds, work)
+        made = within(seconds, work) if backend.python_digest else work()
     except PluginError as error:
         raise PluginError(f"{backend.origin}: {what}: {error}") from error
-    except UtvmError:
+    except (UtvmError, KeyboardInterrupt):
         raise
     except TookTooLong as error:
         raise PluginError(
             f"{backend.origin}: {what} took more than {error} seconds; correct the plug-in"
         ) from None
-    except (Exception, SystemExit) as error:  # anything may be wrong in somebody else's code
+    except BaseException as error:  # anything may be wrong in somebody else's code
         raise PluginError(
             f"{backend.origin}: {what} raised {said_of(error)}; correct the plug-in"
         ) from error
+    after = _parts_of(graph)
+    if len(before) != len(after) or any(map(operator.is_not, before, after)):
+        raise PluginError(f"{backend.origin}: {what} changed the model's graph; change a copy")
+    return made
+
+
+def _parts_of(graph: Graph | None) -> list[object]:
+    """What a graph and its operators consist of."""
+    things: tuple[Graph | Operator, ...] = () if graph is None else (graph, *graph.operators)
+    return [getattr(one, field.name) for one in things for field in fields(one)]
 
 
 def where_of(match: Match) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from utvm_deploy.backends.interface import MOST_BYTES, Match
+from utvm_deploy.backends.interface import MOST_BYTES, Match, is_c_text
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.base.python_file import shown
 from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Array
@@ -69,6 +70,8 @@ def call(
     for name, value in given.items():
         if not isinstance(value, str):
             raise PluginError(f"call(): {name} is not a text but of type {type(value).__name__}")
+        if not is_c_text(value) or (name == "header" and not re.fullmatch(r'[^"\\\n]*', value)):
+            raise PluginError(f"call(): {name} has a character that C cannot have there; remove it")
     tables, numbers = tables or {}, numbers or {}
     _check(function, tables, numbers, scratch_bytes)
     graph = match.graph
@@ -84,7 +87,7 @@ def call(
         for index, number in enumerate(outputs)
     ]
     arguments: list[Argument] = [TensorArgument(number) for number in inputs]
-    arguments += [ConstantArgument(name, np.asarray(data)) for name, data in tables.items()]
+    arguments += [ConstantArgument(name, _kept(data)) for name, data in tables.items()]
     arguments += [ScalarArgument(name, int(value)) for name, value in numbers.items()]
     arguments += [TensorArgument(number) for number in outputs]
     text = "".join(f"    {line}\n" if line else "\n" for line in body.strip("\n").splitlines())
@@ -96,13 +99,18 @@ def call(
         include=header,
         parameters=tuple(parameters),
         body=text,
-        scratch_bytes=scratch_bytes,
+        scratch_bytes=int(scratch_bytes),
         wanted="",
     )
     total = sum(macs(graph, operator) for operator in match.operators)
     may = tuple((left, found) for found, left in match.states)
     may += ((outputs[0], first),) if in_place and first is not None else ()
     return KernelCall(kernel, tuple(arguments), may, total)
+
+
+def _kept(data: Array) -> Array:
+    """A copy of what a plug-in may change afterwards."""
+    return np.array(data) if data.flags.writeable else data
 
 
 def _check(
@@ -120,13 +128,15 @@ def _check(
             raise PluginError(
                 f"call(): the table {name} is not an array of integers or float32 with elements"
             )
+        if data.nbytes > MOST_BYTES:
+            raise PluginError(f"call(): the table {name} has {data.nbytes:,} bytes; no board has")
     for name, value in numbers.items():
         is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_integer or not _LEAST_INT32 <= value <= _MOST_INT32:
-            raise PluginError(f"call(): the number {name} is {value!r}, which is not an int32")
-    is_size = isinstance(scratch_bytes, int) and not isinstance(scratch_bytes, bool)
+            raise PluginError(f"call(): the number {name} is {shown(value)}, which is not an int32")
+    is_size = isinstance(scratch_bytes, int | np.integer) and not isinstance(scratch_bytes, bool)
     if not is_size or not 0 <= scratch_bytes <= MOST_BYTES:
-        raise PluginError(f"call(): scratch_bytes is {scratch_bytes!r}; give 0 or more bytes")
+        raise PluginError(f"call(): scratch_bytes is {shown(scratch_bytes)}; give 0 or more bytes")
 
 
 def _c_type(dtype: str) -> str:

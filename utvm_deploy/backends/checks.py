@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from utvm_deploy.backends.interface import (
@@ -13,10 +14,12 @@ from utvm_deploy.backends.interface import (
     CText,
     Pattern,
     StaticLibrary,
+    is_c_text,
 )
 from utvm_deploy.backends.patterns import Expression, Op, parts_of
 from utvm_deploy.backends.relax_patterns import is_of_tvm
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.kernels.contract.call import LibraryKernel
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, WINDOW_BYTES, is_window
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]{0,100}", re.ASCII)
@@ -46,6 +49,8 @@ def check_backend(backend: object, where: str) -> Backend:
         raise _wrong(where, "Backend.code", backend.code, "CText or StaticLibrary")
     if isinstance(backend.code, CText) and not isinstance(backend.code.text, str):
         raise _wrong(where, "CText.text", backend.code.text, "a text")
+    if isinstance(backend.code, CText) and not is_c_text(backend.code.text):
+        raise PluginError(f"{where}: CText.text has a character that C cannot have; remove it")
     _all(where, "Backend.cores", backend.cores, str)
     if backend.initialize != "":
         _text(where, "Backend.initialize", backend.initialize, C_NAME)
@@ -71,10 +76,15 @@ def check_backend(backend: object, where: str) -> Backend:
         )
     if not isinstance(backend.url, str) or not backend.url.isprintable():
         raise _wrong(where, "Backend.url", backend.url, "a line of text")
-    for name in ("covers", "build", "estimate"):
+    for name in ("covers", "build", "estimate", "of_file", "zephyr_options"):
         function = getattr(backend, name)
         if function is not None and not callable(function):
             raise _wrong(where, f"Backend.{name}", function, "a function")
+    for name in ("is_bus_master", "is_apart"):
+        if not isinstance(value := getattr(backend, name), bool):
+            raise _wrong(where, f"Backend.{name}", value, "True or False")
+    if not isinstance(backend.stand_in, Backend | None):
+        raise _wrong(where, "Backend.stand_in", backend.stand_in, "a Backend")
     for pattern in _all(where, "Backend.patterns", backend.patterns, Pattern):
         _check_pattern(where, pattern, has_build=backend.build is not None)
     if not backend.patterns and backend.covers is None:
@@ -90,14 +100,13 @@ def check_together(backends: Sequence[Backend]) -> None:
     """PluginError unless the backends may be in one model."""
     for number, one in enumerate(backends):
         for other in backends[:number]:
-            if one.family == other.family:
-                raise PluginError(
-                    f"{one.origin} and {other.origin} both bring a backend {one.name!r}; rename one"
-                )
-            if both := sorted(_functions_of(one) & _functions_of(other)):
-                raise PluginError(
-                    f"{one.origin} and {other.origin} both define {both[0]} in C; rename one"
-                )
+            both = f"{_told(one)} and {_told(other)}"
+            # CMake's variables have the names, too.
+            if _plain(one.name) == _plain(other.name):
+                raise PluginError(f"{both} both bring a backend {one.name!r}; rename one")
+            shared = sorted(_functions_of(one) & _functions_of(other))
+            if shared and (isinstance(one.code, CText) or one.code != other.code):
+                raise PluginError(f"{both} both define {shared[0]} in C; rename one")
     ranges = sum(len(one.registers) for one in backends)
     if ranges > MOST_WINDOWS:
         names_of = ", ".join(one.name for one in backends if one.registers)
@@ -107,9 +116,37 @@ def check_together(backends: Sequence[Backend]) -> None:
         )
 
 
-def _functions_of(backend: Backend) -> set[str]:
-    """The functions that the C text of a backend defines."""
-    return {*_DEFINED.findall(backend.code.text)} if isinstance(backend.code, CText) else set()
+def check_headers(kernels: Iterable[LibraryKernel], backends: Sequence[Backend]) -> None:
+    """PluginError if two libraries have headers of one name: a compiler finds the first alone."""
+    folders = {
+        one.name: one.code.include_dirs for one in backends if isinstance(one.code, StaticLibrary)
+    }
+    known: dict[str, tuple[str, Path]] = {}
+    for kernel in kernels:
+        for folder in folders.get(kernel.backend, ()) if kernel.include else ():
+            if (folder / kernel.include).is_file():
+                first, place = known.setdefault(kernel.include, (kernel.backend, folder))
+                if place != folder:
+                    raise PluginError(
+                        f"the backends {first} and {kernel.backend} have different headers "
+                        f"{kernel.include}; rename one"
+                    )
+                break
+
+
+def _told(backend: Backend) -> str:
+    return backend.origin or backend.name
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _functions_of(backend: Backend) -> frozenset[str]:
+    """The functions that a backend defines: those of its C text, or all names of its library."""
+    if isinstance(backend.code, CText):
+        return frozenset(_DEFINED.findall(backend.code.text))
+    return backend.functions or frozenset()
 
 
 def _check_pattern(where: str, pattern: Pattern, *, has_build: bool) -> None:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from utvm_deploy.backends.asking import MATCH_SECONDS, asked, built, is_covered, where_of
 from utvm_deploy.backends.interface import Backend, Build, Match, Pattern, why_not_on
 from utvm_deploy.backends.patterns import Op, parts_of
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.base.python_file import shown
 from utvm_deploy.graph.attributes import External
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.kernels.choose.lowering import lower
@@ -80,7 +83,7 @@ def _builds(
 
     if not backend.origin:
         return found()
-    return asked(backend, f"a pattern or covers for {operator.kind}", found, MATCH_SECONDS)
+    return asked(backend, f"a pattern or covers for {operator.kind}", found, MATCH_SECONDS, graph)
 
 
 def _may_be(pattern: Pattern, kind: str) -> bool:
@@ -189,13 +192,13 @@ def estimated(backend: Backend, match: Match, ours: float) -> float | str:
     theirs = asked(backend, what, lambda: estimate(match), MATCH_SECONDS)
     if theirs is None:
         return 0.0
-    is_number = isinstance(theirs, int | float) and not isinstance(theirs, bool)
+    is_number = isinstance(theirs, int | float | np.number) and not isinstance(theirs, bool)
     if not is_number or not 0 <= theirs <= _MOST_CYCLES:
         raise PluginError(
-            f"{backend.origin}: {what} returned {theirs!r}; return a number of cycles, or None"
+            f"{backend.origin}: {what} returned {shown(theirs)}; return a number of cycles, or None"
         )
     if theirs < ours:
-        return ours - theirs
+        return ours - float(theirs)
     return f"by estimates {backend.name} takes {theirs:,.0f} cycles, and ours {ours:,.0f}"
 
 

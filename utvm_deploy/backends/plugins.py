@@ -13,11 +13,12 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from utvm_deploy.backends.asking import BUILD_SECONDS, asked
 from utvm_deploy.backends.checks import check_backend
 from utvm_deploy.backends.interface import Backend, CText
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.base.plugin_names import GROUP, installed_plugins
-from utvm_deploy.base.python_file import is_file_name, loaded, module_of
+from utvm_deploy.base.python_file import is_file_name, loaded, module_of, shown
 from utvm_deploy.records.candidate import PLUGIN_PREFIX
 
 _NAME = "backend"
@@ -39,11 +40,33 @@ def load_plugin(plugin: str | Path) -> Backend:
     checked = check_backend(backend, where)
     family = PLUGIN_PREFIX + re.sub(r"[^a-z0-9]+", "-", checked.name.lower()).strip("-")
     python = hashlib.sha256(file.read_bytes()).hexdigest()
-    checked = replace(checked, origin=where, family=family, python_digest=python)
-    if isinstance(checked.code, CText):
-        digest = hashlib.sha256(checked.code.text.encode()).hexdigest()
-        return replace(checked, digest=digest, built_with=f"C text of {text}")
-    return checked
+    checked = replace(checked, origin=where, family=family, python_digest=python, functions=None)
+    return _with_digest(checked, f"C text of {text}")
+
+
+def for_file(backend: Backend, path: Path) -> Backend:
+    """The backend for a model's file, if it wants to see that. PluginError if it gives none."""
+    of_file = backend.of_file
+    if of_file is None:
+        return backend
+    found = asked(backend, "of_file", lambda: of_file(path), BUILD_SECONDS)
+    if not backend.python_digest:
+        return found
+    if not isinstance(found, Backend):
+        raise PluginError(f"{backend.origin}: of_file gives {shown(found)}; return a Backend")
+    found = check_backend(found, f"{backend.origin}: of_file")
+    if found.code != backend.code and not isinstance(found.code, CText):
+        raise PluginError(f"{backend.origin}: of_file gives another library; keep Backend.code")
+    names = ("name", "origin", "family", "python_digest", "functions", "digest", "built_with")
+    kept = replace(found, **{name: getattr(backend, name) for name in names})
+    return _with_digest(kept, backend.built_with)
+
+
+def _with_digest(backend: Backend, built_with: str) -> Backend:
+    if not isinstance(backend.code, CText):
+        return backend
+    digest = hashlib.sha256(backend.code.text.encode()).hexdigest()
+    return replace(backend, digest=digest, built_with=built_with)
 
 
 def _of_file(path: Path, where: str) -> object:

@@ -171,7 +171,7 @@ class _Partition:
         if pattern.custom or not (build := pattern.build or backend.build):
             return
         what = f"the pattern {pattern.label}"
-        found = asked(backend, what, lambda: pattern.matches(graph, free), MATCH_SECONDS)
+        found = asked(backend, what, lambda: pattern.matches(graph, free), MATCH_SECONDS, graph)
         for one in found:
             operators = tuple(graph.operators[i] for i in one.positions)
             places = {name: graph.operators[i] for name, i in one.operators.items()}
@@ -194,6 +194,7 @@ class _Partition:
                 "covers",
                 lambda: [{i} for i, one in operations.items() if is_covered(backend, one)],
                 MATCH_SECONDS,
+                graph,
             )
         return groups
 

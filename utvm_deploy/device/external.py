@@ -29,7 +29,11 @@ def initialize(model: DeviceModel) -> None:
     device, compiled = model.device, model.compiled
     if not compiled.initialized:
         return
-    status = _answer(model, f"{compiled.name}_initialize", model.arena_address)
+    try:
+        status = _answer(model, f"{compiled.name}_initialize", model.arena_address)
+    except DeviceError as error:
+        names = " or ".join(one.name for one in compiled.initialized)
+        raise DeviceError(f"{names} prepares {device.board.name}: {error}") from error
     if LAYER_STATUS <= status < LAYER_STATUS + 256 * len(compiled.layers):
         layer = compiled.layers[(status - LAYER_STATUS) // 256]
         raw = status % 256

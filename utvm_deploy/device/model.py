@@ -233,7 +233,8 @@ class DeviceModel(Tabled):
     ) -> Call:
         """Queue a call of another function of the model."""
         address = self._address(function)
-        return self._session.call(address, function, arguments, timeout_s=timeout_s, blocks=blocks)
+        used = (self._arena_block, *blocks)
+        return self._session.call(address, function, arguments, timeout_s=timeout_s, blocks=used)
 
     def _address(self, function: str) -> int:
         if self._module is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from utvm_deploy.base.errors import DeviceError, LinkClosed, VerifyError
 from utvm_deploy.compiler.compiled.model import CompiledModel, Layer, Span
 from utvm_deploy.graph.model import Array
 
@@ -19,8 +20,9 @@ _CRC_BYTES = 4
 def stray_writes(model: DeviceModel, inputs: Sequence[Array]) -> tuple[Layer, ...]:
     """The layers of a backend that change bytes outside of their inputs, outputs and scratch.
 
-    Runs layer by layer as one task list. The device computes checksums of those bytes before and
-    after each layer, so that little travels over the link.
+    Runs layer by layer. The device computes checksums of those bytes before and after each layer,
+    so that little travels over the link. Raises VerifyError that names the layer of a backend that
+    does not end, or writes behind the arena.
     """
     compiled, device = model.compiled, model.device
     watched = [
@@ -37,7 +39,7 @@ def stray_writes(model: DeviceModel, inputs: Sequence[Array]) -> tuple[Layer, ..
         numbers = [number for number, (one, _) in enumerate(watched) if one is layer]
         for side in (0, 1):
             if side:
-                model.call_layer(layer)
+                _call(model, layer)
             for number in numbers:
                 gap = watched[number][1]
                 device.call(
@@ -52,6 +54,21 @@ def stray_writes(model: DeviceModel, inputs: Sequence[Array]) -> tuple[Layer, ..
         layer for (layer, _), (before, after) in zip(watched, sums, strict=True) if before != after
     )
     return tuple(dict.fromkeys(found))
+
+
+def _call(model: DeviceModel, layer: Layer) -> None:
+    """Queue a layer; that of a backend runs at once, so that it alone is blamed."""
+    if not layer.is_external:
+        model.call_layer(layer)
+        return
+    model.device.sync()
+    model.call_layer(layer)
+    try:
+        model.device.sync()
+    except (DeviceError, LinkClosed) as error:
+        raise VerifyError(
+            f"layer {layer.index} ({layer.kind} {layer.name}) of {layer.engine}: {error}"
+        ) from error
 
 
 def _gaps(layer: Layer, compiled: CompiledModel) -> Iterator[Span]:

@@ -56,7 +56,16 @@ def build_image(compiled: CompiledModel | None, board: Board) -> Image:
     """The image of the model (or of the runtime alone) for the board, built or from the cache."""
     if compiled is not None:
         check_fits(compiled, board)
-    return _cached(project_files(compiled, board), board, compiled)
+    try:
+        return _cached(project_files(compiled, board), board, compiled)
+    except SystemRefused:
+        raise
+    except BuildError as error:
+        theirs = [one.name for one in compiled.externals if not one.is_linked] if compiled else []
+        if not theirs:
+            raise
+        told = f"{error}; the model's sources have C of {' and '.join(theirs)}"
+        raise BuildError(told, error.log_path) from error
 
 
 def build_image_with(objects: Sequence[Path], entry_points: Sequence[str], board: Board) -> Image:

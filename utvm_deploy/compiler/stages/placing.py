@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from utvm_deploy.backends.checks import check_headers
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.arena.needs import planned_needs
 from utvm_deploy.compiler.arena.plan import Step, View, plan_arena
@@ -12,6 +13,7 @@ from utvm_deploy.compiler.options import FAST
 from utvm_deploy.compiler.planning.pool_planning import Memories, with_pools
 from utvm_deploy.compiler.stages.dump import plan_text
 from utvm_deploy.compiler.stages.search import KernelPlan
+from utvm_deploy.kernels.contract.call import LibraryKernel
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ def placed(plan: KernelPlan) -> Placed:
         )
         for backend in request.backends
     )
+    calls = [one.step.call.kernel for one in layers]
+    check_headers([one for one in calls if isinstance(one, LibraryKernel)], request.backends)
     program = Program(
         plan.prefix,
         request.board.name,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from utvm_deploy.backends.checks import check_together
 from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.plugins import for_file
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.boards.board import Board
@@ -91,7 +93,8 @@ class Request:
         """Somebody else's kernels: those of plug-ins, then CMSIS-NN."""
         found = tuple(map(self._for_model, self.options.backends))
         if self.options.kernels == CMSIS_NN and self.options.cmsis_nn is not None:
-            return (*found, cmsis_nn_backend(self.options.cmsis_nn))
+            found = (*found, cmsis_nn_backend(self.options.cmsis_nn))
+            check_together(found)
         return found
 
     @property
@@ -104,7 +107,7 @@ class Request:
             return backend  # it has seen the file
         if isinstance(self.model, Graph):
             raise CompileError(f"{backend.name} needs the model's file; save the model first")
-        return backend.of_file(Path(self.model))
+        return for_file(backend, Path(self.model))
 
     @cached_property
     def known(self) -> Known:
