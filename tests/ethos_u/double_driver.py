@@ -24,8 +24,18 @@ struct golden {
 """
 
 
-def double_of(folder: Path, program: NpuProgram, samples: Sequence[Array]) -> Path:
-    """A folder as ``--ethos-u-driver`` takes it; its NPU knows these inputs of one program."""
+def double_of(
+    folder: Path,
+    program: NpuProgram,
+    samples: Sequence[Array],
+    *,
+    prefix: str = "",
+    flags: Sequence[str] = ("-fno-pie",),
+) -> Path:
+    """A folder as ``--ethos-u-driver`` takes it; its NPU knows these inputs of one program.
+
+    It is built for this computer, or by the compiler with ``prefix`` and ``flags``.
+    """
     shutil.copytree(_SOURCES, folder)
     (given,), (made,) = program.inputs, program.outputs
     npu, rows, tables = Npu(program), [], []
@@ -41,9 +51,10 @@ def double_of(folder: Path, program: NpuProgram, samples: Sequence[Array]) -> Pa
         rows.append("{" + ", ".join(map(str, fields)) + "},\n")
     table = f"static const struct golden GOLDEN[] = {{\n{''.join(rows)}}};\n"
     (folder / "golden.h").write_text(f"{_TYPE}{''.join(tables)}{table}")
+    compiler = f"{prefix}gcc" if prefix else "cc"
     for command in (
-        *[["cc", "-Wall", "-Wextra", "-Werror", "-O2", "-fno-pie", "-c", "ethosu_double.c"]],
-        ["ar", "rcs", "libethosu_core_driver.a", "ethosu_double.o"],
+        [compiler, "-Wall", "-Wextra", "-Werror", "-O2", *flags, "-c", "ethosu_double.c"],
+        [f"{prefix}ar", "rcs", "libethosu_core_driver.a", "ethosu_double.o"],
     ):
         subprocess.run(command, cwd=folder, check=True, timeout=_TIMEOUT_S)
     return folder
