@@ -60,8 +60,8 @@ def test_a_project_names_the_library(tmp_path: Path, made: tuple[CompiledModel, 
     tree = create_project(*made, tmp_path / "tree")
     text = (tree / "template" / "libraries.cmake").read_text()
     folder = tmp_path / "driver"
-    assert f'set(ETHOS_U55_128_LIBRARY "{folder}/libethosu_core_driver.a" CACHE FILEPATH' in text
-    assert f'set(ETHOS_U55_128_INCLUDE_DIRS "{folder}" CACHE STRING' in text
+    assert f"set(ETHOS_U55_128_LIBRARY {folder}/libethosu_core_driver.a CACHE FILEPATH" in text
+    assert f"set(ETHOS_U55_128_INCLUDE_DIRS {folder} CACHE STRING" in text
     assert 'target_link_libraries(app PRIVATE "${ETHOS_U55_128_LIBRARY}")' in text
 
 
