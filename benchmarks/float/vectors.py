@@ -1,8 +1,9 @@
-"""Modelled cycles of float32 layers of a Relax module, with ``--float-math`` exact and fast.
+"""Modelled cycles of layers of a Relax module: float32, ``--float-math fast``, and float16.
 
-    python benchmarks/float/vectors.py [--board BOARD] [--macs-per-cycle PEAK]
+    python benchmarks/float/vectors.py [--board BOARD]
 
-Prints a row for each layer. The peak is what vectors of four products, each in two cycles, give.
+Prints a row for each layer: cycles, and those of a product. The peak is what vectors give, each in
+two cycles: of four products of float32, or of eight of float16.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ DENSE = {
     "dense, 64 to 10": (1, 64, 10),
     "dense, 16 rows, 64 to 64": (16, 64, 64),
 }
+
+
+#: Products in a cycle, of float32 and of float16.
+PEAKS = (2.0, 4.0)
 
 
 def module() -> Any:
@@ -71,9 +76,9 @@ def module() -> Any:
     return builder.finalize()
 
 
-def layers(made: Any, board: str, float_math: str) -> list[tuple[int, int]]:
+def layers(made: Any, board: str, **options: str) -> list[tuple[int, int]]:
     """Products and modelled cycles of each layer with products, in the module's order."""
-    compiled = utvm_deploy.compile(made, board, name="vectors", float_math=float_math)
+    compiled = utvm_deploy.compile(made, board, name="vectors", **options)  # type: ignore[arg-type]
     shapes = [one.shape for one in compiled.inputs]
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
@@ -86,19 +91,23 @@ def layers(made: Any, board: str, float_math: str) -> list[tuple[int, int]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--board", default="mps3_an547")
-    parser.add_argument("--macs-per-cycle", type=float, default=2.0)
     args = parser.parse_args()
     made = module()
-    found = [layers(made, args.board, float_math) for float_math in ("exact", "fast")]
-    print("| layer | products | exact | a product | fast | a product | of the peak |")
+    forms: list[dict[str, str]] = [
+        {"float_math": "exact"},
+        {"float_math": "fast"},
+        {"number_format": "float16_arithmetic"},
+    ]
+    found = [layers(made, args.board, **form) for form in forms]
+    print("| layer | products | exact | fast | of the peak | float16 | of the peak |")
     print("|---|--:|--:|--:|--:|--:|--:|")
-    for label, exact, fast in zip([*CONVOLUTIONS, *DENSE], *found, strict=True):
-        (macs, before), (_, after) = exact, fast
-        share = macs / after / args.macs_per_cycle
-        print(
-            f"| {label} | {macs:,} | {before:,} | {before / macs:.2f} | {after:,} "
-            f"| {after / macs:.2f} | {share:.0%} |"
+    for label, *each in zip([*CONVOLUTIONS, *DENSE], *found, strict=True):
+        macs = each[0][0]
+        exact, fast, half = (f"{cycles:,} ({cycles / macs:.2f})" for _, cycles in each)
+        of_fast, of_half = (
+            f"{macs / cycles / peak:.0%}" for (_, cycles), peak in zip(each[1:], PEAKS, strict=True)
         )
+        print(f"| {label} | {macs:,} | {exact} | {fast} | {of_fast} | {half} | {of_half} |")
 
 
 if __name__ == "__main__":

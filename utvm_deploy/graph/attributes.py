@@ -186,6 +186,8 @@ class CallTir(OfMixedTypes):
     macs: int = 0  # multiplications whose products are summed up
     # The parameters that are numbers of the graph's format, where the PrimFunc has float32.
     numbers: tuple[int, ...] = ()
+    # The graph and the operator of float32 that it computes with numbers.
+    origin: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ def run_numbers(graph: Graph, samples: Sequence[Sequence[Array]]) -> ReferenceRu
             made, sample, lambda _, function, arrays: computed(function, arrays, own)
         )
         outputs.append(tuple(values[number] for number in graph.outputs))
-        sources = ((graph.tensors[n].source, array) for n, array in values.items()
-                   if n < len(graph.tensors))  # fmt: skip
+        sources = ((made.tensors[n].source, array) for n, array in values.items())
         tensors.append({source: array for source, array in sources if source is not None})
     return ReferenceRun(tuple(outputs), tuple(tensors), f"{REFERENCE}'s form of {own.name}")
 

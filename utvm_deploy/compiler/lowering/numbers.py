@@ -122,10 +122,6 @@ class _Computing(_Decoding):
     def _operation(self, node: Any) -> Any:
         if not _is_float(node.a):
             return node
-        if isinstance(node, tirx.Add) and "fma" in self._own.operations:
-            for product, added in ((node.b, node.a), (node.a, node.b)):
-                if isinstance(product, tirx.Mul):
-                    return self._own_call("fma", product.a, product.b, added)
         kind = type(node).__name__
         function = SWAPPED.get(kind) or NODES[kind]
         operands = (node.b, node.a) if kind in SWAPPED else (node.a, node.b)

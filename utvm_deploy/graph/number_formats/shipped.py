@@ -1,8 +1,9 @@
-"""The number formats of the package, both for storage: bfloat16 and float16."""
+"""The number formats of the package: bfloat16 and float16 for storage, float16 with arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ FLOAT16 = NumberFormat(
     16,
     Function(
         """
+        #if defined(__GNUC__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M'
+        float value = 0.0f; // the core converts them, and keeps what a NaN carries
+        __asm__("vcvtb.f16.f32 %0, %1" : "+t"(value) : "t"(x));
+        return x == x ? (uint16_t)utvm_bits_of(value) : 0x7e00u;
+        #else
         const uint32_t bits = utvm_bits_of(x);
         const uint32_t sign = bits >> 16 & 0x8000u;
         const uint32_t magnitude = bits & 0x7fffffffu;
@@ -63,6 +69,7 @@ FLOAT16 = NumberFormat(
         }
         const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
         return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+        #endif
         """,
         lambda x: np.where(np.isnan(x), 0x7E00, x.astype(np.float16).view(np.uint16)),
     ),
@@ -90,5 +97,61 @@ FLOAT16 = NumberFormat(
     ),
 )
 
+
+def _fused(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    """``a * b + c``, rounded once, by way of a sum that is rounded to odd.
+
+    A product of two numbers has 22 bits, so it is exact in float32. If the sum is inexact, its last
+    bit is made 1. Then the rounding to 11 bits finds the nearest number: float32 has the two bits
+    more that it needs (S. Boldo, G. Melquiond: "Emulation of a FMA and correctly rounded sums:
+    proved algorithms using rounding to odd", 2008). The error of the sum is exact (D. Knuth:
+    TwoSum).
+    """
+    left, right, added = (one.view(np.float16).astype(np.float32) for one in (a, b, c))
+    product = left * right
+    total = product + added
+    other = total - product
+    error = (product - (total - other)) + (added - other)
+    bits = total.view(np.int32)
+    is_even = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
+    step = np.where((error < 0) == (total < 0), 1, -1)
+    odd = np.where(is_even, bits + step, bits).astype(np.int32)
+    return FLOAT16.encoded(odd.view(np.float32))
+
+
+#: binary16 with arithmetic. What it lacks is computed on float32 and rounded again, which gives
+#: IEEE's results: float32 has 24 bits, twice the 11 bits and two more (S. Figueroa: "When is double
+#: rounding innocuous?", 1995).
+FLOAT16_ARITHMETIC = replace(
+    FLOAT16,
+    name="float16_arithmetic",
+    operations={
+        "fma": Function(
+            """
+            #if defined(__GNUC__) && defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)
+            float total = utvm_float_of(c);
+            __asm__("vfma.f16 %0, %1, %2"
+                    : "+t"(total)
+                    : "t"(utvm_float_of(a)), "t"(utvm_float_of(b)));
+            return (uint16_t)utvm_bits_of(total);
+            #else
+            const float product = FORMAT_decode(a) * FORMAT_decode(b); // exact
+            const float added = FORMAT_decode(c);
+            const float total = product + added, other = total - product;
+            const float error = (product - (total - other)) + (added - other);
+            uint32_t bits = utvm_bits_of(total);
+            if ((bits & 0x7f800000u) != 0x7f800000u && error != 0.0f && !(bits & 1u)) {
+                bits += (error < 0.0f) == (total < 0.0f) ? 1u : 0xffffffffu; // to odd
+            }
+            return FORMAT_encode(utvm_float_of(bits));
+            #endif
+            """.replace("FORMAT", "utvm_float16_arithmetic"),
+            _fused,
+        ),
+    },
+)
+
 #: Name -> format.
-SHIPPED: Mapping[str, NumberFormat] = {one.name: one for one in (BFLOAT16, FLOAT16)}
+SHIPPED: Mapping[str, NumberFormat] = {
+    one.name: one for one in (BFLOAT16, FLOAT16, FLOAT16_ARITHMETIC)
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from utvm_deploy.kernels.contract.call import (
     TensorArgument,
     is_native,
 )
-from utvm_deploy.kernels.portable.call_tir import text_of
+from utvm_deploy.kernels.portable.call_tir import copy_of_floats, text_of, with_fma
 
 
 def with_arithmetic(graph: Graph) -> Graph:
@@ -40,37 +41,81 @@ def with_arithmetic(graph: Graph) -> Graph:
 
 
 class _Maker:
-    """Collects tensors, with new constants, and operators."""
+    """Collects tensors, with new constants, and operators.
+
+    Inputs and outputs of the model stay float32: each has a twin of numbers, which the operators
+    read and write, and an operator that converts it.
+    """
 
     def __init__(self, graph: Graph, own: NumberFormat) -> None:
         self._graph, self._own = graph, own
-        self._plain = {*graph.inputs, *graph.outputs}
-        views = [one for one in graph.operators if one.kind == "RESHAPE"]
-        for view in (*views, *reversed(views)):  # views have one type at both ends
-            ends = {n for n in (view.inputs[0], *view.outputs) if n is not None}
-            self._plain |= ends if ends & self._plain else set()
-        self._tensors = [self._in_format(n, one) for n, one in enumerate(graph.tensors)]
+        ends = {*graph.inputs, *graph.outputs}
+        self._tensors = [
+            one if n in ends else self._in_format(one) for n, one in enumerate(graph.tensors)
+        ]
+        self._twins: dict[int, int] = {}
+        made = {n for operator in graph.operators for n in operator.outputs}
+        behind = 1 + max((one.source or 0 for one in graph.tensors), default=0)
+        for n in (*graph.inputs, *graph.outputs):
+            tensor = graph.tensors[n]
+            is_needed = tensor.dtype == "float32" and (n in graph.inputs or n in made)
+            if is_needed and n not in self._twins:
+                twin = replace(self._in_format(tensor), name=f"{tensor.name}_numbers")
+                # A position that no tensor of the file has: the reference is asked for it, too.
+                self._twins[n] = self._added(replace(twin, source=behind + len(self._twins)))
 
     def graph(self) -> Graph:
         operators = tuple(map(self._computed, self._graph.operators))
-        if operators == self._graph.operators:
+        if all(self._is_plain(one) for one in self._graph.operators):
             raise ModelError(
                 f"{self._graph.name} computes nothing in float32, so --format does not apply; it "
                 "is for float models"
             )
+        given = [self._converted(n, self._twins[n], 1) for n in self._graph.inputs
+                 if n in self._twins]  # fmt: skip
+        found = [self._converted(self._twins[n], n, 0) for n in dict.fromkeys(self._graph.outputs)
+                 if n in self._twins and n not in self._graph.inputs]  # fmt: skip
+        operators = (*given, *operators, *found)
         return self._graph.replaced(tensors=tuple(self._tensors), operators=operators)
 
-    def _in_format(self, number: int, tensor: Tensor) -> Tensor:
-        if tensor.dtype != "float32" or number in self._plain:
-            return tensor
-        data = None if tensor.data is None else self._own.encoded(tensor.data)
-        return replace(tensor, dtype=self._own.dtype, data=data)
+    def _added(self, tensor: Tensor) -> int:
+        self._tensors.append(tensor)
+        return len(self._tensors) - 1
 
-    def _computed(self, operator: Operator) -> Operator:
+    def _in_format(self, tensor: Tensor) -> Tensor:
+        if tensor.dtype != "float32":
+            return tensor
+        own, data = self._own, tensor.data
+        if data is None:
+            return replace(tensor, dtype=own.dtype)
+        codes = own.encoded(data)
+        lost = np.flatnonzero(np.isfinite(data) & ~np.isfinite(own.decoded(codes)))
+        if lost.size:
+            raise ModelError(
+                f"{self._graph.name}: constant '{tensor.name}' has {data.reshape(-1)[lost[0]]:g}, "
+                f"which {own.name} cannot hold; choose a format with a larger range"
+            )
+        return replace(tensor, dtype=own.dtype, data=codes)
+
+    def _converted(self, source: int, result: int, number: int) -> Operator:
+        """The operator that copies a tensor; parameter ``number`` of it has numbers."""
+        count = math.prod(self._tensors[source].shape)
+        name = f"{'to' if number else 'from'}_{self._own.name}"
+        attributes = CallTir(name, text_of(copy_of_floats(count)), 0, (number,))
+        return Operator("CALL_TIR", (source,), (result,), attributes, ())
+
+    def _is_plain(self, operator: Operator) -> bool:
+        """Whether an operator computes no number of float32."""
         numbers = (*operator.inputs, *operator.outputs)
         tensors = [self._graph.tensors[n] for n in numbers if n is not None]
-        if operator.kind == "RESHAPE" or all(one.dtype != "float32" for one in tensors):
-            return operator
+        return operator.kind == "RESHAPE" or all(one.dtype != "float32" for one in tensors)
+
+    def _computed(self, operator: Operator) -> Operator:
+        twins = self._twins
+        if self._is_plain(operator):
+            inputs = (n if n is None else twins.get(n, n) for n in operator.inputs)
+            outputs = (twins.get(n, n) for n in operator.outputs)
+            return replace(operator, inputs=tuple(inputs), outputs=tuple(outputs))
         call = lower(self._graph, operator)
         kernel = call.kernel
         if isinstance(kernel, LibraryKernel) or is_native(kernel):
@@ -82,23 +127,27 @@ class _Maker:
         passed: list[int] = []
         codes: list[int] = []
         for parameter, argument in zip(function.params, call.arguments, strict=True):
-            position = len(passed)
             if isinstance(argument, TensorArgument):
-                passed.append(argument.tensor)
+                passed.append(twins.get(argument.tensor, argument.tensor))
             elif isinstance(argument, ConstantArgument):
                 data = np.asarray(argument.data)
                 name = f"{argument.name}_{len(self._tensors)}"
                 made = Tensor(name, data.shape, str(data.dtype), None, data)
-                passed.append(len(self._tensors))
-                self._tensors.append(self._in_format(len(self._tensors), made))
+                passed.append(self._added(self._in_format(made)))
             else:
                 function = function.specialize({parameter: argument.value})
                 continue
-            is_float = str(getattr(parameter, "dtype", "")) == "float32"
-            if is_float and passed[-1] not in self._plain:
-                codes.append(position)
-        attributes = CallTir(kernel.name, text_of(function), call.macs, tuple(codes))
+            if str(getattr(parameter, "dtype", "")) == "float32":
+                codes.append(len(passed) - 1)
+        if "fma" in self._own.operations:
+            function = with_fma(function)
+        origin = self._graph, operator
+        attributes = CallTir(kernel.name, text_of(function), call.macs, tuple(codes), origin)
         count = len(operator.outputs)
         return replace(
-            operator, kind="CALL_TIR", inputs=tuple(passed[:-count]), attributes=attributes
+            operator,
+            kind="CALL_TIR",
+            inputs=tuple(passed[:-count]),
+            outputs=tuple(passed[-count:]),
+            attributes=attributes,
         )

@@ -12,9 +12,10 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from utvm_deploy.base.errors import CompileError, UnsupportedOperator
-from utvm_deploy.graph.attributes import External
+from utvm_deploy.graph.attributes import CallTir, External
 from utvm_deploy.graph.check import place_of, works_in_float
 from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
 from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.graph.rounding import FactorError
 from utvm_deploy.kernels import portable
@@ -31,7 +32,7 @@ from utvm_deploy.kernels.contract.strategy import Layer, NoChoices, Strategy, Wi
 from utvm_deploy.kernels.native import routines
 from utvm_deploy.kernels.native.dsp.strategies import DSP_STRATEGIES
 from utvm_deploy.kernels.native.fpu.strategies import FPU_STRATEGIES
-from utvm_deploy.kernels.native.mve.floats import VECTOR_STRATEGIES
+from utvm_deploy.kernels.native.mve.floats import HALF_STRATEGIES, VECTOR_STRATEGIES
 from utvm_deploy.kernels.native.mve.strategies import MVE_STRATEGIES
 from utvm_deploy.kernels.native.packed_call import packed_call
 from utvm_deploy.kernels.native.rvv.strategies import RVV_STRATEGIES
@@ -75,6 +76,8 @@ class Family:
     strategies: tuple[Strategy, ...]
     #: For float32 where sums need not be those of the reference.
     fused: tuple[Strategy, ...] = ()
+    #: For layers of float32 that are computed with numbers of float16.
+    halves: tuple[Strategy, ...] = ()
 
     def strategy(self, kind: str, dtype: str) -> Strategy | None:
         """The strategy for an operator's kind on activations of a type."""
@@ -86,7 +89,7 @@ class Family:
 #: All families. Every core has the first and the last one; its target says which others.
 FAMILIES: Mapping[str, Family] = {
     SPARSE: Family(SPARSE_STRATEGIES),
-    "mve": Family(MVE_STRATEGIES, VECTOR_STRATEGIES),
+    "mve": Family(MVE_STRATEGIES, VECTOR_STRATEGIES, HALF_STRATEGIES),
     "dsp": Family(DSP_STRATEGIES),
     "fpu": Family(FPU_STRATEGIES),
     "thumb": Family(THUMB_STRATEGIES),
@@ -140,9 +143,10 @@ def lower_dense(graph: Graph, operator: Operator, core: str) -> KernelCall:
 def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCall:
     portable = known_call(graph, operator, core, partial(_portable, graph, operator, core))
     layer = Layer(graph, operator, core, portable)
-    # No other kernels read weights in a number format.
-    if isinstance(operator.attributes, External) or format_kernel_of(portable.kernel):
+    if isinstance(operator.attributes, External):
         return layer.portable  # there is nothing to choose
+    if format_kernel_of(portable.kernel):
+        return _of_numbers(layer, wish)
     if wish.candidate is not None:
         return _chosen(wish.candidate, layer, wish)
     for family in (SPARSE, *families_for(core)[:-1]):
@@ -157,9 +161,34 @@ def _built(graph: Graph, operator: Operator, core: str, wish: Wish) -> KernelCal
     return layer.portable
 
 
+def _of_numbers(layer: Layer, wish: Wish) -> KernelCall:
+    """The call of a layer with numbers of a format: few kernels but the portable one read them."""
+    attributes, portable = layer.operator.attributes, layer.portable
+    if not isinstance(attributes, CallTir) or layer.graph.number_format is not FLOAT16_ARITHMETIC:
+        return portable
+    if attributes.origin is None:
+        return portable
+    graph, operator = attributes.origin
+    floats = Layer(graph, operator, layer.core, lower(graph, operator))
+    for family in families_for(layer.core)[:-1]:
+        if wish.candidate is not None and wish.candidate.family != family:
+            continue
+        for strategy in FAMILIES[family].halves:
+            if strategy.serves(operator.kind, _dtype(floats)):
+                made = strategy.build(floats, replace(wish, candidate=None))
+                if isinstance(made, KernelCall):
+                    # The portable call has the numbers, where this one has the floats.
+                    ends = portable.arguments[0], *made.arguments[1:-1], portable.arguments[-1]
+                    return replace(portable, kernel=made.kernel, arguments=ends, family=family)
+                portable = replace(portable, why_not=f"no {family.upper()} kernel: {made}")
+    return portable
+
+
 def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:
     """The candidates of a family that the tuner may measure; () if it has no kernel for a layer."""
     plain = Candidate(family)
+    if format_kernel_of(layer.portable.kernel) and family != GENERIC:
+        return (plain,) if _of_numbers(layer, Wish(plain)).family == family else ()
     if isinstance(_in_family(family, layer, Wish(plain)), str):
         return ()
     strategy = FAMILIES[family].strategy(layer.operator.kind, _dtype(layer))

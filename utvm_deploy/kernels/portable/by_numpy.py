@@ -165,13 +165,7 @@ class _Run:
 
     def _operation(self, of: Any, kind: str) -> Any:
         assert self._own is not None
-        a, b = of.a, of.b
-        if kind == "Add" and "fma" in self._own.operations:
-            for product, added in ((b, a), (a, b)):
-                if isinstance(product, tirx.Mul):
-                    operands = map(self._value, (product.a, product.b, added))
-                    return self._own.computed("fma", *operands)
-        a, b = (b, a) if kind in SWAPPED else (a, b)
+        a, b = (of.b, of.a) if kind in SWAPPED else (of.a, of.b)
         function = SWAPPED.get(kind) or NODES[kind]
         return self._own.computed(function, self._value(a), self._value(b))
 
@@ -201,6 +195,8 @@ class _Run:
             return self._value(arguments[0])
         if "extern" in name:
             name = str(arguments.pop(0).value).removeprefix("utvm_")
+        if self._own is not None and name in self._own.operations:
+            return self._own.computed(name, *map(self._value, arguments))
         if not _is_float(of) or (name not in MATH_FUNCTIONS and name not in _FLOAT64):
             raise _no_form(name)
         values = [np.asarray(self._value(one)) for one in arguments]

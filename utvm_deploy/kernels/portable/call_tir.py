@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.graph.attributes import CallTir
 from utvm_deploy.kernels.contract.call import Kernel, KernelCall
 from utvm_deploy.kernels.contract.format_kernel import FormatKernel
-from utvm_deploy.kernels.contract.lazy_tvm import tvm
+from utvm_deploy.kernels.contract.lazy_tvm import te, tirx, tvm
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.portable.schedules.tir_schedule import schedule_tir
 
@@ -42,6 +42,30 @@ class TirKernel:
 def text_of(function: Any) -> str:
     """A PrimFunc as ``CallTir`` has it."""
     return str(tvm.ir.save_json(function))
+
+
+def with_fma(function: Any) -> Any:
+    """The function with calls of fma for a product and the sum behind it.
+
+    Loops are shaped later, which may put a product of another stage in front of a sum. That product
+    was rounded.
+    """
+    import tvm_ffi
+
+    def fused(node: Any) -> Any:
+        for product, added in ((node.b, node.a), (node.a, node.b)):
+            if isinstance(product, tirx.Mul) and str(node.ty) == "float32":
+                operands = product.a, product.b, added
+                return tirx.call_pure_extern("float32", "utvm_fma", *operands)
+        return node
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Add, fused)))
+
+
+def copy_of_floats(count: int) -> Any:
+    """A PrimFunc that copies values of float32."""
+    given = te.placeholder((count,), "float32", "input")
+    return te.create_prim_func([given, te.compute((count,), lambda i: given[i], "output")])
 
 
 def lower_call_tir(op: Operation) -> KernelCall:

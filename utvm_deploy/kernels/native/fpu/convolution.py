@@ -28,7 +28,12 @@ from utvm_deploy.kernels.native.fpu.gemm import (
     FpuTile,
     gemm_text,
 )
-from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
+from utvm_deploy.kernels.native.fpu.operands import (
+    elements,
+    float_bias,
+    refused_weights,
+    window_of_layer,
+)
 from utvm_deploy.kernels.native.fpu.rows import FpuProduct, FpuRowConv2D, row_kernels, row_labels
 from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
@@ -284,7 +289,7 @@ def _call(
         call.arguments[0],
         *geometry,
         ConstantArgument("weights", kernel.packed(weights, float_bias(layer, len(weights)))),
-        ConstantArgument("limits", limits_table(limits)),
+        ConstantArgument("limits", elements(limits_table(limits), kernel.tile.dtype)),
         ScalarArgument("mode", mode_of(limits)),
         call.arguments[-1],
     )

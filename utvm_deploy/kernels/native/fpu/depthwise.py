@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
@@ -24,11 +24,17 @@ from utvm_deploy.kernels.native.fpu.depthwise_code import (
     channels_of,
 )
 from utvm_deploy.kernels.native.fpu.gemm import pack
-from utvm_deploy.kernels.native.fpu.operands import float_bias, refused_weights, window_of_layer
+from utvm_deploy.kernels.native.fpu.operands import (
+    copying_texts,
+    elements,
+    float_bias,
+    refused_weights,
+    rounding_of,
+    window_of_layer,
+)
 from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
 from utvm_deploy.targets.arm_m.toolchain import has_extremes
 
-_FLOAT_BYTES = 4
 _GEOMETRY_WORDS = 8
 
 
@@ -43,7 +49,8 @@ class FpuDepthwise:
     @property
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
-        return f"depthwise_float_{self.window.label}_{self.channels}_{self.tile.family}{fused}"
+        kind = f"depthwise_{self.tile.numbers}"
+        return f"{kind}_{self.window.label}_{self.channels}_{self.tile.family}{fused}"
 
     @property
     def fused(self) -> FpuDepthwise:
@@ -52,7 +59,7 @@ class FpuDepthwise:
 
     @property
     def why(self) -> str:
-        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
+        rounded = rounding_of(self.tile.fused, self.tile.dtype)
         tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
         return f"{self.tile.what}, {tile} in registers, products {rounded}"
 
@@ -74,13 +81,13 @@ class FpuDepthwise:
     @property
     def geometry(self) -> Array:
         """``struct utvm_float_ring``."""
-        w, pixel = self.window, _FLOAT_BYTES * self.channels
+        w, pixel = self.window, self._size * self.channels
         values = (w.kernel[0], self.columns * pixel, pixel, w.height, w.width)
         return np.array([*values, w.strides[0], w.top, w.left], dtype=np.int32)
 
     @property
     def lag(self) -> Lag | None:
-        size = _FLOAT_BYTES * self.channels
+        size = self._size * self.channels
         return lag_by_pixels(self.window, size, size, self.window.output_width)
 
     @property
@@ -93,14 +100,16 @@ class FpuDepthwise:
 
     def texts(self, core: str) -> tuple[str, ...]:
         tiles = (tile.text(core) for tile, _, _ in self.parts)
-        rows = (family_text("fpu", "utvm_float_row"), family_text("fpu", "utvm_float_rows"))
-        return (shared_text("utvm_float_limited"), *rows, *tiles)
+        rows = copying_texts(self.tile.dtype, "utvm_float_row", "utvm_float_rows")
+        return (*self.tile.helpers, *rows, *tiles)
 
     def drive(self, c: Driver) -> None:
         image, ring, geometry = self._image, self._ring, self._geometry
         height = self.window.output_height
         with c.loop("batch", self.window.batch) as n, c.loop("row", height) as row:
-            fill = f"utvm_float_rows({image.at(n)}, {ring.at()}, {row}, {geometry.at()})"
+            fill = (
+                f"utvm_{self.tile.numbers}_rows({image.at(n)}, {ring.at()}, {row}, {geometry.at()})"
+            )
             slot = c.number("slot", fill)
             for tile, first, groups in self.parts:
                 weights = self._weights.at(first * (self._taps + 1))
@@ -115,7 +124,13 @@ class FpuDepthwise:
         for tile, first, groups in self.parts:
             some = slice(first, first + groups * tile.channels)
             found.append(pack(flat[some], bias[some], tile.channels))
-        return np.concatenate([*found, np.zeros(self._slack, np.float32)])
+        floats = np.concatenate([*found, np.zeros(self._slack, np.float32)])
+        return elements(floats, self.tile.dtype)
+
+    @property
+    def _size(self) -> int:
+        """Bytes of an element."""
+        return element_type(self.tile.dtype).unit_bytes
 
     @property
     def _slack(self) -> int:
@@ -127,7 +142,7 @@ class FpuDepthwise:
 
     @property
     def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.channels), "float32")
+        return Operand("image", self.window.input_shape(self.channels), self.tile.dtype)
 
     @property
     def _geometry(self) -> Operand:
@@ -135,20 +150,21 @@ class FpuDepthwise:
 
     @property
     def _weights(self) -> Operand:
-        return Operand("weights", (self.channels * (self._taps + 1) + self._slack,), "float32")
+        count = self.channels * (self._taps + 1) + self._slack
+        return Operand("weights", (count,), self.tile.dtype)
 
     @property
     def _limits(self) -> Operand:
-        return Operand("limits", (2,), "float32")
+        return Operand("limits", (2,), self.tile.dtype)
 
     @property
     def _ring(self) -> Operand:
-        elements = self.window.kernel[0] * self.columns * self.channels
-        return Operand("ring", (elements + self._slack,), "float32")
+        count = self.window.kernel[0] * self.columns * self.channels
+        return Operand("ring", (count + self._slack,), self.tile.dtype)
 
     @property
     def _output(self) -> Operand:
-        return Operand("output", self.window.output_shape(self.channels), "float32")
+        return Operand("output", self.window.output_shape(self.channels), self.tile.dtype)
 
 
 def build_depthwise(layer: Layer, wish: Wish) -> KernelCall | str:
@@ -187,7 +203,7 @@ def depthwise_call(
         layer.portable.arguments[0],
         ConstantArgument("geometry", kernel.geometry),
         ConstantArgument("weights", kernel.packed(flat, float_bias(layer, channels))),
-        ConstantArgument("limits", limits_table(limits)),
+        ConstantArgument("limits", elements(limits_table(limits), kernel.tile.dtype)),
         ScalarArgument("mode", mode_of(limits)),
         layer.portable.arguments[-1],
     )

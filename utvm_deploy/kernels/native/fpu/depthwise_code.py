@@ -11,17 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.graph.element_type import element_type
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.mnemonics import Slot, at
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
-    ATTRIBUTE,
     CONDITION,
     LEAST_FREE,
     Products,
+    attribute_of,
     clear,
     finish,
+    parameters_of,
     run,
 )
 from utvm_deploy.targets.arm_m.toolchain import has_extremes
@@ -62,11 +64,19 @@ class DepthwiseTile:
 
     what: ClassVar[str] = "FPU assembly"
     family: ClassVar[str] = "fpu"
+    #: The elements, and what the names of kernels and C functions call them.
+    dtype: ClassVar[str] = "float32"
+    numbers: ClassVar[str] = "float"
 
     @property
     def slack(self) -> int:
         """Values that a tile reads past the weights and past the ring."""
         return 0
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The C that the text of its function needs."""
+        return (shared_text("utvm_float_limited"),)
 
     @property
     def function(self) -> str:
@@ -82,6 +92,15 @@ class DepthwiseTile:
     def text(self, core: str) -> str:
         """The C text of its function."""
         return depthwise_text(self, core)
+
+    def body(self) -> str:
+        """The C of its function where there is no assembly."""
+        return replaced(
+            family_text("fpu", "utvm_fpu_depthwise"),
+            ("CHANNELS", str(self.channels), 6),
+            ("COLUMNS", str(self.columns), 4),
+            ("STRIDE", str(self.stride), 1),
+        )
 
     def begin(self, a: Assembler) -> None:
         """Set the sums of a tile to 0."""
@@ -116,13 +135,8 @@ def channels_of(columns: int, core: str) -> int:
 @code_cache
 def depthwise_text(tile: DepthwiseTile, core: str, condition: str = CONDITION) -> str:
     """The C text of the tile's function, which has assembly where ``condition`` holds."""
-    body = replaced(
-        family_text("fpu", "utvm_fpu_depthwise"),
-        ("CHANNELS", str(tile.channels), 6),
-        ("COLUMNS", str(tile.columns), 4),
-        ("STRIDE", str(tile.stride), 1),
-    )
-    return _routine(tile, core).c_function(tile.function, body, condition, ATTRIBUTE)
+    attribute = attribute_of(tile.dtype)
+    return _routine(tile, core).c_function(tile.function, tile.body(), condition, attribute)
 
 
 def _row(a: Assembler, tile: DepthwiseTile, products: Products) -> None:
@@ -148,7 +162,7 @@ def _row(a: Assembler, tile: DepthwiseTile, products: Products) -> None:
 
 
 def _routine(tile: DepthwiseTile, core: str) -> Assembler:
-    a = Assembler(parameters=PARAMETERS)
+    a = Assembler(parameters=parameters_of(PARAMETERS, tile.dtype))
     a.enter(frame=_Slots, vectors=("d8-d15",))
     a.store(r0=_Slots.rows, r1=_Slots.weights, r3=_Slots.output)
     a.copy_arguments("r12", _Slots, "slot", "count", "groups")
@@ -159,6 +173,7 @@ def _routine(tile: DepthwiseTile, core: str) -> Assembler:
     a.ldr("r7", at("r12", 8))
     a.mul("r5", "r4", "r8")
     a.store(r4=_Slots.height, r5=_Slots.ring)
+    size = element_type(tile.dtype).unit_bytes
     with a.loop("ne"):  # groups
         a.load(r5=_Slots.rows, r4=_Slots.count, r3=_Slots.output)
         a.store(r5=_Slots.column, r4=_Slots.left)
@@ -189,8 +204,8 @@ def _routine(tile: DepthwiseTile, core: str) -> Assembler:
             a.subs("r4", tile.pixels)
             a.store(r5=_Slots.column, r4=_Slots.left)
         a.load(r5=_Slots.rows, r3=_Slots.output, r4=_Slots.groups)
-        a.add("r5", 4 * tile.channels)
-        a.add("r3", 4 * tile.channels)
+        a.add("r5", size * tile.channels)
+        a.add("r3", size * tile.channels)
         a.subs("r4", 1)
         a.store(r5=_Slots.rows, r1=_Slots.weights, r3=_Slots.output, r4=_Slots.groups)
     a.leave()

@@ -9,6 +9,7 @@ tiles of a block read the weights of a group, before the next group's. Layouts:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -61,6 +62,8 @@ class FpuTile:
     channels: int
     fused: bool = False  # products and sums may be rounded at once
     step: int = 4
+
+    dtype: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:
         needed = max(LEAST_FREE, self.channels + 1 if self.pixels > 1 else self.step + 1)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from utvm_deploy.graph.attributes import Convolution
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
+from utvm_deploy.kernels.contract.c_texts import family_text
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
 
@@ -13,6 +16,33 @@ from utvm_deploy.kernels.contract.window import Window
 def float_bias(layer: Layer, channels: int) -> Array:
     """The bias; zeros stand for none, which the reference adds, too."""
     return layer.bias(channels).astype(np.float32)
+
+
+def rounding_of(fused: bool, dtype: str) -> str:
+    """How products are rounded, for the report."""
+    if dtype != "float32":
+        return "rounded once with their sum"
+    return "that may be fused" if fused else "rounded as by the reference"
+
+
+def elements(values: Array, dtype: str) -> Array:
+    """Values of float32 as the elements of a kernel: floats, or numbers of float16."""
+    return values if dtype == "float32" else FLOAT16_ARITHMETIC.encoded(values)
+
+
+def copying_texts(dtype: str, *names: str) -> tuple[str, ...]:
+    """The C of functions that copy elements; those of float16 are ``utvm_half_...``."""
+    texts = (family_text("fpu", name) for name in names)
+    if dtype == "float32":
+        return tuple(texts)
+    size = element_type(dtype).unit_bytes
+    return tuple(
+        one.replace("utvm_float_", "utvm_half_")
+        .replace("float ", f"{dtype}_t ")
+        .replace("0.0f", "0")
+        .replace("bytes / 4", f"bytes / {size}")
+        for one in texts
+    )
 
 
 def refused_weights(window: Window, weights: Array) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import ClassVar
 
-from utvm_deploy.kernels.contract.c_texts import family_text, replaced
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.instructions import Instruction
@@ -75,6 +75,9 @@ class RowTile:
 
     what: ClassVar[str] = "FPU assembly"
     family: ClassVar[str] = "fpu"
+    #: The elements, and what the names of kernels and C functions call them.
+    dtype: ClassVar[str] = "float32"
+    numbers: ClassVar[str] = "float"
     #: How many values of a run a turn of the loop takes, the best first.
     steps: ClassVar[tuple[int, ...]] = (4, 6, 5, 7, 3, 2, 1)
     reach_bytes: ClassVar[int] = 1020
@@ -92,6 +95,11 @@ class RowTile:
     def slack(self) -> int:
         """Values that a tile reads past the weights."""
         return 0
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The C that the text of its function needs."""
+        return (shared_text("utvm_float_limited"),)
 
     @property
     def label(self) -> str:

@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
-from utvm_deploy.kernels.contract.c_texts import family_text, shared_text
 from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, FLOAT_BYTES, MISS_CYCLES, FpuTile, pack
+from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, MISS_CYCLES, FpuTile, pack
+from utvm_deploy.kernels.native.fpu.operands import copying_texts, elements, rounding_of
 from utvm_deploy.kernels.native.fpu.row_tile import RowTile
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.targets.table import CORES
@@ -72,7 +73,8 @@ class FpuProduct(Generic[_Tile]):
         for tile, first, groups in self.parts:
             some = slice(first, first + groups * tile.channels)
             found.append(pack(weights[some], bias[some], tile.channels))
-        return np.concatenate([*found, np.zeros(self.slack, np.float32)])
+        floats = np.concatenate([*found, np.zeros(self.slack, np.float32)])
+        return elements(floats, self.tile.dtype)
 
     @property
     def slack(self) -> int:
@@ -80,17 +82,22 @@ class FpuProduct(Generic[_Tile]):
         return 0
 
     @property
+    def _size(self) -> int:
+        """Bytes of an element."""
+        return element_type(self.tile.dtype).unit_bytes
+
+    @property
     def _image(self) -> Operand:
-        return Operand("image", self.window.input_shape(self.input_channels), "float32")
+        return Operand("image", self.window.input_shape(self.input_channels), self.tile.dtype)
 
     @property
     def _panels(self) -> Operand:
-        elements = self.output_channels * (self.depth + 1) + self.slack
-        return Operand("weights", (elements,), "float32")
+        count = self.output_channels * (self.depth + 1) + self.slack
+        return Operand("weights", (count,), self.tile.dtype)
 
     @property
     def _limits(self) -> Operand:
-        return Operand("limits", (2,), "float32")
+        return Operand("limits", (2,), self.tile.dtype)
 
 
 @dataclass(frozen=True)
@@ -104,11 +111,11 @@ class FpuRowConv2D(FpuProduct[RowTile]):
         fused = "_fused" if self.tile.fused else ""
         channels = f"{self.input_channels}x{self.output_channels}"
         tile = f"{self.tile.family}_{self.tile.label}_{self.block}{fused}"
-        return f"conv2d_float_{self.window.label}_{channels}_{tile}"
+        return f"conv2d_{self.tile.numbers}_{self.window.label}_{channels}_{tile}"
 
     @property
     def why(self) -> str:
-        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
+        rounded = rounding_of(self.tile.fused, self.tile.dtype)
         tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
         return f"{self.tile.what} over rows, {tile} in registers, products {rounded}"
 
@@ -119,13 +126,13 @@ class FpuRowConv2D(FpuProduct[RowTile]):
     @property
     def geometry(self) -> Array:
         """What the tiles read of the shape, then the geometry of padded rows."""
-        w, pixel = self.window, FLOAT_BYTES * self.input_channels
+        w, pixel = self.window, self._size * self.input_channels
         row = self._columns * pixel
         length = run_length(w, self.input_channels)
         taps = self.depth // length
         step = row * w.dilations[0] if w.kernel[0] > 1 else pixel * w.dilations[1]
-        jump, pitch = step - FLOAT_BYTES * length, row * w.strides[0]
-        shape = (taps, length // self.tile.step, jump, pitch, FLOAT_BYTES * self.output_channels)
+        jump, pitch = step - self._size * length, row * w.strides[0]
+        shape = (taps, length // self.tile.step, jump, pitch, self._size * self.output_channels)
         border = (w.height, w.width, self._columns, w.left, self.input_channels)
         return np.array([*shape, *border], dtype=np.int32)
 
@@ -134,7 +141,7 @@ class FpuRowConv2D(FpuProduct[RowTile]):
         w, pixels = self.window, self.block
         if not is_one_row(w):
             pixels *= w.output_width
-        sizes = FLOAT_BYTES * self.input_channels, FLOAT_BYTES * self.output_channels
+        sizes = self._size * self.input_channels, self._size * self.output_channels
         return lag_by_pixels(w, *sizes, pixels, mixed=not w.is_padded)
 
     @property
@@ -149,8 +156,8 @@ class FpuRowConv2D(FpuProduct[RowTile]):
         names = ("utvm_float_row", "utvm_float_border") if self.window.is_padded else ()
         tiles = (tile.text(core) for tile, _, _ in self.parts)
         return (
-            shared_text("utvm_float_limited"),
-            *(family_text("fpu", name) for name in names),
+            *self.tile.helpers,
+            *copying_texts(self.tile.dtype, *names),
             *tiles,
         )
 
@@ -166,7 +173,7 @@ class FpuRowConv2D(FpuProduct[RowTile]):
                     row, source = place * w.strides[0], image.at(n, place * w.strides[0])
                     if w.is_padded:
                         sizes = (row + -w.top, self._seen(count), self._geometry.at(_SHAPE_WORDS))
-                        c.call("utvm_float_border", image.at(n), rows.at(), *sizes)
+                        c.call(f"utvm_{self.tile.numbers}_border", image.at(n), rows.at(), *sizes)
                         source = rows.at()
                     self._multiply(c, source, output.at(n, place), count, w.output_width)
 
@@ -193,7 +200,7 @@ class FpuRowConv2D(FpuProduct[RowTile]):
         seen = self.input_channels * (width if is_one_row(w) else self._seen(rows) * self._columns)
         total += _COPY * seen if w.is_padded else 0
         if CORES[core].cache_line_bytes and self.tile.waits:
-            missed = self._missed(FLOAT_BYTES * seen, rows * width, tiles, blocks)
+            missed = self._missed(self._size * seen, rows * width, tiles, blocks)
             total += MISS_CYCLES * missed / CORES[core].cache_line_bytes
         return total * blocks
 
@@ -202,9 +209,9 @@ class FpuRowConv2D(FpuProduct[RowTile]):
 
         A store that misses waits about half as long as a load.
         """
-        weights = FLOAT_BYTES * (self.depth + 1) * self.output_channels
-        panel = FLOAT_BYTES * (self.depth + 1) * self.tile.channels
-        outputs = FLOAT_BYTES * self.output_channels * pixels
+        weights = self._size * (self.depth + 1) * self.output_channels
+        panel = self._size * (self.depth + 1) * self.tile.channels
+        outputs = self._size * self.output_channels * pixels
         if seen + outputs + weights <= CACHE_BYTES:
             return seen + outputs / 2 + weights / blocks
         if seen + outputs + panel <= CACHE_BYTES:
@@ -239,11 +246,11 @@ class FpuRowConv2D(FpuProduct[RowTile]):
     @property
     def _rows(self) -> Operand:
         shape = (self._seen(min(self.block, self._extent)), self._columns, self.input_channels)
-        return Operand("rows", shape, "float32")
+        return Operand("rows", shape, self.tile.dtype)
 
     @property
     def _output(self) -> Operand:
-        return Operand("output", self.window.output_shape(self.output_channels), "float32")
+        return Operand("output", self.window.output_shape(self.output_channels), self.tile.dtype)
 
 
 #: Words that tiles read of the shape; as many say how rows are padded.
@@ -271,7 +278,7 @@ def row_kernels(
         pixels = w.batch * w.height * w.width
         w = replace(w, batch=1, height=1, width=pixels, output_height=1, output_width=pixels)
         w = replace(w, dilations=(1, 1))
-    stride = FLOAT_BYTES * inputs * w.strides[1]
+    stride = element_type(kind.dtype).unit_bytes * inputs * w.strides[1]
     length = run_length(w, inputs)
     step = next(one for one in kind.steps if length % one == 0)
     for pixels, channels in kind.sizes(w.output_width, outputs):

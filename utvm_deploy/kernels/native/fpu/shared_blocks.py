@@ -26,6 +26,16 @@ LEAST_FREE = 6
 CHECKED, LIMITED_BELOW, LIMITED_ABOVE = 1, 2, 4
 
 
+def attribute_of(dtype: str) -> str:
+    """The attribute for kernels of a type; the functions of float16 have one result anyhow."""
+    return ATTRIBUTE if dtype == "float32" else ""
+
+
+def parameters_of(floats: str, dtype: str) -> str:
+    """The parameters of a C function of another type than float32."""
+    return floats if dtype == "float32" else floats.replace("float", f"{dtype}_t")
+
+
 def run(first: int, count: int) -> tuple[str, ...]:
     """The operand of VLDM and VSTM: ``count`` registers from number ``first`` on."""
     return (f"s{first}",) if count == 1 else (f"s{first}-s{first + count - 1}",)

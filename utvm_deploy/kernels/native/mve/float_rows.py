@@ -1,12 +1,11 @@
-"""Products of float32 by vectors: tiles of P pixels by up to V vectors of four channels.
+"""Products by vectors of float32 or float16: tiles of P pixels by up to V vectors of channels.
 
 A step of the depth multiplies each of V vectors of weights by one value of each pixel, which is in
-a core register. VFMA rounds a product and its sum at once, and sums begin with the bias. What is
+a core register. VFMA rounds a product and its sum at once. Sums of float32 begin with the bias.
+Those of float16 are exact: they begin with 0, and the bias comes last. What is
 loaded for the next step comes behind its last use in this one, so that no product waits. So the
 last step of a run is written apart. Layouts are those of ``fpu/row_tile.py``; channels that fill
 no vector are loaded with what follows them.
-
-Vectors of float32 take denormal numbers as 0.
 """
 
 from __future__ import annotations
@@ -16,23 +15,34 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
 from utvm_deploy.kernels.native.fpu.row_tile import PARAMETERS, RowTile, stay_inside
-from utvm_deploy.kernels.native.fpu.shared_blocks import ATTRIBUTE, LIMITED_ABOVE, LIMITED_BELOW
+from utvm_deploy.kernels.native.fpu.shared_blocks import (
+    LIMITED_ABOVE,
+    LIMITED_BELOW,
+    attribute_of,
+    parameters_of,
+)
+from utvm_deploy.kernels.native.mve.float_lanes import (
+    HALVES,
+    SINGLES,
+    VECTOR_BYTES,
+    Lanes,
+    half_texts,
+)
 from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
 #: Where the assembly can be used: vectors of floating point.
 FLOAT_CONDITION = "defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2) && defined(__GNUC__)"
-LANES = 4
 _VECTORS = 8
 _BASES = ("r0", "r10", "r12")
 #: Registers with a value of each pixel.
 _VALUES = ("r4", "r5", "r6", "r7", "r9", "r11")
-_VECTOR_BYTES = 16
 
 
 class _Slots(StackFrame):
@@ -63,6 +73,7 @@ class VectorRowTile(RowTile):
 
     fused: bool = True
 
+    lanes: ClassVar[Lanes] = SINGLES
     what: ClassVar[str] = "Helium assembly"
     family: ClassVar[str] = "mve"
     steps: ClassVar[tuple[int, ...]] = (1,)
@@ -75,12 +86,14 @@ class VectorRowTile(RowTile):
     @classmethod
     def sizes(cls, width: int, outputs: int) -> Iterable[tuple[int, int]]:
         for pixels in range(1, min(len(_VALUES), width) + 1):
-            for vectors in range(1, min((_VECTORS - 1) // pixels, -(-outputs // LANES)) + 1):
-                yield pixels, min(LANES * vectors, outputs)
+            for vectors in range(
+                1, min((_VECTORS - 1) // pixels, -(-outputs // cls.lanes.count)) + 1
+            ):
+                yield pixels, min(cls.lanes.count * vectors, outputs)
 
     @property
     def slack(self) -> int:
-        return -self.channels % LANES
+        return -self.channels % self.lanes.count
 
     @property
     def function(self) -> str:
@@ -89,7 +102,7 @@ class VectorRowTile(RowTile):
     @property
     def vectors(self) -> int:
         """Vectors of channels."""
-        return -(-self.channels // LANES)
+        return -(-self.channels // self.lanes.count)
 
     def fits(self, core: str) -> bool:
         return len(self.bases()) <= len(_BASES)
@@ -120,7 +133,7 @@ class VectorRowTile(RowTile):
         for vector in range(vectors):
             for pixel in range(self.pixels):
                 weights = registers[vector % len(registers)]
-                a.vfma_f32(self.sums(pixel)[vector], weights, _VALUES[pixel])
+                self.lanes.compute(a, "vfma", self.sums(pixel)[vector], weights, _VALUES[pixel])
                 if vector == vectors - 1 and not is_last:
                     self._load_value(a, pixel)
             following = vector + len(registers)
@@ -143,14 +156,74 @@ class VectorRowTile(RowTile):
 
     def _load_weights(self, a: Assembler, vector: int) -> None:
         """The next weights, which are those of this vector of channels."""
-        bytes_on = min(_VECTOR_BYTES, 4 * (self.channels - LANES * vector))
-        a.vldrw_u32(self._streams[vector % len(self._streams)], post("r1", bytes_on))
+        left = self.channels - self.lanes.count * vector
+        bytes_on = min(VECTOR_BYTES, self.lanes.size * left)
+        self.lanes.load(a, self._streams[vector % len(self._streams)], post("r1", bytes_on))
 
     def _load_value(self, a: Assembler, pixel: int, *, is_first: bool = False) -> None:
         """The next value of a pixel; its base moves with the first pixel it is for."""
         number, near = divmod(pixel, self._near)
         base, offset = _BASES[number], near * self.stride
-        a.ldr(_VALUES[pixel], at(base, offset) if near or is_first else pre(base, 4))
+        place = at(base, offset) if near or is_first else pre(base, self.lanes.size)
+        self.lanes.load_value(a, _VALUES[pixel], place)
+
+    def body(self) -> str:
+        """The C of its function where there are no vectors."""
+        return replaced(
+            family_text("fpu", "utvm_fpu_rows"),
+            ("CHANNELS", str(self.channels), 5),
+            ("STRIDE", str(self.stride // self.lanes.size), 1),
+            ("STEP", "1", 1),
+        )
+
+    def begin(self, a: Assembler) -> None:
+        """Begin all sums with the bias, which is r4 bytes behind r1."""
+        a.add("r4", "r1")
+        for vector, register in enumerate(self.sums(0)):
+            self.lanes.load(a, register, at("r4", VECTOR_BYTES * vector))
+            for pixel in range(1, self.pixels):
+                a.vmov(self.sums(pixel)[vector], register)
+
+    def end(self, a: Assembler) -> None:
+        """What remains when r1 is at the bias."""
+
+
+@dataclass(frozen=True)
+class HalfRowTile(VectorRowTile):
+    """A register tile of float16, whose sums have one order."""
+
+    lanes: ClassVar[Lanes] = HALVES
+    dtype: ClassVar[str] = HALVES.dtype
+    numbers: ClassVar[str] = "half"
+
+    @property
+    def function(self) -> str:
+        return super().function.replace("float", "half")
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        return half_texts(self.body())
+
+    def body(self) -> str:
+        return replaced(
+            family_text("mve", "utvm_half_rows"),
+            ("FORMAT", FLOAT16_ARITHMETIC.symbol("").rstrip("_"), 4),
+            ("CHANNELS", str(self.channels), 5),
+            ("STRIDE", str(self.stride // self.lanes.size), 1),
+        )
+
+    def begin(self, a: Assembler) -> None:
+        for register in range(self.pixels * self.vectors):
+            a.vmov_i32(f"q{register}", 0)
+
+    def end(self, a: Assembler) -> None:
+        """Add the bias."""
+        for vector, register in enumerate(self.sums(0)):
+            bias = self._streams[vector % len(self._streams)]
+            self.lanes.load(a, bias, at("r1", VECTOR_BYTES * vector))
+            for pixel in range(self.pixels):
+                register = self.sums(pixel)[vector]
+                self.lanes.compute(a, "vadd", register, register, bias)
 
 
 @code_cache
@@ -163,17 +236,12 @@ def _turn_cycles(tile: VectorRowTile) -> int:
 @code_cache
 def _text(tile: VectorRowTile) -> str:
     """The C text of the tile's function."""
-    body = replaced(
-        family_text("fpu", "utvm_fpu_rows"),
-        ("CHANNELS", str(tile.channels), 5),
-        ("STRIDE", str(tile.stride // 4), 1),
-        ("STEP", "1", 1),
-    )
-    return _routine(tile).c_function(tile.function, body, FLOAT_CONDITION, ATTRIBUTE)
+    attribute = attribute_of(tile.dtype)
+    return _routine(tile).c_function(tile.function, tile.body(), FLOAT_CONDITION, attribute)
 
 
 def _routine(tile: VectorRowTile) -> Assembler:
-    a = Assembler(CORTEX_M55, PARAMETERS)
+    a = Assembler(CORTEX_M55, parameters_of(PARAMETERS, tile.dtype))
     _begin(a, tile)
     with a.loop("ne"):  # groups
         a.load(r3=_Slots.output, r8=_Slots.image, r4=_Slots.rows)
@@ -186,9 +254,9 @@ def _routine(tile: VectorRowTile) -> Assembler:
                 a.store(r5=_Slots.columns)
                 _sum_up(a, tile)
                 a.load(r2=_Slots.limits, r11=_Slots.mode, r7=_Slots.pixel)
-                limit(a, tile.pixels * tile.vectors)
+                limit(a, tile.pixels * tile.vectors, tile.lanes)
                 for pixel in range(tile.pixels):
-                    store(a, tile.sums(pixel), tile.channels)
+                    store(a, tile.sums(pixel), tile.channels, tile.lanes)
                 a.load(r5=_Slots.columns)
                 a.constant("r12", tile.pixels * tile.stride)
                 a.add("r8", "r12")
@@ -197,8 +265,8 @@ def _routine(tile: VectorRowTile) -> Assembler:
             a.add("r8", "r12")
             a.subs("r4", 1)
         a.load(r3=_Slots.output, r4=_Slots.groups)
-        a.add("r1", 4 * tile.channels)
-        a.add("r3", 4 * tile.channels)
+        a.add("r1", tile.lanes.size * tile.channels)
+        a.add("r3", tile.lanes.size * tile.channels)
         a.subs("r4", 1)
         a.store(r1=_Slots.panel, r3=_Slots.output, r4=_Slots.groups)
     a.leave()
@@ -213,10 +281,10 @@ def _begin(a: Assembler, tile: VectorRowTile) -> None:
     a.ldr("r12", a.stack_argument("shape"))
     a.ldm("r12", ("r4", "r5", "r6", "r7", "r8"))  # taps, values, jump, pitch, pixel
     a.mul("r9", "r4", "r5")
-    a.mov("r10", 4 * tile.channels)
+    a.mov("r10", tile.lanes.size * tile.channels)
     a.mul("r9", "r9", "r10")
     a.sub("r5", 1)
-    a.add("r6", 4)
+    a.add("r6", tile.lanes.size)
     a.store(r4=_Slots.taps, r5=_Slots.turns, r6=_Slots.jump, r7=_Slots.pitch, r8=_Slots.pixel)
     a.store(r9=_Slots.weights)
 
@@ -224,20 +292,17 @@ def _begin(a: Assembler, tile: VectorRowTile) -> None:
 def _sum_up(a: Assembler, tile: VectorRowTile) -> None:
     """The sums of a tile, whose first window is at r8. r1 ends at the bias."""
     a.load(r1=_Slots.panel, r4=_Slots.weights, r2=_Slots.taps)
-    a.add("r4", "r1")
-    for vector, register in enumerate(tile.sums(0)):
-        a.vldrw_u32(register, at("r4", _VECTOR_BYTES * vector))
-        for pixel in range(1, tile.pixels):
-            a.vmov(tile.sums(pixel)[vector], register)
+    tile.begin(a)
     a.mov("r0", "r8")
     with a.loop("ne"):  # runs
         tile.run(a, _Slots.turns)
         a.load(r12=_Slots.jump)
         a.add("r0", "r12")
         a.subs("r2", 1)
+    tile.end(a)
 
 
-def limit(a: Assembler, count: int) -> None:
+def limit(a: Assembler, count: int, lanes: Lanes) -> None:
     """Limit q0 to q(count - 1) as std::min(std::max(x, least), most) does.
 
     r2 points at the limits, and r11 has the mode. Uses r6 and the vector after the sums. A number
@@ -246,28 +311,28 @@ def limit(a: Assembler, count: int) -> None:
     behind = Label()
     a.cmp("r11", 0)
     a.b(behind, "eq")
-    for bit, place in ((LIMITED_BELOW, 0), (LIMITED_ABOVE, 4)):
+    for bit, place in ((LIMITED_BELOW, 0), (LIMITED_ABOVE, lanes.size)):
         a.tst("r11", bit)
         with a.unless("eq"):
-            a.ldr("r6", at("r2", place))
-            a.vdup_32(f"q{count}", "r6")
+            lanes.load_value(a, "r6", at("r2", place))
+            lanes.move(a, "vdup", f"q{count}", "r6")
             for n in range(count):
                 pair = (f"q{count}", f"q{n}")
-                a.vcmp_f32("gt", *(pair if place == 0 else reversed(pair)))
+                lanes.compute(a, "vcmp", "gt", *(pair if place == 0 else reversed(pair)))
                 a.vpsel(f"q{n}", *pair)
     a.place(behind)
 
 
-def store(a: Assembler, sums: tuple[str, ...], channels: int) -> None:
+def store(a: Assembler, sums: tuple[str, ...], channels: int, lanes: Lanes) -> None:
     """Store the sums of a pixel at r3, which then is at the next one, r7 bytes on. Uses r6."""
     last = len(sums) - 1
     for number, register in enumerate(sums):
-        place = at("r3", _VECTOR_BYTES * number)
-        if number == last and channels % LANES:
-            a.mov("r6", channels % LANES)
-            a.vctp_32("r6")
+        place = at("r3", VECTOR_BYTES * number)
+        if number == last and channels % lanes.count:
+            a.mov("r6", channels % lanes.count)
+            lanes.move(a, "vctp", "r6")
             with a.predicated():
-                a.vstrw_32(register, place)
+                lanes.store(a, register, place)
         else:
-            a.vstrw_32(register, place)
+            lanes.store(a, register, place)
     a.add("r3", "r7")

@@ -1,4 +1,4 @@
-"""What computes float32 by vectors, where sums need not be those of the reference."""
+"""What computes by vectors: float32 with sums unlike the reference's, and float16."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from utvm_deploy.kernels.contract.call import KernelCall
 from utvm_deploy.kernels.contract.strategy import Layer, Strategy, Wish
 from utvm_deploy.kernels.native.fpu.convolution import product_call, product_of
 from utvm_deploy.kernels.native.fpu.rows import row_kernels
-from utvm_deploy.kernels.native.mve.float_depthwise import build_depthwise
-from utvm_deploy.kernels.native.mve.float_rows import VectorRowTile
+from utvm_deploy.kernels.native.mve.float_depthwise import build_depthwise, build_half_depthwise
+from utvm_deploy.kernels.native.mve.float_rows import HalfRowTile, VectorRowTile
 
 #: Modelled cycles of a product without vectors (docs/internals/float-kernels.md).
 _MOST_CYCLES = 1.4
 
 
-def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
+def build_product(
+    layer: Layer, wish: Wish, kind: type[VectorRowTile] = VectorRowTile
+) -> KernelCall | str:
     """CONV_2D as a matrix product, or FULLY_CONNECTED."""
     found = product_of(layer)
     if isinstance(found, str):
@@ -22,8 +24,9 @@ def build_product(layer: Layer, wish: Wish) -> KernelCall | str:
     sizes = weights.shape[-1], len(weights)
     kernels = [
         one
-        for one in row_kernels(window, *sizes, layer.core, VectorRowTile)
-        if one.tile.cycles(layer.core) < _MOST_CYCLES * one.tile.pixels * one.tile.channels
+        for one in row_kernels(window, *sizes, layer.core, kind)
+        if kind is HalfRowTile
+        or one.tile.cycles(layer.core) < _MOST_CYCLES * one.tile.pixels * one.tile.channels
     ]
     if not kernels:
         return "vectors would be slower, or its windows have no runs that are evenly apart"
@@ -37,6 +40,15 @@ def build(layer: Layer, wish: Wish) -> KernelCall | str:
     return build_product(layer, wish)
 
 
-VECTOR_STRATEGIES = (
-    Strategy(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), build, dtype="float32"),
-)
+def build_half(layer: Layer, wish: Wish) -> KernelCall | str:
+    """A layer of float32, computed with numbers of float16."""
+    if layer.input(1).data is None:
+        return "its weights are computed"
+    if layer.kind == "DEPTHWISE_CONV_2D" and layer.source.shape[3] > 1:
+        return build_half_depthwise(layer, wish)
+    return build_product(layer, wish, HalfRowTile)
+
+
+_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+VECTOR_STRATEGIES = (Strategy(_OPERATORS, build, dtype="float32"),)
+HALF_STRATEGIES = (Strategy(_OPERATORS, build_half, dtype="float32"),)
