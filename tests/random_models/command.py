@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--core", default="", help="with the kernels of this core, as C")
     parser.add_argument("--float-math", choices=FLOAT_MATHS, default=EXACT, help="as utvm has it")
     parser.add_argument("--optimize", choices=LEVELS, default=Objective.TIME, help="as utvm has it")
+    parser.add_argument("--format", metavar="NAME", help="a number format, as utvm has it")
     args = parser.parse_args(argv)
     opened = partial(
         Rig,
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=args.optimize,
         core=args.core,
         float_math=args.float_math,
+        number_format=args.format,
     )
     if args.sparse:
         opened = partial(opened, flash_rate=PACKING_RATE)

@@ -24,16 +24,19 @@ from tflite_writer import ModelWriter
 
 from random_models.oracle import Oracle, OracleDies, OracleRefuses
 from random_models.recipe import Recipe, write
-from utvm_deploy.base.errors import CompileError, ModelError
+from utvm_deploy.base.errors import CompileError, ModelError, VerifyError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import EXACT, CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
+from utvm_deploy.frontend.files.given_shapes import with_chosen
 from utvm_deploy.frontend.tflite import tflite_bytes
 from utvm_deploy.frontend.tflite_tables import read_file
 from utvm_deploy.kernels.native.sparse import packing
+from utvm_deploy.oracle.reference import ReferenceRun
 from utvm_deploy.oracle.samples import Samples
+from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.results.verifying.on_board import Verification, verify
 
 #: How each model is tried: random bytes, and only the ends of the range.
@@ -112,7 +115,8 @@ class Rig:
     ``compile_file`` stands in for the compiler, for tests that want a wrong one; ``level`` is
     one of ``compiler.options.LEVELS``; ``flash_rate`` and ``float_math`` are as those options. With
     a ``fence`` every access of every layer must be to memory of that layer's own. ``core``: models
-    get the kernels of this core, whose C a process runs if the board is the host.
+    get the kernels of this core, whose C a process runs if the board is the host. Models in a
+    ``number_format`` that computes are compared with NumPy.
     """
 
     def __init__(
@@ -125,12 +129,14 @@ class Rig:
         core: str = "",
         flash_rate: float | None = None,
         float_math: str = EXACT,
+        number_format: str | None = None,
     ) -> None:
         self.board = load_board(board)
         self._compiled_for = self.board
         if core:
             cpu = replace(self.board.cpu, core=core)
             self._compiled_for = replace(self.board, cpu=cpu)
+        self._number_format = number_format
         self._is_fenced = fence
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
@@ -200,10 +206,22 @@ class Rig:
         self, path: Path, samples: Sequence[Sequence[np.ndarray]], asked: Path | None = None
     ) -> Outcome:
         """What comes of a model file; ``asked``: what the oracle runs instead."""
+        with with_chosen(number_format=self._number_format):
+            return self._checked(path, samples, asked or path)
+
+    def _asked(self, path: Path, inputs: Sequence[Sequence[np.ndarray]]) -> ReferenceRun:
+        if self._number_format is None:
+            return self._oracle.run(path, inputs)
+        try:
+            return run_oracle(path, inputs)
+        except (ModelError, CompileError, VerifyError) as exc:
+            raise OracleRefuses(str(exc)) from exc
+
+    def _checked(self, path: Path, samples: Sequence[Sequence[np.ndarray]], asked: Path) -> Outcome:
         name = path.stem
         inputs = tuple(tuple(sample) for sample in samples)
         try:
-            reference = self._oracle.run(asked or path, inputs)
+            reference = self._asked(asked, inputs)
         except OracleDies as exc:
             return Outcome(name, Verdict.ORACLE_DIED, str(exc))
         except OracleRefuses as exc:

@@ -16,6 +16,7 @@ from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.frontend.operators.importers import IMPORTERS
+from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
 
 #: Board -> first seed and number of models: of 100, most on the quickest. Seeds follow on each
 #: other, so that every operator comes up.
@@ -44,6 +45,9 @@ WITH_KERNELS = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SUB")
 #: The same of float32: board -> numbers of models in a usual run and in the long one.
 FLOAT_QUICK = {"host": 12, "mps2_an500": 5}
 FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
+#: And of float16 with arithmetic.
+HALF_QUICK = {"host": 20, "mps3_an547": 6}
+HALF_LONG = {"host": 400, "mps2_an500": 60, "mps3_an547": 60}
 #: And of weights of int4.
 NARROW_QUICK = {"host": 12, "mps2_an500": 5, "mps3_an547": 3}
 NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
@@ -55,12 +59,20 @@ FEWEST_EQUAL = 0.7
 
 
 def run(
-    board: str, first: int, count: int, *, core: str = "", rate: float | None = None, **given: Any
+    board: str,
+    first: int,
+    count: int,
+    *,
+    core: str = "",
+    rate: float | None = None,
+    number_format: str | None = None,
+    **given: Any,
 ) -> list[Outcome]:
     emulator = load_board(board).emulator
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
-    with Rig(board, fence=emulator is not None or is_possible(), core=core, flash_rate=rate) as rig:
+    fence = emulator is not None or is_possible()
+    with Rig(board, fence=fence, core=core, flash_rate=rate, number_format=number_format) as rig:
         return [
             rig.check(generate(seed, **given), f"seed_{seed}")
             for seed in range(first, first + count)
@@ -104,6 +116,21 @@ def test_random_float_models_are_byte_exact(name: str) -> None:
     # Seeds that follow on each other begin with different operators.
     first = sum(count for board, count in FLOAT_QUICK.items() if board < name)
     check(run(name, first, FLOAT_QUICK[name], of_float=True))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", HALF_QUICK)
+def test_random_models_of_float16_have_numpys_bytes(name: str) -> None:
+    first = sum(count for board, count in HALF_QUICK.items() if board < name)
+    half = FLOAT16_ARITHMETIC.name
+    check(run(name, first, HALF_QUICK[name], of_float=True, number_format=half))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", HALF_LONG)
+def test_many_random_models_of_float16_have_numpys_bytes(name: str) -> None:
+    half = FLOAT16_ARITHMETIC.name
+    check(run(name, 1_000, HALF_LONG[name], of_float=True, number_format=half))
 
 
 @pytest.mark.tools
