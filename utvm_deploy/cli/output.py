@@ -75,6 +75,10 @@ class Output:
         """A line for a person to read."""
         self._prose.print(readable(text), markup=False, highlight=False, soft_wrap=True)
 
+    def part(self, text: str) -> None:
+        """A part of a line, shown at once; ``line`` ends it."""
+        self._prose.print(readable(text), end="", markup=False, highlight=False, soft_wrap=True)
+
     def file(self, path: Path | None, text: Callable[[], str]) -> None:
         """Write a file that was asked for, and say so; not in a dry run."""
         if path is not None and not process.is_dry_run():

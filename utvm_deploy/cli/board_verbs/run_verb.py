@@ -1,4 +1,4 @@
-"""utvm run: one sample through a model on a board."""
+"""utvm run: one sample through a model on a board, or a text that it writes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.board_verbs.run_text import check_options, write_text
 from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, device_of, dry_run_step
@@ -28,9 +29,12 @@ from utvm_deploy.oracle.samples import load_input, random_samples
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Run and print, or write, the outputs."""
+    check_options(args)
     check_outputs(args.model, *args.output)
     board = board_of(args)
     check_board(args, board)
+    if args.prompt is not None:
+        return write_text(args, board, out)
     graph = load_model(args.model, custom_of(args, board))
     if args.output and len(args.output) != len(graph.outputs):
         raise ModelError(

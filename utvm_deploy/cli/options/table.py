@@ -581,6 +581,22 @@ RUN: Rows = (
         "--output FILE.npy...", "where to write an output; once for each output of the model", ()
     ),
     Option("--float64", "also say how far each layer is from the same model in float64"),
+    Group(
+        "text of a language model (utvm docs writer)",
+        (
+            Option("--prompt TEXT", "let the model write, and begin with this text"),
+            Option(
+                "--vocabulary FILE.json",
+                "the model's vocabulary; default: the one in the model's file",
+            ),
+            Option("--tokens N", "the most tokens to write; default: until the text ends"),
+            Option("--temperature X", "0 takes the best token, more takes others; default: 0.8"),
+            Option(
+                "--top-k K", "choose among the K best tokens; default: all", None, kinds.positive
+            ),
+            Option("--seed S", "another seed gives another text; default: 0", None, kinds.seed),
+        ),
+    ),
 )
 HOT = Option(
     "--hot N",

@@ -1,0 +1,171 @@
+// A model that writes, on a bare chip: each line that comes over the UART is a prompt, and the
+// answer is the prompt with the text that the model writes behind it.
+//
+// SPDX-License-Identifier: Apache-2.0
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "board_config.h"
+#include "core.h"
+#include "guard.h"
+#include "idle.h"
+#include "port.h"
+#include "text.h"
+#include "utvm.h"
+#include "vocabulary.h"
+#include "writer.h"
+
+#define LINE_BYTES 256u
+
+// Of the linker script: the RAM that nothing else uses.
+extern uint8_t utvm_workspace[], utvm_workspace_end[];
+
+static uint64_t port_ticks(void *context) {
+    (void)context;
+    return timer_ticks();
+}
+
+#define REGION(begin, end, rights) {(const void *)(begin), (const void *)(end), (rights)}
+static const struct utvm_region regions[] = {BOARD_REGIONS};
+
+static const struct utvm_config timer = {
+    .ticks = port_ticks,
+    .ticks_per_second = BOARD_TICKS_HZ,
+    .tick_unit = BOARD_TICK_UNIT,
+};
+static const struct utvm_config *chosen;
+static uint8_t *arena;
+
+static void print(const char *text) {
+    size_t left = strlen(text);
+    while (left > 0u) {
+        const size_t n = uart_write((const uint8_t *)text, left);
+        text += n;
+        left -= n;
+    }
+}
+
+static void print_number(uint64_t number) {
+    char digits[21];
+    char *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do {
+        *--first = (char)('0' + (char)(number % 10u));
+        number /= 10u;
+    } while (number);
+    print(first);
+}
+
+// One step, on the tasks' stack, where a fault ends the step and not the firmware.
+static bool step(uint16_t token, uint32_t position) {
+    const struct utvm_call call = {
+        .function = (uintptr_t)writer_run,
+        .arguments = {(uintptr_t)arena},
+    };
+    struct utvm_fault fault = {0};
+    *writer_input_0(arena) = token;
+    *writer_input_1(arena) = (int32_t)position;
+    return guard_call(NULL, &call, &fault) == UTVM_STATUS_OK;
+}
+
+static uint16_t choose(struct sampler *sampler) {
+    static uint16_t below[WRITER_OUTPUT_0_ELEMENTS];
+#ifdef WRITER_OUTPUT_0_SCALE
+    return text_choose_int8(sampler, writer_output_0(arena), WRITER_OUTPUT_0_SCALE, below,
+                            WRITER_OUTPUT_0_ELEMENTS);
+#else
+    return text_choose_float(sampler, writer_output_0(arena), below, WRITER_OUTPUT_0_ELEMENTS);
+#endif
+}
+
+// The tokens of the prompt, behind the one that begins each text; 0 if it cannot be taken.
+static uint32_t begin(const char *prompt, uint16_t *tokens) {
+    tokens[0] = vocabulary.end;
+    const int32_t count = text_encode(&vocabulary, prompt, tokens + 1, vocabulary.length - 1u);
+    if (count < 0) {
+        print(count == -1 ? "error: the prompt has characters that the model does not know\n"
+                          : "error: the prompt is longer than the model's cache\n");
+        return 0u;
+    }
+    return (uint32_t)count + 1u;
+}
+
+static void write_text(const char *prompt) {
+    static uint16_t tokens[WRITER_LENGTH];
+    struct sampler sampler = {WRITER_TEMPERATURE, WRITER_TOP_K, WRITER_SEED};
+    const uint32_t given = begin(prompt, tokens);
+    if (given == 0u) {
+        return;
+    }
+    print(prompt);
+    writer_reset(arena);
+    uint64_t ticks = 0u;
+    uint32_t position = 0u;
+    uint16_t token = tokens[0];
+    while (position < vocabulary.length) {
+        const uint64_t before = chosen->ticks(chosen->context);
+        if (!step(token, position)) {
+            print("\nerror: a fault stopped the model\n");
+            return;
+        }
+        ticks += chosen->ticks(chosen->context) - before;
+        position++;
+        token = position < given ? tokens[position] : choose(&sampler);
+        if (token == vocabulary.end) {
+            break;
+        }
+        if (position >= given) {
+            print(vocabulary.pieces[token]);
+        }
+    }
+    print("\n");
+    print_number(position);
+    print(" tokens in ");
+    print_number(ticks);
+    print(chosen == &timer ? " ticks of the timer\n" : " modelled cycles\n");
+}
+
+// A line without its end; of a longer one, the rest is dropped, and said.
+static void serve(void) {
+    static char line[LINE_BYTES + 1u];
+    uint32_t length = 0u;
+    print("> ");
+    for (;;) {
+        uint8_t byte;
+        if (uart_read(&byte, 1u) == 0u) {
+            idle();
+        } else if (byte == '\n') {
+            line[length < LINE_BYTES ? length : LINE_BYTES] = '\0';
+            if (length > LINE_BYTES) {
+                print("error: the line is too long\n");
+            } else {
+                write_text(line);
+            }
+            length = 0u;
+            print("> ");
+        } else if (byte != '\r') {
+            if (length < LINE_BYTES) {
+                line[length] = (char)byte;
+            }
+            length += length <= LINE_BYTES;
+        }
+    }
+}
+
+int main(void) {
+    const uintptr_t alignment = WRITER_ARENA_ALIGNMENT;
+    uart_start();
+    timer_start();
+    mpu_start(regions, sizeof regions / sizeof regions[0]);
+    interrupts_on();
+    chosen = ticks_choose(&timer);
+    arena = (uint8_t *)(((uintptr_t)utvm_workspace + alignment - 1u) / alignment * alignment);
+    if (arena + WRITER_ARENA_BYTES > utvm_workspace_end) {
+        print("error: the RAM has no room for the model\n");
+        return 1;
+    }
+    serve();
+}
