@@ -25,7 +25,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.device.link.stream import Stream
 from utvm_deploy.device.probe.running import start
 from utvm_deploy.frontend.tflite_tables import metadata_of
-from utvm_deploy.graph.vocabulary import VOCABULARY, Vocabulary
+from utvm_deploy.frontend.vocabulary import VOCABULARY, Vocabulary
 from utvm_deploy.project import Image
 
 HERE = Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ import numpy as np
 from tflite_writer import ModelWriter
 
 from utvm_deploy.frontend.files import tflite_schema
-from utvm_deploy.graph.vocabulary import VOCABULARY, Vocabulary
+from utvm_deploy.frontend.vocabulary import VOCABULARY, Vocabulary
 
 LENGTH = 12
 PIECES = ("\n", "a", "b", "c", " ", "ab", "bca", "é")

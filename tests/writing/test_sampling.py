@@ -14,8 +14,8 @@ from bigrams import LENGTH, PIECES, WORDS
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.device.writing import Sampler
+from utvm_deploy.frontend.vocabulary import Vocabulary
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.vocabulary import Vocabulary
 
 TEXT_C = data_dir("templates").parent / "examples" / "writer" / "text.c"
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device.model import DeviceModel
+from utvm_deploy.frontend.vocabulary import Vocabulary
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.vocabulary import Vocabulary
 
 _MASK = 0xFFFFFFFF
 #: Scores become differences to the best one, in parts of a factor of two in probability.

@@ -15,7 +15,7 @@ from utvm_deploy.device.link.base import Hello
 from utvm_deploy.device.writing import Sampler, Step, check_writer, write
 from utvm_deploy.frontend.formats import check_readable
 from utvm_deploy.frontend.tflite_tables import metadata_of
-from utvm_deploy.graph.vocabulary import VOCABULARY, Vocabulary
+from utvm_deploy.frontend.vocabulary import VOCABULARY, Vocabulary
 
 _SAMPLING = ("temperature", "top_k", "seed")
 
