@@ -39,6 +39,7 @@ ELSEWHERE = {
     "docs/guides/pytorch.md": "other_formats/test_torch_modules.py",
     "docs/guides/relax.md": "readme/test_guide_to_relax.py",
     "docs/guides/tensor-intrinsics.md": "readme/test_guide_to_intrinsics.py",
+    "docs/guides/training.md": "training/test_guide_to_training.py",
     "docs/guides/tvm.md": "tuning/test_meta_schedule.py",
     "docs/tutorials/camera.md": "tutorials/test_tutorials.py",
     "docs/tutorials/from-data.md": "tutorials/test_tutorials.py",
@@ -227,6 +228,7 @@ def test_keras_lines_are_those_that_made_the_model() -> None:
 C_ELSEWHERE = {
     "docs/guides/images.md c 1": "bundling/test_camera_example.py",
     "docs/guides/images.md c 2": "bundling/test_camera_example.py",
+    "docs/guides/training.md c 1": "training/test_guide_to_training.py",
     "docs/tutorials/camera.md c 1": "tutorials/test_tutorials.py",
     "docs/tutorials/from-data.md c 1": "tutorials/test_tutorials.py",
 }

@@ -45,6 +45,7 @@ LAYERS = (
     ("backends",),
     ("intrinsics",),
     ("kernels", "frontend", "targets.emulator"),
+    ("frontend.training",),
     ("frontend.relax", "frontend.onnx_rewrites"),
     ("quality.datasets",),
     ("graph",),
@@ -68,6 +69,7 @@ DOORS = {
         "kernels.intrinsics",
         "kernels.portable",
         "frontend.relax",
+        "frontend.training",
         "intrinsics",
         "oracle.relax_reference",
     },
@@ -347,6 +349,7 @@ def refused(call):
     raise AssertionError("not refused")
 calls = {
     "from_relax": lambda: utvm_deploy.from_relax(module),
+    "trainable": lambda: refused(lambda: utvm_deploy.trainable(module)),
     "board_names": lambda: utvm_deploy.board_names(),
     "load_board": lambda: utvm_deploy.load_board(board),
     "estimate": lambda: utvm_deploy.estimate(model, board),

@@ -23,6 +23,7 @@ from utvm_deploy.frontend.number_format import in_format
 from utvm_deploy.frontend.relax.facts import loaded
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.frontend.training.model import Trainable
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import Plugins, load_backends
@@ -89,7 +90,8 @@ def compile(
     """Compile a model to C for a board; the result knows its layers, its arena and its sources.
 
     - ``model`` is a file (.tflite, .onnx, .pt2, .relax), a Relax module (``tvm.IRModule``) with a
-      function ``main``, a PyTorch module, or what ``torch.export.export`` or ``quantize`` made.
+      function ``main``, a PyTorch module, or what ``torch.export.export``, ``quantize`` or
+      ``trainable`` made.
     - ``board`` is a name, a board file's path, or what ``load_board`` gave.
     - ``inputs`` maps names of inputs to shapes or to example arrays, for models whose shapes are
       symbolic; a symbolic batch that is not given is 1. It may also be the shape of the only input,
@@ -137,7 +139,8 @@ def compile(
     """
     is_file = isinstance(model, str | Path)
     if not is_file:
-        in_memory.check_object(model)
+        if not isinstance(model, Trainable):
+            in_memory.check_object(model)
         of_files = {"states": states or None, "stream": stream, "image_input": image_input}
         for what, given_now in of_files.items():
             if given_now is not None:
@@ -193,7 +196,10 @@ def from_relax(
 
 def _graph(module: Any, inputs: Any, name: str) -> Graph:
     own = chosen_now().number_format
+    if isinstance(module, Trainable) and own is None:
+        return module.graph
     is_other = in_memory.is_quantized_model(module) or in_memory.is_module(module)
+    is_other |= isinstance(module, Trainable)
     if own is not None and (is_other or in_memory.is_program(module)):
         raise UsageError("number_format is for files and Relax modules; save the model to a file")
     if in_memory.is_quantized_model(module):

@@ -19,6 +19,13 @@ from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
 from utvm_deploy.device.pushed_rows import PushedRows
 from utvm_deploy.device.torch_tensors import arrays_of, has_tensors, tensors_of
+from utvm_deploy.device.training import (
+    TrainingCurve,
+    restore,
+    stored_weights,
+    train,
+    train_step,
+)
 from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
@@ -275,8 +282,42 @@ class DeviceModel(Tabled):
         """Where a tensor is: in the arena, or in a pool."""
         return (self._pools.address(buffer.pool) if buffer.pool else self._arena) + buffer.offset
 
+    def train(
+        self, data: Any, *, epochs: int = 1, rate: float | None = None, seed: int = 0
+    ) -> TrainingCurve:
+        """Train the model here; its weights stay as they are after the last step.
+
+        - ``data`` is a pair of arrays, all inputs and all labels, or gives (input, label) for each
+          step. Then it is read as the steps need it.
+        - Each of ``epochs`` takes all of the data; pairs of arrays in an order by ``seed``.
+        - ``rate`` is the learning rate from now on; by default it stays.
+
+        Raises UsageError if the model cannot train or the data are empty. Raises ModelError for a
+        label out of range, and for a loss that is not finite; that step has changed no weight.
+        """
+        return train(self, data, epochs, seed, rate)
+
+    def train_step(self, inputs: Sequence[Array], label: Any) -> tuple[float, int]:
+        """One step of training: the loss before it, and its ticks. Raises as ``train`` does."""
+        return train_step(self, inputs, label)
+
+    def weights(self) -> bytes:
+        """The weights that train, as ``NAME_store`` gives them, to ``restore`` them later."""
+        return stored_weights(self)
+
+    def restore(self, weights: bytes) -> None:
+        """Take weights that ``weights`` gave, and forget what the optimizer knows.
+
+        Raises ModelError for damaged ones, and for those of another model.
+        """
+        restore(self, weights)
+
     def reset_state(self) -> None:
         """Clear the state that earlier runs left; does nothing for a model without state."""
+        if self.compiled.training is not None:
+            reset = f"{self.compiled.name}_reset"
+            self.call_function(reset, self._arena, timeout_s=self.timeout_s)
+            return
         self.set_state([first_bytes(state) for state in self.compiled.states])
 
     def state(self) -> list[bytes]:

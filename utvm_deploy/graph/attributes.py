@@ -188,6 +188,8 @@ class CallTir(OfMixedTypes):
     numbers: tuple[int, ...] = ()
     # The graph and the operator of float32 that it computes with numbers.
     origin: Any = field(default=None, compare=False, repr=False)
+    # The inputs that its output may lie exactly on.
+    in_place: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,25 @@ class Operator:
     sources: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Training:
+    """What a graph has that trains its weights.
+
+    The last input is the label and the last output is the loss. What the other outputs need comes
+    first, then the loss, then the gradients. The first states are the header of the weights, the
+    weights, and the learning rate.
+    """
+
+    weights: int  # how many of the states they are
+    # Labels are at least 0 and below this; None if the label is a target of float32.
+    classes: int | None
+
+    @property
+    def blob(self) -> int:
+        """How many of the states are stored and restored: the header and the weights."""
+        return 1 + self.weights
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A model: tensors, operators in execution order, and which tensors go in and out."""
@@ -112,6 +131,8 @@ class Graph:
     states: tuple[tuple[int, int], ...] = ()
     # Set if a run takes some columns over time.
     stream: StreamFacts | None = None
+    # Set if a run trains the model.
+    training: Training | None = None
     # The format that kernels keep float32 weights in; their values are those of its numbers.
     number_format: NumberFormat | None = None
 

@@ -12,6 +12,7 @@ from utvm_deploy.graph.model import Graph, Operator
 def compacted(graph: Graph) -> Graph:
     """The graph without tensors that nothing uses, the rest renumbered in the same order."""
     used = {*graph.inputs, *graph.outputs}
+    used.update(found for found, left in graph.states if found == left)  # which no run changes
     for operator in graph.operators:
         used.update(i for i in operator.inputs if i is not None)
         used.update(operator.outputs)

@@ -277,29 +277,19 @@ def toolchain_file(board: Board) -> str:
 def cmake_lists(
     board: Board,
     sources: Sequence[str],
-    model: str | None,
-    model_sources: Sequence[str],
+    model_sources: Sequence[str] = (),
     externals: Sequence[ExternalLibrary] = (),
     optimization_flag: str = "-O3",
-    run_function: str | None = None,
-    load_function: str | None = None,
+    model_entry_points: Sequence[str] = (),
 ) -> str:
-    """``CMakeLists.txt`` for the project's sources; ``model`` is the C prefix, None without one.
+    """``CMakeLists.txt`` for the project's sources, and those of a model.
 
     ``optimization_flag`` is the C compiler's flag for the model's sources.
 
-    ``externals`` are libraries of the user that the model's sources call. ``run_function`` runs the
-    model, and ``load_function`` fills its pools, if it has some.
+    ``externals`` are libraries of the user that the model's sources call, and
+    ``model_entry_points`` its functions that stay, though nothing calls them.
     """
-    entry_points = list(RUNTIME_ENTRY_POINTS)
-    if model is not None:
-        entry_points += [run_function or f"{model}_run", f"{model}_run_layer"]
-    if load_function is not None:
-        entry_points.append(load_function)
-    if externals:
-        entry_points.append(f"{model}_check_library")
-    if any(one.is_prepared for one in externals):
-        entry_points.append(f"{model}_initialize")
+    entry_points = [*RUNTIME_ENTRY_POINTS, *model_entry_points]
     if board.has_cycle_model:
         entry_points.append(FORGET_ENTRY_POINT)
     link = ["-Wl,--gc-sections"]

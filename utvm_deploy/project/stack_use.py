@@ -87,7 +87,8 @@ def with_assembly(
 def with_table(functions: Mapping[str, StackFunction], prefix: str) -> dict[str, StackFunction]:
     """The functions, where those that run the model call the layers by a table."""
     layers = tuple(name for name in functions if re.fullmatch(r"layer_\d+", plain_name(name)))
-    callers = (f"{prefix}_run", f"{prefix}_push_rows", f"{prefix}_run_layer")
+    own = (f"{prefix}_{one}" for one in ("run", "push_rows", "run_layer"))
+    callers = (*own, "run_layers")  # the last one of a model that trains
     return {
         name: replace(
             one, calls=tuple(c for c in (*one.calls, *layers) if c != INDIRECT or not layers)

@@ -114,14 +114,9 @@ def _cmake_files(
         "CMakeLists.txt": generated.cmake_lists(
             board,
             [name for name in sources if not name.startswith("model/")],
-            compiled.name if compiled else None,
             [name for name in sources if name.startswith("model/")],
             compiled.externals if compiled else (),
-            *(
-                (compiled.optimization_flag, compiled.run_function, compiled.load_function)
-                if compiled
-                else ()
-            ),
+            *((compiled.optimization_flag, compiled.entry_points) if compiled else ()),
         ),
         "toolchain.cmake": generated.toolchain_file(board),
     }

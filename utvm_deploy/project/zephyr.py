@@ -250,18 +250,13 @@ def kept_entry_points(compiled: CompiledModel | None) -> str:
     """``entry_points.c``: it keeps the model's functions, which only the host calls."""
     if compiled is None:
         return f"// No model is in this project.\nvoid *const {MODEL_ENTRY_POINTS}[1];\n"
-    names = [compiled.run_function, f"{compiled.name}_run_layer"]
-    if compiled.external is not None:
-        names.append(f"{compiled.name}_check_library")
-        if compiled.initialized:
-            names.append(f"{compiled.name}_initialize")
     return "\n".join(
         [
             "// The host calls these; nothing in the image refers to them.",
             f'#include "{compiled.name}.h"',
             "",
             f"void *const {MODEL_ENTRY_POINTS}[] = {{",
-            *(f"    (void *)&{name}," for name in names),
+            *(f"    (void *)&{name}," for name in compiled.entry_points),
             "};",
             "",
         ]

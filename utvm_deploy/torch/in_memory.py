@@ -9,6 +9,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError, UtvmError
 from utvm_deploy.frontend.files.odd_weights import warn_of_weights
+from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.frontend.relax.from_torch import relax_of_program
 from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.tflite import load_bytes
@@ -112,16 +113,37 @@ def _example(given: Any) -> Any:
     return torch.as_tensor(given)
 
 
+def relax_of_torch(model: Any, inputs: Any) -> tuple[RelaxModel, dict[bytes, str]]:
+    """The Relax module of a float32 ``nn.Module`` or ``ExportedProgram``.
+
+    Also the name of each layer by the bytes of its weights, as they are and transposed. Raises as
+    ``graph_of_torch`` does, and for a quantized program.
+    """
+    program = _with_known_batch(model, inputs, "model")
+    if is_quantized(program):
+        raise ModelError("a quantized program cannot train; give the float32 one")
+    names: dict[bytes, str] = {}
+    for key, tensor in program.state_dict.items():
+        array = tensor.detach().numpy()
+        for one in (array, array.T):
+            names[one.tobytes()] = key.rpartition(".")[0]
+    return relax_of_program(program), names
+
+
+def _with_known_batch(model: Any, inputs: Any, name: str) -> Any:
+    program = exported(model, inputs) if is_module(model) else model
+    for note in batch_notes(program):
+        _log.warning("%s: %s", name, note)
+    return with_batch_of_one(load_torch(), program)
+
+
 def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     """The graph of an ``nn.Module`` or an ``ExportedProgram``.
 
     What PT2E quantized is computed in integers, as the .tflite file of it is; anything else in
     float32, by way of Relax. Raises ModelError, and UnsupportedOperator for what has no kernel.
     """
-    program = exported(model, inputs) if is_module(model) else model
-    for note in batch_notes(program):
-        _log.warning("%s: %s", name, note)
-    program = with_batch_of_one(load_torch(), program)
+    program = _with_known_batch(model, inputs, name)
     if is_quantized(program):
         return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
     graph = relax_graph(relax_of_program(program), name)

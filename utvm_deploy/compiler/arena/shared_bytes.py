@@ -47,6 +47,16 @@ class Groups:
             self._touch(found, step)
             self._touch(left, step)
             self._join(found, left)
+        if graph.training is not None:
+            self._join_blob([found for found, _ in graph.states[: graph.training.blob]])
+
+    def _join_blob(self, states: Sequence[int]) -> None:
+        """Put states one after the other, each of them aligned."""
+        offset = 0
+        for state in states:
+            self._join(states[0], state, offset)
+            size = self._graph.tensors[state].size_bytes
+            offset += -(-size // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
 
     def root(self, tensor: int) -> int:
         """The tensor that stands for the set."""

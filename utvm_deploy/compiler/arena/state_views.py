@@ -37,8 +37,8 @@ def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dic
         return used
 
     for state, left in graph.states:
-        assigning = made[left]
-        if not isinstance(graph.operators[assigning].attributes, Variable):
+        assigning = made.get(left)
+        if assigning is None or not isinstance(graph.operators[assigning].attributes, Variable):
             continue
         value = graph.operators[assigning].inputs[0]
         assert value is not None

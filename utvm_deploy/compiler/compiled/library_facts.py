@@ -20,6 +20,7 @@ from utvm_deploy.compiler.compiled.model import (
     Loop,
     MemoryPool,
     Span,
+    TrainedPart,
 )
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
@@ -65,6 +66,8 @@ def check_facts(compiled: CompiledModel) -> None:
     check_buffers(compiled.taken, compiled.outputs, compiled.arena_bytes, compiled.input_rows)
     for state in compiled.states:
         _check_buffer("state", state, compiled.arena_bytes)
+    if compiled.training is not None:
+        _check_training(compiled.training, compiled)
     for index, layer in enumerate(compiled.layers):
         _check_layer(index, layer, compiled)
     for pool in compiled.pools:
@@ -156,6 +159,19 @@ def _check_buffer(what: str, buffer: Buffer, arena_bytes: int) -> None:
             _within(f"a channel of the {what}", channel, MAX_BYTES)
     if buffer.first and len(bytes.fromhex(buffer.first)) != buffer.size_bytes:
         raise ValueError(f"first of the {what} has not {buffer.size_bytes} bytes")
+
+
+def _check_training(part: TrainedPart, compiled: CompiledModel) -> None:
+    _check_buffer("label", part.label, compiled.arena_bytes)
+    _check_buffer("loss", part.loss, compiled.arena_bytes)
+    if part.loss.size_bytes != 4 or not part.label.shape:
+        raise ValueError("the loss is not one number, or the label has no batch")
+    _inside("what is stored", part.stored, compiled.arena_bytes)
+    _within("loss_layers", part.loss_layers, len(compiled.layers))
+    _within("forward_layers", part.forward_layers, part.loss_layers)
+    _within("the number of weights", part.weights, len(compiled.states) - 2, least=1)
+    if part.classes is not None:
+        _within("classes", part.classes, MAX_BYTES, least=1)
 
 
 def _check_layer(index: int, layer: Layer, compiled: CompiledModel) -> None:

@@ -105,6 +105,20 @@ class InputRows:
 
 
 @dataclass(frozen=True)
+class TrainedPart:
+    """How the model trains; ``NAME_train_step(arena, input, label, &loss)`` is one step."""
+
+    label: Buffer  # int32 class of each input, or float32 target
+    loss: Buffer
+    # Layers of the model itself, and those with the loss; the rest changes weights.
+    forward_layers: int
+    loss_layers: int
+    stored: Span  # header and weights, as ``NAME_store`` gives them
+    weights: int  # their number; in ``states`` they follow the header, and the rate follows them
+    classes: int | None  # labels are below this; None of targets
+
+
+@dataclass(frozen=True)
 class ArenaUse:
     """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
 
@@ -294,6 +308,8 @@ class CompiledModel(Result):
     more_external: tuple[ExternalLibrary, ...] = field(default=(), metadata={"is_added": True})
     # Layers that the C computes in loops.
     loops: tuple[Loop, ...] = field(default=(), metadata={"is_added": True})
+    # Set if it trains on the device; then ``NAME_run`` has the first layers only.
+    training: TrainedPart | None = field(default=None, metadata={"is_added": True})
 
     @property
     def externals(self) -> tuple[ExternalLibrary, ...]:
@@ -374,6 +390,18 @@ class CompiledModel(Result):
     def run_function(self) -> str:
         """The C function that runs the model."""
         return f"{self.name}_run" if self.input_rows is None else f"{self.name}_push_rows"
+
+    @property
+    def entry_points(self) -> tuple[str, ...]:
+        """The C functions that a host calls, and nothing in an image."""
+        functions = {
+            "check_library": self.external is not None,
+            "initialize": bool(self.initialized),
+            **dict.fromkeys(("reset", "train_step", "store", "restore"), self.training is not None),
+        }
+        load = () if self.load_function is None else (self.load_function,)
+        wanted = (f"{self.name}_{one}" for one, is_there in functions.items() if is_there)
+        return (self.run_function, f"{self.name}_run_layer", *load, *wanted)
 
     @property
     def optimization_flag(self) -> str:

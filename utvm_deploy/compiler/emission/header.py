@@ -16,6 +16,7 @@ from utvm_deploy.compiler.emission.pools import (
     pool_parameters,
 )
 from utvm_deploy.compiler.emission.rows import push_header
+from utvm_deploy.compiler.emission.training import training_header
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
 from utvm_deploy.kernels.contract.call import OTHER_STATUS, SCRATCH_OVERRUN
 from utvm_deploy.kernels.contract.external_library import LAYER_STATUS
@@ -42,6 +43,7 @@ def _parts(model: CompiledModel) -> Iterator[str]:
     yield from _run_functions(model)
     yield load_header(model.name, model.pools)
     yield _reset_function(model)
+    yield training_header(model)
     yield from _library_functions(model)
     for direction, index, buffer in (inputs if model.input_rows is None else []) + outputs:
         yield "\n"
@@ -93,11 +95,13 @@ def _run_functions(model: CompiledModel) -> Iterator[str]:
         yield push_header(name, rows, model.pools)
         return
     taken = pool_parameters(model.pools)
+    part = model.training
+    runs = "them" if part is None else f"the first {part.forward_layers}"
     yield f"""
 // Run the whole model.
 void {name}_run(uint8_t *arena{taken});
 
-// Run one layer, 0 to {upper}_LAYER_COUNT - 1; {name}_run() runs them in this
+// Run one layer, 0 to {upper}_LAYER_COUNT - 1; {name}_run() runs {runs} in this
 // order. Other indices do nothing.
 void {name}_run_layer(uint32_t index, uint8_t *arena{taken});
 """
@@ -108,6 +112,8 @@ def _reset_function(model: CompiledModel) -> str:
     if model.input_rows is not None:
         also = ", and what earlier inputs\n// left" if model.states else ""
         told = f"the rows that were pushed{also}: call it once before the first row."
+    elif model.training is not None:
+        told = "all training: call it once before the first run or step."
     elif model.states:
         told = (
             "what earlier runs left: call it once before the first run, and where a\n"
@@ -259,6 +265,11 @@ def _kept(model: CompiledModel) -> str:
     if not model.states and model.input_rows is None:
         return "It needs no\n//   initialization and keeps nothing between runs."
     size = sum(state.size_bytes for state in model.states)
+    if model.training is not None:
+        return (
+            f"It keeps\n//   {size} bytes of weights and training there: call {model.name}_reset()"
+            " once."
+        )
     if model.input_rows is not None:
         kept = f"\n//   between inputs {size} bytes of state, and" if size else ""
         return f"It keeps{kept}\n//   how many rows were pushed: call {model.name}_reset() once."

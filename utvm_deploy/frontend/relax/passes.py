@@ -86,6 +86,17 @@ _LOWER = (
 )
 
 
+def prepared_module(module: Any) -> Any:
+    """The module with folded constants and batch normalizations, and images in TVM's layout.
+
+    Raises ModelError if a pass of TVM fails.
+    """
+    images = {"relax.nn.conv2d": ["NCHW", "OIHW"]}
+    with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
+        module = with_rewrites(_run(_PREPARE, module), MAIN)
+        return _run((t.ConvertLayout(images), *_PREPARE), module)
+
+
 def lowered_module(module: Any) -> Any:
     """The module as one dataflow block of calls; every shape in it is known.
 

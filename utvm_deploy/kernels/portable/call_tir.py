@@ -75,7 +75,7 @@ def lower_call_tir(op: Operation) -> KernelCall:
     kernel: Kernel = TirKernel(label, a.text)
     if a.numbers and op.graph.number_format is not None:
         kernel = FormatKernel(kernel, op.graph.number_format, frozenset(a.numbers))
-    return op.call(kernel, inputs=range(len(op.operator.inputs)), macs=a.macs)
+    return op.call(kernel, inputs=range(len(op.operator.inputs)), macs=a.macs, in_place=a.in_place)
 
 
 LOWERINGS: Mapping[str, Lowering] = {"CALL_TIR": lower_call_tir}

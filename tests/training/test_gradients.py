@@ -1,0 +1,119 @@
+"""A train step on a device beside PyTorch's: gradients, losses and what optimizers make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.device import Device
+
+torch = pytest.importorskip(
+    "torch",
+    reason="PyTorch is not installed; its installation page has builds for the CPU",
+)
+
+from torch import nn  # noqa: E402
+from training_nets import NETS, as_stored, moved, net_of, set_weights, states_of  # noqa: E402
+
+# To load PyTorch takes seconds.
+pytestmark = pytest.mark.slow
+
+#: The largest difference of a gradient, relative to the largest gradient of its tensor.
+BOUND = 1e-5
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Device]:
+    with utvm_deploy.connect("host") as device:
+        yield device
+
+
+def check_gradients(name: str, loss: str, device: Device, steps: int) -> float:
+    """Steps that begin with PyTorch's weights; the largest relative difference of a gradient.
+
+    The optimizer's first velocity is the gradient.
+    """
+    module, example = net_of(name)
+    made = utvm_deploy.trainable(
+        module, inputs=(example,), loss=loss, optimizer="momentum", layers="all"
+    )
+    model = device.load(utvm_deploy.compile(made, device.board))
+    rng, worst = np.random.default_rng(1), 0.0
+    parameters = moved(made.weights, module)
+    optimizer = torch.optim.SGD(parameters.values(), lr=0.05, momentum=0.9)
+    classes = module(example).shape[-1]
+    for _ in range(steps):
+        x = rng.standard_normal(tuple(example.shape)).astype(np.float32)
+        label: Any = rng.integers(0, classes, len(x))
+        if loss == "mse":
+            label = rng.standard_normal((len(x), classes)).astype(np.float32)
+        set_weights(model, parameters)
+        found, _ = model.train_step((x,), label)
+        optimizer.zero_grad()
+        wanted = torch_loss(module, loss, x, label)
+        wanted.backward()
+        assert found == pytest.approx(wanted.item(), rel=1e-5)
+        states = states_of(model)
+        for key, parameter in parameters.items():
+            right = as_stored(parameter.grad, states[key].shape)
+            off = np.abs(states[f"{key} velocity"] - right).max()
+            # A gradient of zeros, as behind a ReLU that gives only them, is exact.
+            worst = max(worst, float(off / (np.abs(right).max() or 1e-30)))
+        optimizer.step()
+    model.unload()
+    return worst
+
+
+def torch_loss(module: nn.Module, loss: str, x: Any, label: Any) -> Any:
+    made = module(torch.from_numpy(x))
+    if loss == "mse":
+        return nn.functional.mse_loss(made, torch.from_numpy(label))
+    if isinstance(module, nn.Sequential) and isinstance(module[-1], nn.Softmax):
+        return nn.functional.nll_loss(torch.log(made), torch.from_numpy(label))
+    return nn.functional.cross_entropy(made, torch.from_numpy(label))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_are_those_of_pytorch(name: str, host: Device) -> None:
+    assert check_gradients(name, "cross_entropy", host, 100) <= BOUND
+
+
+def test_gradients_of_squared_errors(host: Device) -> None:
+    assert check_gradients("mixer", "mse", host, 10) <= BOUND
+
+
+@pytest.mark.spread(1, among=("mps2_an500", "mps3_an547"))
+@pytest.mark.parametrize("name", ["small", "convolutions"])
+def test_gradients_on_boards(name: str, device: Device) -> None:
+    assert check_gradients(name, "cross_entropy", device, 3) <= BOUND
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_weights_follow_those_of_pytorch(optimizer: str, host: Device) -> None:
+    module, example = net_of("small")
+    made = utvm_deploy.trainable(
+        module, inputs=(example,), optimizer=optimizer, layers="all", rate=0.02
+    )
+    model = host.load(utvm_deploy.compile(made, "host"))
+    parameters = moved(made.weights, module)
+    theirs = {
+        "sgd": lambda: torch.optim.SGD(parameters.values(), lr=0.02),
+        "momentum": lambda: torch.optim.SGD(parameters.values(), lr=0.02, momentum=0.9),
+        "adam": lambda: torch.optim.Adam(parameters.values(), lr=0.02),
+    }[optimizer]()
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        x, label = rng.standard_normal((1, 1, 4, 4)).astype(np.float32), rng.integers(0, 4, 1)
+        model.train_step((x,), label)
+        theirs.zero_grad()
+        torch_loss(module, "cross_entropy", x, label).backward()
+        theirs.step()
+    states = states_of(model)
+    for key, parameter in parameters.items():
+        right = as_stored(parameter, states[key].shape)
+        np.testing.assert_allclose(states[key], right, atol=2e-4)
+    model.unload()

@@ -1,0 +1,171 @@
+"""Training of a model on a device, and its weights as bytes."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utvm_deploy.base.errors import ModelError, UsageError
+from utvm_deploy.compiler.compiled.model import CompiledModel, TrainedPart
+from utvm_deploy.graph.model import Array
+
+if TYPE_CHECKING:
+    from utvm_deploy.device.model import DeviceModel
+
+#: Bytes of the header of stored weights, and of what it has in front of its size.
+_HEADER, _FIRST = 32, 24
+_MAGIC = b"utvmW1\0\0"
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """The loss before each step, and what the steps took."""
+
+    losses: tuple[float, ...]
+    #: Of each epoch: the mean of its losses.
+    epochs: tuple[float, ...]
+    #: Ticks of the device in all steps.
+    ticks: int
+
+
+def part_of(compiled: CompiledModel) -> TrainedPart:
+    """How the model trains; UsageError if it does not."""
+    if compiled.training is None:
+        raise UsageError(
+            f"{compiled.name} cannot train; compile what utvm_deploy.trainable(model) gives"
+        )
+    return compiled.training
+
+
+def train(
+    model: DeviceModel, data: Any, epochs: int, seed: int, rate: float | None
+) -> TrainingCurve:
+    """Train on inputs and labels; see ``DeviceModel.train``."""
+    part = part_of(model.compiled)
+    if epochs < 1:
+        raise UsageError(f"epochs is {epochs}; give at least 1")
+    if rate is not None:
+        place = model.arena_address + model.compiled.states[part.weights + 1].offset
+        model.device.session.write(place, np.asarray(rate, np.float32).tobytes())
+    losses: list[float] = []
+    means: list[float] = []
+    ticks = 0
+    order = np.random.default_rng(seed)
+    for epoch in range(epochs):
+        first = len(losses)
+        for inputs, label in _batches(data, part.label.shape[0], order):
+            loss, taken = model.train_step(inputs, label)
+            losses.append(loss)
+            ticks += taken
+        if first == len(losses):
+            told = "is empty" if epoch == 0 else "gave nothing the second time; give a list"
+            raise UsageError(f"the data {told}")
+        means.append(float(np.mean(losses[first:])))
+    return TrainingCurve(tuple(losses), tuple(means), ticks)
+
+
+def _batches(
+    data: Any, batch: int, order: np.random.Generator
+) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The inputs and the label of each step."""
+    is_pair = isinstance(data, tuple) and len(data) == 2
+    if not is_pair or not all(hasattr(one, "shape") for one in data):
+        for inputs, label in _pairs(data):
+            yield inputs if isinstance(inputs, tuple | list) else (inputs,), np.asarray(label)
+        return
+    inputs, labels = (np.asarray(one) for one in data)
+    if len(inputs) != len(labels):
+        raise UsageError(f"there are {len(inputs)} inputs and {len(labels)} labels")
+    if len(inputs) < batch:
+        raise UsageError(f"there are {len(inputs)} inputs, and a step takes {batch}")
+    places = order.permutation(len(inputs))
+    for begin in range(0, len(places) - batch + 1, batch):
+        some = places[begin : begin + batch]
+        yield (inputs[some],), labels[some]
+
+
+def _pairs(data: Iterable[Any]) -> Iterator[Any]:
+    for one in data:
+        if not isinstance(one, tuple | list) or len(one) != 2:
+            raise UsageError("the data must give pairs of inputs and a label, one for each step")
+        yield one
+
+
+def train_step(model: DeviceModel, inputs: Sequence[Array], label: Any) -> tuple[float, int]:
+    """One step; see ``DeviceModel.train_step``."""
+    part, arena = part_of(model.compiled), model.arena_address
+    right = _checked_label(part, label)
+    for one in (*inputs, right):
+        if not np.isfinite(np.asarray(one)).all():
+            raise ModelError("an input or a target has infinite values or NaN; leave it out")
+    model.set_inputs(inputs)
+    session = model.device.session
+    session.write(arena + part.label.offset, right.tobytes())
+    ends = (*model.compiled.inputs, part.label, part.loss)
+    call = model.call_function(
+        f"{model.compiled.name}_train_step",
+        *(arena, *model.pool_addresses, *(arena + one.offset for one in ends)),
+        timeout_s=model.timeout_s,
+    )
+    (ticks,) = call.ticks.all
+    loss = float(np.frombuffer(session.read(arena + part.loss.offset, 4), "<f4")[0])
+    if not math.isfinite(loss):
+        raise ModelError(
+            f"the loss of {model.compiled.name} is {loss}, so this step has changed no weight; "
+            "take a smaller learning rate, or check the data"
+        )
+    return loss, ticks
+
+
+def stored_weights(model: DeviceModel) -> bytes:
+    """The weights as ``NAME_store`` stores them."""
+    part, device = part_of(model.compiled), model.device
+    size = device.allocate(4, "bytes of the weights")
+    try:
+        name = f"{model.compiled.name}_store"
+        model.call_function(name, model.arena_address, size, timeout_s=model.timeout_s)
+        place = model.arena_address + part.stored.offset
+        return device.session.read(place, part.stored.size_bytes)
+    finally:
+        device.free(size)
+
+
+def restore(model: DeviceModel, stored: bytes) -> None:
+    """Take weights, after the checks that ``NAME_restore`` does; see ``DeviceModel.restore``."""
+    part, compiled, session = part_of(model.compiled), model.compiled, model.device.session
+    digest = bytes.fromhex(compiled.model_digest)[: _FIRST - len(_MAGIC)]
+    if stored[:_FIRST] != _MAGIC + digest:
+        raise ModelError(f"these are not weights of {compiled.name}; give those that it has stored")
+    size, crc = (int.from_bytes(stored[at : at + 4], "little") for at in (_FIRST, _FIRST + 4))
+    is_whole = size == len(stored) == part.stored.size_bytes
+    if not is_whole or crc != zlib.crc32(stored[_HEADER:]):
+        raise ModelError(
+            f"the weights of {compiled.name} are damaged; restore another copy of them"
+        )
+    session.write(model.arena_address + part.stored.offset, stored)
+    for state in compiled.states[part.weights + 2 :]:
+        session.write(model.arena_address + state.offset, bytes(state.size_bytes))
+
+
+def _checked_label(part: TrainedPart, label: Any) -> Array:
+    """The label as the device takes it. Raises ModelError for one that does not fit."""
+    array: NDArray[Any] = np.asarray(label)
+    if part.classes is not None and array.dtype.kind not in "iu":
+        raise ModelError(f"labels are {array.dtype}; give integers")
+    if array.size != math.prod(part.label.shape):
+        raise ModelError(f"the label has shape {array.shape}; give one of shape {part.label.shape}")
+    array = array.reshape(part.label.shape)
+    if part.classes is None:
+        return array.astype(np.float32)
+    wrong = array[(array < 0) | (array >= part.classes)]
+    if wrong.size:
+        raise ModelError(
+            f"label {int(wrong[0])} is out of range; the model has classes 0 to {part.classes - 1}"
+        )
+    return array.astype(np.int32)

@@ -1,0 +1,1 @@
+"""Training on the device: the step of an optimizer as a graph."""

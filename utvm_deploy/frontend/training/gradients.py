@@ -1,0 +1,156 @@
+"""Gradients that TVM's Relax has not, or has otherwise than PyTorch.
+
+Each function takes the output's variable, the call, and the gradient of the output, and gives those
+of the operands, as ``relax.op.register_gradient`` has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+from tvm import relax
+from tvm.relax import op
+
+from utvm_deploy.frontend.relax.operators import number_of, shape_of
+
+_Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any]]
+
+#: Above that of TVM's gradients, so that ours replace them.
+_LEVEL = 11
+
+
+def _number(value: float) -> Any:
+    return relax.const(value, "float32")
+
+
+def _where(condition: Any, gradient: Any) -> Any:
+    return op.where(condition, gradient, _number(0.0))
+
+
+def _relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """0 at 0, as PyTorch has it."""
+    return [_where(op.greater(call.args[0], _number(0.0)), gradient)]
+
+
+def _leaky_relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    slope = op.multiply(gradient, _number(float(call.attrs.alpha)))
+    return [op.where(op.greater(call.args[0], _number(0.0)), gradient, slope)]
+
+
+def _clip(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    x, *bounds = call.args
+    low, high = (number_of(one) for one in bounds)
+    for bound, inside in ((low, op.greater_equal), (high, op.less_equal)):
+        if bound is not None and math.isfinite(bound):
+            gradient = _where(inside(x, _number(bound)), gradient)
+    return [gradient, *map(op.grad.no_grad, bounds)]
+
+
+def _gauss(x: Any, factor: float) -> Any:
+    """exp(-factor x^2)."""
+    return op.exp(op.multiply(op.multiply(x, x), _number(-factor)))
+
+
+def _erf(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """d erf(x) / dx = 2 / sqrt(pi) exp(-x^2)."""
+    slope = op.multiply(_gauss(call.args[0], 1.0), _number(2 / math.sqrt(math.pi)))
+    return [op.multiply(gradient, slope)]
+
+
+def _gelu(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """d (x F(x)) / dx = F(x) + x f(x), with the normal distribution F and its density f."""
+    (x,) = call.args
+    erf = op.erf(op.multiply(x, _number(math.sqrt(0.5))))
+    distribution = op.multiply(op.add(erf, _number(1.0)), _number(0.5))
+    density = op.multiply(_gauss(x, 0.5), _number(1 / math.sqrt(2 * math.pi)))
+    return [op.multiply(gradient, op.add(distribution, op.multiply(x, density)))]
+
+
+def _rsqrt(made: Any, _call: Any, gradient: Any) -> list[Any]:
+    """d x^(-1/2) / dx = -y^3 / 2."""
+    cube = op.multiply(op.multiply(made, made), made)
+    return [op.multiply(gradient, op.multiply(cube, _number(-0.5)))]
+
+
+def _square(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    return [op.multiply(gradient, op.multiply(call.args[0], _number(2.0)))]
+
+
+def _reshaped(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    return [op.reshape(gradient, shape_of(call.args[0]))]
+
+
+def _pad(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    shape = shape_of(call.args[0])
+    begins = [int(one) for one in call.attrs.pad_width][::2]
+    ends = [begin + extent for begin, extent in zip(begins, shape, strict=True)]
+    return [op.strided_slice(gradient, list(range(len(shape))), begins, ends)]
+
+
+def _global_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """Of ``adaptive_avg_pool2d`` to one pixel: an equal share for each pixel."""
+    shape = shape_of(call.args[0])
+    share = op.multiply(gradient, _number(1.0 / (shape[2] * shape[3])))
+    return [op.broadcast_to(share, shape)]
+
+
+def _layer_norm(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """With n = (x - mean) / sigma and h = gradient * scale:
+    dx = (h - mean(h) - n mean(h n)) / sigma (Ba, Kiros and Hinton, "Layer Normalization", 2016).
+    """
+    x, scale, shift = call.args
+    axes = [int(axis) for axis in call.attrs.axes]
+
+    def mean(value: Any) -> Any:
+        return op.mean(value, axes, keepdims=True)
+
+    centred = op.subtract(x, mean(x))
+    variance = mean(op.multiply(centred, centred))
+    inverse = op.rsqrt(op.add(variance, _number(float(call.attrs.epsilon))))
+    normal = op.multiply(centred, inverse)
+    scaled = op.multiply(gradient, scale)
+    rest = op.subtract(scaled, mean(scaled))
+    rest = op.subtract(rest, op.multiply(normal, mean(op.multiply(scaled, normal))))
+    return [
+        op.multiply(rest, inverse),
+        op.collapse_sum_to(op.multiply(gradient, normal), shape_of(scale)),
+        op.collapse_sum_to(gradient, shape_of(shift)),
+    ]
+
+
+def _none(_made: Any, call: Any, _gradient: Any) -> list[Any]:
+    """What was marked as having no gradient passes none on."""
+    return [op.grad.no_grad(call.args[0])]
+
+
+_GRADIENTS: Mapping[str, _Gradient] = {
+    "relax.grad.no_grad": _none,
+    "relax.clip": _clip,
+    "relax.erf": _erf,
+    "relax.flatten": _reshaped,
+    "relax.nn.adaptive_avg_pool2d": _global_average,
+    "relax.nn.gelu": _gelu,
+    "relax.nn.layer_norm": _layer_norm,
+    "relax.nn.leakyrelu": _leaky_relu,
+    "relax.nn.pad": _pad,
+    "relax.nn.relu": _relu,
+    "relax.rsqrt": _rsqrt,
+    "relax.square": _square,
+    "relax.squeeze": _reshaped,
+}
+
+
+@cache
+def register_gradients() -> None:
+    """Give them to TVM, once."""
+    for name, gradient in _GRADIENTS.items():
+
+        def registered(
+            made: Any, call: Any, out: Any, _builder: Any, own: _Gradient = gradient
+        ) -> list[Any]:
+            return own(made, call, out)
+
+        op.register_gradient(name, registered, _LEVEL)

@@ -1,0 +1,147 @@
+"""The graph of a train step: weights are states, and operators are in an order of three parts.
+
+    what the output needs ─▶ what the loss needs ─▶ gradients and updates
+
+So a run of the first part is the model, and a step whose loss is not finite can end before any
+weight has changed. An update comes as soon as its gradient is there and nothing else reads the
+weight. So few gradients are in the arena at one time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import s_tir
+
+from utvm_deploy.frontend.relax.road import relax_graph, relax_model
+from utvm_deploy.frontend.training.step import TrainStep
+from utvm_deploy.graph.attributes import CallTir
+from utvm_deploy.graph.model import Graph, Tensor, Training
+from utvm_deploy.graph.rewrite import consumers, producers
+
+#: The first bytes of stored weights.
+MAGIC = b"utvmW1\0\0"
+#: Bytes of the header: magic, digest of the model, bytes in all, CRC-32 of what follows.
+HEADER = struct.Struct("<8s16sII")
+
+_SPATIAL = 0  # TVM's number for a block's dimension whose elements are independent
+
+
+def step_graph(step: TrainStep, name: str, digest: str) -> Graph:
+    """The graph of a step; ``digest`` is that of the model and of the layers that train."""
+    graph = relax_graph(relax_model(step.module), name).replaced(digest=digest)
+    count = len(step.states)
+    given, inputs = graph.inputs[-count:], graph.inputs[:-count]
+    # The rate has no new value.
+    left = (given[0], *graph.outputs[2:])
+    tensors = list(graph.tensors)
+    for number, new, (label, first) in zip(given, left, step.states, strict=True):
+        for one in {number, new}:
+            tensors[one] = replace(tensors[one], name=label, first=first, source=None)
+    tensors.append(_header())
+    header = len(tensors) - 1
+    weights = slice(1, 1 + step.weights)
+    pairs = list(zip(given, left, strict=True))
+    states = ((header, header), *pairs[weights], pairs[0], *pairs[weights.stop :])
+    made = graph.replaced(
+        tensors=tuple(tensors),
+        inputs=inputs,
+        outputs=graph.outputs[:2],
+        states=states,
+        training=Training(step.weights, step.classes),
+    )
+    return _ordered(_in_place(made))
+
+
+def _header() -> Tensor:
+    shape = (HEADER.size,)
+    return Tensor("header of the weights", shape, "uint8", first=np.zeros(shape, np.uint8))
+
+
+def _in_place(graph: Graph) -> Graph:
+    """The graph in which updates may write onto the weights that they read."""
+    found = {left: old for old, left in graph.states if old != left}
+    operators = list(graph.operators)
+    for position, operator in enumerate(operators):
+        old = found.get(operator.outputs[0])
+        a = operator.attributes
+        if old is None or not isinstance(a, CallTir) or operator.inputs.count(old) != 1:
+            continue
+        place = operator.inputs.index(old)
+        if _reads_where_it_writes(tvm.ir.load_json(a.text), place):
+            operators[position] = replace(operator, attributes=replace(a, in_place=(place,)))
+    return graph.replaced(operators=tuple(operators))
+
+
+def _reads_where_it_writes(function: Any, place: int) -> bool:
+    """Whether an element of this parameter is read only to make the output's same element."""
+    followed = [function.params[place]]
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, blocks.append))
+    for block in blocks:
+        reads = [one for one in block.reads if any(one.source.same_as(f) for f in followed)]
+        if not reads or block.name_hint == "root":
+            continue
+        (write,) = block.writes
+        if any(int(one.iter_type) != _SPATIAL for one in block.iter_vars) or not all(
+            tvm_ffi.structural_equal(list(write.region), list(read.region)) for read in reads
+        ):
+            return False
+        followed.append(write.source)
+    return True
+
+
+def _ordered(graph: Graph) -> Graph:
+    operators = graph.operators
+    made = producers(graph)
+    forward = _needed(graph, made, graph.outputs[:-1])
+    lost = _needed(graph, made, graph.outputs[-1:]) - forward
+    rest = [i for i in range(len(operators)) if i not in forward | lost]
+    order = [*sorted(forward), *sorted(lost), *_with_early_updates(graph, rest)]
+    return graph.replaced(operators=tuple(operators[i] for i in order))
+
+
+def _needed(graph: Graph, made: dict[int, int], tensors: Sequence[int]) -> set[int]:
+    """The positions of the operators that tensors depend on."""
+    found: set[int] = set()
+    open_ = [made[tensor] for tensor in tensors if tensor in made]
+    while open_:
+        position = open_.pop()
+        if position not in found:
+            found.add(position)
+            open_ += [made[i] for i in graph.operators[position].inputs if i in made]
+    return found
+
+
+def _with_early_updates(graph: Graph, positions: Sequence[int]) -> Iterator[int]:
+    """The positions in an order in which each update is as early as it may be."""
+    replaced = {left: found for found, left in graph.states}
+    read = consumers(graph)
+    updates = [i for i in positions if graph.operators[i].outputs[0] in replaced]
+    others = [i for i in positions if i not in updates]
+    waiting = {*positions}
+
+    def is_ready(position: int) -> bool:
+        operator = graph.operators[position]
+        state = replaced[operator.outputs[0]]
+        readers = {*read.get(state, ())} - {position}
+        made = {i for i in waiting if {*operator.inputs} & {*graph.operators[i].outputs}}
+        return not (waiting & (readers | made))
+
+    def due() -> Iterator[int]:
+        while ready := [i for i in updates if i in waiting and is_ready(i)]:
+            waiting.difference_update(ready[:1])
+            yield ready[0]
+
+    # What reads a new state, such as that of an optimizer, comes after its update.
+    for position in others:
+        yield from due()
+        waiting.discard(position)
+        yield position
+    yield from due()

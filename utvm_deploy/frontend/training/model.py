@@ -1,0 +1,59 @@
+"""A model that can be trained on a device."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from utvm_deploy.base.readable import counted
+from utvm_deploy.base.results import one_line
+from utvm_deploy.frontend.relax.facts import RelaxModel
+from utvm_deploy.frontend.relax.road import module_of_text
+from utvm_deploy.frontend.training.recipe import Recipe
+from utvm_deploy.graph.model import Graph
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trainable:
+    """What ``utvm_deploy.trainable`` returns: ``compile`` takes it as a model."""
+
+    graph: Graph
+    recipe: Recipe
+    #: The names of the weights that train.
+    weights: tuple[str, ...]
+
+    __repr__ = one_line
+
+    @property
+    def headline(self) -> str:
+        """What trains, and how."""
+        return (
+            f"{self.graph.headline}; {counted(len(self.weights), 'weight')} train by "
+            f"{self.recipe.optimizer} ({self.recipe.loss}): {', '.join(self.weights)}"
+        )
+
+
+def trainable_file(graph: Graph, recipe: Recipe) -> Trainable:
+    """What ``trainable_of`` gives, of the graph of a .tflite file: its body stays as it is."""
+    from utvm_deploy.frontend.training.of_graph import graph_that_trains
+
+    made, weights = graph_that_trains(graph, recipe)
+    return Trainable(made, recipe, weights)
+
+
+def trainable_of(
+    model: RelaxModel, recipe: Recipe, name: str, names: Mapping[bytes, str]
+) -> Trainable:
+    """A float model that trains by a recipe; ``names`` are its layers' by their weights' bytes.
+
+    Raises ModelError, UnsupportedOperator or UsageError if it cannot.
+    """
+    from utvm_deploy.frontend.training.graph import step_graph
+    from utvm_deploy.frontend.training.step import train_step
+
+    step = train_step(module_of_text(model.given), recipe, names)
+    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
+    told = "\0".join([model.given, *weights])
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    return Trainable(step_graph(step, name, digest), recipe, weights)

@@ -1,0 +1,319 @@
+"""A .tflite file that trains: its first operators as they are, and the rest in Relax.
+
+    before:  x ──▶ body ──▶ head ──▶ y        int8 or float32
+    after:   x ──▶ body ──▶ DEQUANTIZE ──▶ train step of the head, in float32
+
+The body has the operators that no weight that trains is in front of. It keeps its kernels, and so
+each of its bytes. The weights of a quantized head are those that its integers stand for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax import op
+
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.training.graph import step_graph
+from utvm_deploy.frontend.training.recipe import Recipe, positions_of
+from utvm_deploy.frontend.training.step import train_step
+from utvm_deploy.graph.attribute_values import Clamp, Limits
+from utvm_deploy.graph.attributes import (
+    Convolution,
+    Dequantize,
+    Mean,
+    Pool,
+    Softmax,
+)
+from utvm_deploy.graph.check import place_of
+from utvm_deploy.graph.model import Graph, Operator, Tensor
+from utvm_deploy.graph.names import short_name
+from utvm_deploy.graph.rewrite import compacted, renumbered
+
+_Floats: TypeAlias = NDArray[np.float32]
+
+_LAYERS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+
+
+def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, ...]]:
+    """The graph of a train step of a file's graph, and the names of the weights that train.
+
+    Raises ModelError, UnsupportedOperator or UsageError if it cannot train so.
+    """
+    layers = [i for i, one in enumerate(graph.operators) if one.kind in _LAYERS]
+    names = [short_name(graph.tensors[graph.operators[i].outputs[0]].name) for i in layers]
+    told = [
+        f"{name} ({graph.operators[i].kind} {_shape_text(graph, i)})"
+        for i, name in zip(layers, names, strict=True)
+    ]
+    chosen = [layers[position] for position in positions_of(names, told, recipe.layers)]
+    head = _behind(graph, chosen[0])
+    if graph.states or len(graph.outputs) != 1:
+        raise ModelError("only a model with one output and without states can train")
+    ends = _ends(graph, head)
+    within = [i for i in layers if i in head]
+    maker = _Head(graph, ends)
+    for position in sorted(head):
+        maker.add(graph.operators[position])
+    own = replace(recipe, layers=tuple(within.index(i) for i in chosen))
+    step = train_step(maker.module(), own, maker.names)
+    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
+    digest = hashlib.sha256("\0".join([graph.digest, *weights]).encode()).hexdigest()
+    return _joined(graph, head, ends, step_graph(step, graph.name, digest)), weights
+
+
+def _shape_text(graph: Graph, position: int) -> str:
+    number = graph.operators[position].inputs[1]
+    return "" if number is None else "x".join(map(str, graph.tensors[number].shape))
+
+
+def _behind(graph: Graph, first: int) -> set[int]:
+    """The positions of an operator, and of those that depend on it."""
+    found = {first}
+    made = {*graph.operators[first].outputs}
+    for position in range(first + 1, len(graph.operators)):
+        if made & {*graph.operators[position].inputs}:
+            found.add(position)
+            made |= {*graph.operators[position].outputs}
+    return found
+
+
+def _ends(graph: Graph, head: set[int]) -> list[int]:
+    """The activations that the head reads, and does not make."""
+    made = {number for position in head for number in graph.operators[position].outputs}
+    read = (number for position in sorted(head) for number in graph.operators[position].inputs)
+    found = (n for n in read if n is not None and n not in made and graph.tensors[n].data is None)
+    return list(dict.fromkeys(found))
+
+
+def _joined(graph: Graph, head: set[int], ends: Sequence[int], step: Graph) -> Graph:
+    """The body of a graph, and the step behind it."""
+    tensors = list(graph.tensors)
+    operators = [one for i, one in enumerate(graph.operators) if i not in head]
+    numbers: dict[int, int] = {}
+    for end, given in zip(ends, step.inputs[:-1], strict=True):
+        numbers[given] = end
+        if graph.tensors[end].dtype != "float32":
+            numbers[given] = len(tensors)
+            name, shape = graph.tensors[end].name, graph.tensors[end].shape
+            tensors.append(Tensor(f"{name}_float", shape, "float32"))
+            made = (numbers[given],)
+            operators.append(Operator("DEQUANTIZE", (end,), made, Dequantize(), ()))
+    first = len(tensors)
+    numbers = {i: numbers.get(i, first + i) for i in range(len(step.tensors))}
+    tensors += (replace(tensor, source=None) for tensor in step.tensors)
+    operators += (replace(renumbered(one, numbers), sources=()) for one in step.operators)
+    return compacted(
+        step.replaced(
+            tensors=tuple(tensors),
+            operators=tuple(operators),
+            inputs=(*graph.inputs, numbers[step.inputs[-1]]),
+            outputs=tuple(numbers[i] for i in step.outputs),
+            states=tuple((numbers[found], numbers[left]) for found, left in step.states),
+        )
+    )
+
+
+class _Head:
+    """Makes the Relax module of the head, operator by operator."""
+
+    def __init__(self, graph: Graph, ends: Sequence[int]) -> None:
+        self.graph = graph
+        self.names: dict[bytes, str] = {}
+        self._made: dict[int, Any] = {}
+        self._builder = relax.BlockBuilder()
+        self._inputs = [
+            relax.Var(f"end_{i}", relax.TensorType(graph.tensors[i].shape, "float32")) for i in ends
+        ]
+        self._made.update(zip(ends, self._inputs, strict=True))
+        self._todo: list[Operator] = []
+
+    def add(self, operator: Operator) -> None:
+        """Have an operator in the head. Raises UnsupportedOperator for one that cannot train."""
+        if operator.kind not in _HEADS and operator.kind not in _CONVERSIONS:
+            raise UnsupportedOperator(
+                f"{place_of(self.graph, operator)}, has no gradient; train only layers behind it"
+            )
+        self._todo.append(operator)
+
+    def module(self) -> Any:
+        """The module: the ends in, the graph's output out."""
+        with self._builder.function("main", self._inputs):
+            with self._builder.dataflow():
+                for operator in self._todo:
+                    self._emit(operator)
+                output = self._builder.emit_output(self._made[self.graph.outputs[0]])
+            self._builder.emit_func_output(output)
+        return self._builder.get()
+
+    def _emit(self, operator: Operator) -> None:
+        (number,) = operator.outputs
+        output = self.graph.tensors[number]
+        if operator.kind in _CONVERSIONS:
+            self._made[number] = self.operand(operator, 0)
+            return
+        made = _HEADS[operator.kind](self, operator)
+        for least, function in _bounds(operator.attributes, output):
+            made = function(self.emit(made), relax.const(least, "float32"))
+        self._made[number] = self.emit(made)
+
+    def emit(self, value: Any) -> Any:
+        """The variable of an expression."""
+        return self._builder.emit(value)
+
+    def operand(self, operator: Operator, place: int) -> Any:
+        """An input in Relax: what was made, or a constant of float32."""
+        number = operator.inputs[place]
+        if number in self._made:
+            return self._made[number]
+        return relax.const(self.floats(operator, place))
+
+    def floats(self, operator: Operator, place: int) -> _Floats:
+        """A constant input as the numbers that it stands for."""
+        number = operator.inputs[place]
+        tensor = None if number is None else self.graph.tensors[number]
+        if tensor is None or tensor.data is None:
+            raise UnsupportedOperator(
+                f"{place_of(self.graph, operator)}, has no constant weights; train only layers "
+                "behind it"
+            )
+        return _floats_of(tensor)
+
+    def named(self, operator: Operator, weights: _Floats) -> Any:
+        """Weights as a constant, by which the layer gets the name of its output."""
+        name = short_name(self.graph.tensors[operator.outputs[0]].name)
+        self.names[weights.tobytes()] = name
+        return relax.const(np.ascontiguousarray(weights))
+
+    def with_bias(self, operator: Operator, made: Any) -> Any:
+        """The product plus its bias; channels are last, or first in an image of TVM's layout."""
+        if len(operator.inputs) < 3 or operator.inputs[2] is None:
+            return made
+        bias = self.floats(operator, 2)
+        product = self.emit(made)
+        if len(shape_of(product)) == 4:
+            bias = bias.reshape(1, -1, 1, 1)
+        return op.add(product, relax.const(bias))
+
+
+def _floats_of(tensor: Tensor) -> _Floats:
+    assert tensor.data is not None
+    data, q = tensor.data, tensor.quantization
+    if q is None or tensor.dtype == "float32":
+        return np.ascontiguousarray(data, np.float32)
+    shape = [1] * data.ndim
+    if q.axis is not None:
+        shape[q.axis] = -1
+    scales, zeros = np.asarray(q.scales), np.asarray(q.zero_points)
+    real = (data.astype(np.float64) - zeros.reshape(shape)) * scales.reshape(shape)
+    return np.ascontiguousarray(real, np.float32)
+
+
+def _bounds(attributes: Any, output: Tensor) -> list[tuple[float, Callable[[Any, Any], Any]]]:
+    """The activation of an operator: bounds, and what applies each.
+
+    A quantized tensor whose least number is 0 is behind a ReLU. Another end of its range bounds
+    integers only, unless the operator says so.
+    """
+    limits: Limits = getattr(attributes, "limits", None)
+    clamp: Clamp | None = getattr(attributes, "clamp", None)
+    least, most = limits or (-math.inf, math.inf)
+    q = output.quantization
+    if q is not None and clamp is not None and output.dtype == "int8":
+        least = 0.0 if clamp[0] == q.zero_point else -math.inf
+        most = q.scale * (clamp[1] - q.zero_point) if clamp[1] < 127 else math.inf
+    found: list[tuple[float, Callable[[Any, Any], Any]]] = []
+    if least > -math.inf:
+        found.append((least, op.maximum))
+    if most < math.inf:
+        found.append((most, op.minimum))
+    return found
+
+
+def _dense(head: _Head, operator: Operator) -> Any:
+    weights = np.ascontiguousarray(head.floats(operator, 1).T)
+    rows = head.emit(op.reshape(head.operand(operator, 0), (-1, weights.shape[0])))
+    made = head.with_bias(operator, op.matmul(rows, head.named(operator, weights)))
+    return op.reshape(head.emit(made), head.graph.tensors[operator.outputs[0]].shape)
+
+
+def _convolution(head: _Head, operator: Operator) -> Any:
+    a = operator.attributes
+    assert isinstance(a, Convolution)
+    weights, groups = head.floats(operator, 1), 1
+    order = (0, 3, 1, 2)
+    if operator.kind == "DEPTHWISE_CONV_2D":
+        order, groups = (3, 0, 1, 2), weights.shape[3] // a.depth_multiplier
+    top, bottom, left, right = a.padding
+    made = op.nn.conv2d(
+        head.emit(op.permute_dims(head.operand(operator, 0), [0, 3, 1, 2])),
+        head.named(operator, np.ascontiguousarray(weights.transpose(order))),
+        strides=a.strides,
+        padding=(top, left, bottom, right),
+        dilation=a.dilations,
+        groups=groups,
+    )
+    return op.permute_dims(head.emit(head.with_bias(operator, made)), [0, 2, 3, 1])
+
+
+def _pool(head: _Head, operator: Operator) -> Any:
+    a = operator.attributes
+    assert isinstance(a, Pool)
+    top, bottom, left, right = a.padding
+    function = op.nn.max_pool2d if operator.kind == "MAX_POOL_2D" else op.nn.avg_pool2d
+    image = head.emit(op.permute_dims(head.operand(operator, 0), [0, 3, 1, 2]))
+    made = function(image, a.window, a.strides, (top, left, bottom, right))
+    return op.permute_dims(head.emit(made), [0, 2, 3, 1])
+
+
+def _mean(head: _Head, operator: Operator) -> Any:
+    assert isinstance(operator.attributes, Mean)
+    made = op.mean(head.operand(operator, 0), list(operator.attributes.axes))
+    return op.reshape(head.emit(made), head.graph.tensors[operator.outputs[0]].shape)
+
+
+def _softmax(head: _Head, operator: Operator) -> Any:
+    assert isinstance(operator.attributes, Softmax)
+    x, beta = head.operand(operator, 0), operator.attributes.beta
+    if beta != 1.0:
+        x = head.emit(op.multiply(x, relax.const(beta, "float32")))
+    return op.nn.softmax(x, -1)
+
+
+def _of_one(function: Callable[[Any], Any]) -> Callable[[_Head, Operator], Any]:
+    return lambda head, operator: function(head.operand(operator, 0))
+
+
+def _reshape(head: _Head, operator: Operator) -> Any:
+    shape = head.graph.tensors[operator.outputs[0]].shape
+    return op.reshape(head.operand(operator, 0), shape)
+
+
+def _sum_of_two(head: _Head, operator: Operator) -> Any:
+    return op.add(head.operand(operator, 0), head.operand(operator, 1))
+
+
+#: What operators of the head become.
+_HEADS: Mapping[str, Callable[[_Head, Operator], Any]] = {
+    "ADD": _sum_of_two,
+    "AVERAGE_POOL_2D": _pool,
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _convolution,
+    "FULLY_CONNECTED": _dense,
+    "LOGISTIC": _of_one(op.sigmoid),
+    "MAX_POOL_2D": _pool,
+    "MEAN": _mean,
+    "RELU": _of_one(op.nn.relu),
+    "RESHAPE": _reshape,
+    "SOFTMAX": _softmax,
+    "TANH": _of_one(op.tanh),
+}

@@ -1,0 +1,153 @@
+"""Which constants of a Relax module train: they become parameters of its function ``main``.
+
+A layer that can train is a product with constant weights (``matmul``, ``conv2d``) with the bias
+behind it, or a layer normalization with its scale and shift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, relax
+
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.frontend.relax.operators import constant_of, shape_of, variables_of
+from utvm_deploy.graph.model import Array
+
+#: Operators whose constants train -> the position and the name of each.
+_TRAINED: Mapping[str, Mapping[int, str]] = {
+    "relax.matmul": {1: "weight"},
+    "relax.nn.conv2d": {1: "weight"},
+    "relax.nn.layer_norm": {1: "scale", 2: "shift"},
+}
+_PRODUCTS = ("relax.matmul", "relax.nn.conv2d")
+
+#: The values of a weight -> the name of its layer in the source of the module.
+Names = Mapping[bytes, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A constant that trains: the binding and the operand where it is, and its first values."""
+
+    name: str
+    binding: int
+    operand: int
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TrainableLayer:
+    """What trains together."""
+
+    name: str
+    kind: str
+    weights: tuple[Weight, ...]
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.weights[0].values.shape))
+        return f"{self.name} ({self.kind} {shape})"
+
+
+def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
+    """The layers of a function that can train, in their order."""
+    bindings = function.body.blocks[0].bindings
+    found = []
+    for position, binding in enumerate(bindings):
+        kind = _name(binding.value)
+        constants = {
+            place: constant_of(binding.value.args[place]) for place in _TRAINED.get(kind, ())
+        }
+        given = {place: array for place, array in constants.items() if array is not None}
+        if not given:
+            continue
+        key = next(iter(given.values()))
+        layer = names.get(key.tobytes()) or str(binding.var.name)
+        weights = [
+            Weight(f"{layer}.{_TRAINED[kind][place]}", position, place, array)
+            for place, array in given.items()
+        ]
+        if kind in _PRODUCTS:
+            weights += _bias(bindings, binding.var, layer, kind)
+        found.append(TrainableLayer(layer, kind.rpartition(".")[2], tuple(weights)))
+    return found
+
+
+def _bias(bindings: Any, product: Any, layer: str, kind: str) -> Iterator[Weight]:
+    """The constant that is added to a product, one number for each channel."""
+    readers = [
+        (position, one)
+        for position, one in enumerate(bindings)
+        if any(var.same_as(product) for var in variables_of(one.value))
+    ]
+    if len(readers) != 1 or _name(readers[0][1].value) != "relax.add":
+        return
+    position, reader = readers[0]
+    axis = 1 if kind == "relax.nn.conv2d" and reader.value.ty.shape is not None else -1
+    channels = shape_of(product)[axis]
+    for place, operand in enumerate(reader.value.args):
+        array = constant_of(operand)
+        if array is not None and array.size == channels and channels == math.prod(array.shape):
+            yield Weight(f"{layer}.bias", position, place, array)
+
+
+def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
+    """The module in which these weights are the last parameters of its function ``main``.
+
+    What does not depend on them has no gradient. Raises UnsupportedOperator for an operator behind
+    a weight for which none is known.
+    """
+    function = module[main]
+    (block,) = function.body.blocks
+    parameters = [
+        relax.Var(one.name, relax.TensorType(one.values.shape, "float32")) for one in weights
+    ]
+    places = {
+        (one.binding, one.operand): parameter
+        for one, parameter in zip(weights, parameters, strict=True)
+    }
+    moving = {*parameters}
+    bindings, missing = [], list[str]()
+    for position, binding in enumerate(block.bindings):
+        value = binding.value
+        if isinstance(value, ir.Call):
+            operands = [
+                places.get((position, place), operand) for place, operand in enumerate(value.args)
+            ]
+            is_moving = [any(v in moving for v in variables_of(one)) for one in operands]
+            if any(is_moving):
+                missing += _without_gradient(binding)
+                operands = [
+                    relax.op.grad.no_grad(one) if isinstance(one, relax.Var) and not moves else one
+                    for one, moves in zip(operands, is_moving, strict=True)
+                ]
+            value = ir.Call(value.op, operands, value.attrs, value.ty_args)
+        if any(variable in moving for variable in variables_of(value)):
+            moving.add(binding.var)
+        bindings.append(relax.VarBinding(binding.var, value))
+    if missing:
+        raise UnsupportedOperator(
+            f"no gradient is known for {', '.join(missing)}; train only layers behind it"
+        )
+    sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
+    made = relax.Function(
+        [*function.params, *parameters], sequence, function.ret_ty, True, function.attrs
+    )
+    changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
+    return relax.transform.Normalize()(changed)
+
+
+def _without_gradient(binding: Any) -> Iterator[str]:
+    op = binding.value.op
+    if not isinstance(op, ir.Op) or op.get_attr("FPrimalGradient") is None:
+        kind = getattr(op, "name", str(op)).removeprefix("relax.")
+        yield f"{kind}, which makes '{binding.var.name}'"
+
+
+def _name(value: Any) -> str:
+    is_operator = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
+    return str(value.op.name) if is_operator else ""
