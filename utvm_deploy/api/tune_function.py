@@ -33,7 +33,7 @@ from utvm_deploy.tuning.measuring.model_runs import ModelRun, NotFollowed, run_m
 from utvm_deploy.tuning.measuring.place import check_tunable, fastest_link
 from utvm_deploy.tuning.measuring.workload import Work, workload
 from utvm_deploy.tuning.records_file import RecordsFile
-from utvm_deploy.tuning.region_runs import measure_regions
+from utvm_deploy.tuning.region_runs import weigh_in_model
 
 if TYPE_CHECKING:
     # TVM takes a second to load, which other functions need not wait for.
@@ -277,15 +277,20 @@ def _here(
     # Over the link that other verbs take: a debugger's writes leave the caches as they are.
     tell(f"starting {made.board.name} for whole models")
     same = {"level": search["level"], "tell": tell}
+    is_new = found.trials > found.trials_before
     with device(None) as usual:
+        runs = []
         for graph, backends in zip(made.graphs, made.backends, strict=True):
-            for one in backends:
-                if one.of_file is None:  # nothing compares a device's regions with ours
-                    measure_regions(graph, usual, file, found.setting, backend=one, **same)
-        return found, [
-            run_model(graph, usual, file, found.setting, backends=backends, **same)
-            for graph, backends in zip(made.graphs, made.backends, strict=True)
-        ]
+            # Nothing compares a device's regions with ours.
+            some = [one for one in backends if one.of_file is None]
+            ours = None
+            if some:
+                ours = weigh_in_model(
+                    graph, usual, file, found.setting, backends=some, is_new=is_new, **same
+                )
+            made_run = run_model(graph, usual, file, found.setting, backends=backends, **same)
+            runs.append(replace(made_run, ours=ours))
+    return found, runs
 
 
 def _on_cluster(

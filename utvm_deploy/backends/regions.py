@@ -110,7 +110,8 @@ class RegionRecords:
             and self.records is not None
             and self.records.is_of_today(record.setting)
         )
-        return max(found, key=lambda record: record.time, default=None)
+        # Of those of one second, the last one.
+        return max(reversed([*found]), key=lambda record: record.time, default=None)
 
 
 @dataclass(eq=False)

@@ -14,6 +14,7 @@ from utvm_deploy.records.model_record import MODEL_SCHEMA, ModelRecord
 from utvm_deploy.records.record import (
     ERRORS,
     SCHEMA,
+    SLOWER,
     UNITS,
     KernelIdentity,
     Measurement,
@@ -33,6 +34,7 @@ __all__ = [
     "ORIGINS",
     "RECORD",
     "SCHEMA",
+    "SLOWER",
     "UNITS",
     "EmittedCode",
     "KernelIdentity",

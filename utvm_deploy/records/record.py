@@ -23,7 +23,9 @@ WEIGHTS_SCHEMA = 3
 USUAL_WEIGHTS = ("int8", "float32")
 
 #: Why a candidate has no ticks.
-ERRORS = ("wrong output", "hung", "crash", "compile error", "no room")
+ERRORS = ("wrong output", "hung", "crash", "compile error", "no room", "slower in its model")
+#: A backend's call takes longer between other layers than what computes them without it.
+SLOWER = ERRORS[-1]
 
 #: Units of ticks, most telling first. Ticks of different units are never compared.
 UNITS = ("cycles", "modelled cycles", "nanoseconds", "instructions")

@@ -39,6 +39,7 @@ def _model_runs(model_runs: Sequence[ModelRun], not_taken: Sequence[NotFollowed]
                 "model": model_run.name,
                 "ticks_before": model_run.before,
                 "ticks_after": model_run.after,
+                "ticks_ours": model_run.ours,
                 "changed": model_run.changed,
                 "slower_in_place": {
                     key: {"before": before, "after": after}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from utvm_deploy.api.tune_function import TuneResult
@@ -40,6 +41,9 @@ def report(result: TuneResult, out: Output) -> None:
 
 def _model_line(model_run: Any, unit: str) -> str:
     """What a model takes without the records and with them."""
+    if model_run.ours is not None:
+        ours = f"; by our kernels alone {model_run.ours:,}"
+        return f"{_model_line(replace(model_run, ours=None), unit)}{ours}"
     if model_run.note:
         return f"{model_run.name}: not measured as a whole: {model_run.note}"
     if model_run.before is None:

@@ -74,6 +74,8 @@ class ModelRun:
     slower: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Why it was not measured.
     note: str = ""
+    # Ticks by our kernels alone with the records, where there are backends.
+    ours: int | None = None
 
     __repr__ = one_line
 
