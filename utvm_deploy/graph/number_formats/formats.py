@@ -64,10 +64,12 @@ class Function:
 
     Both give equal bits. The C may call ``utvm_bits_of(float)`` and ``utvm_float_of(uint32_t)``,
     and the format's own helpers. NumPy's function takes arrays of one dimension, and gives one.
+    ``short_where`` is a condition of the preprocessor: where it holds, a long body is a short one.
     """
 
     c: str
     numpy: Callable[..., Any]
+    short_where: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,10 @@ class NumberFormat:
             # Calls of long functions from unrolled loops would be many times their code.
             is_long = self.computes and function.c.count(";") > 1
             kind = "UTVM_APART" if is_long else "static inline"
-            parts.append(f"{kind} {made} {self.symbol(name)}({given}) {{\n{body}\n}}")
+            if is_long and function.short_where:
+                kind = f"#if {function.short_where}\nstatic inline\n#else\nUTVM_APART\n#endif"
+            space = "\n" if "\n" in kind else " "
+            parts.append(f"{kind}{space}{made} {self.symbol(name)}({given}) {{\n{body}\n}}")
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def by_float_texts(self, code: str) -> list[str]:

@@ -38,13 +38,16 @@ BFLOAT16 = NumberFormat(
     ),
 )
 
+#: Where the core converts between float16 and float32, and where it computes with float16.
+_CONVERTS = "defined(__GNUC__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M'"
+_COMPUTES = "defined(__GNUC__) && defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)"
 #: IEEE 754's binary16.
 FLOAT16 = NumberFormat(
     "float16",
     16,
     Function(
         """
-        #if defined(__GNUC__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M'
+        #if CONVERTS
         float value = 0.0f; // the core converts them, and keeps what a NaN carries
         __asm__("vcvtb.f16.f32 %0, %1" : "+t"(value) : "t"(x));
         return x == x ? (uint16_t)utvm_bits_of(value) : 0x7e00u;
@@ -70,12 +73,13 @@ FLOAT16 = NumberFormat(
         const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
         return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
         #endif
-        """,
+        """.replace("CONVERTS", _CONVERTS),
         lambda x: np.where(np.isnan(x), 0x7E00, x.astype(np.float16).view(np.uint16)),
+        _CONVERTS,
     ),
     Function(
         """
-        #if defined(__GNUC__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M'
+        #if CONVERTS
         float value; // the core converts them
         __asm__("vcvtb.f32.f16 %0, %1" : "=t"(value) : "t"(utvm_float_of(x)));
         return value;
@@ -92,8 +96,9 @@ FLOAT16 = NumberFormat(
         }
         return utvm_float_of(sign | ((magnitude << 13) + 0x38000000u));
         #endif
-        """,
+        """.replace("CONVERTS", _CONVERTS),
         lambda x: x.view(np.float16).astype(np.float32),
+        _CONVERTS,
     ),
 )
 
@@ -128,7 +133,7 @@ FLOAT16_ARITHMETIC = replace(
     operations={
         "fma": Function(
             """
-            #if defined(__GNUC__) && defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)
+            #if COMPUTES
             float total = utvm_float_of(c);
             __asm__("vfma.f16 %0, %1, %2"
                     : "+t"(total)
@@ -145,8 +150,9 @@ FLOAT16_ARITHMETIC = replace(
             }
             return FORMAT_encode(utvm_float_of(bits));
             #endif
-            """.replace("FORMAT", "utvm_float16_arithmetic"),
+            """.replace("FORMAT", "utvm_float16_arithmetic").replace("COMPUTES", _COMPUTES),
             _fused,
+            _COMPUTES,
         ),
     },
 )

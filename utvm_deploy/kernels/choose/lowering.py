@@ -20,7 +20,7 @@ from utvm_deploy.graph.quantize_hint import quantize_command
 from utvm_deploy.graph.rounding import FactorError
 from utvm_deploy.kernels import portable
 from utvm_deploy.kernels.choose.known_calls import known_call
-from utvm_deploy.kernels.contract.call import KernelCall
+from utvm_deploy.kernels.contract.call import KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.format_kernel import format_kernel_of, with_numbers
 from utvm_deploy.kernels.contract.operation import Lowering, Operation
 from utvm_deploy.kernels.contract.packed_weights import (
@@ -177,11 +177,19 @@ def _of_numbers(layer: Layer, wish: Wish) -> KernelCall:
             if strategy.serves(operator.kind, _dtype(floats)):
                 made = strategy.build(floats, replace(wish, candidate=None))
                 if isinstance(made, KernelCall):
-                    # The portable call has the numbers, where this one has the floats.
-                    ends = portable.arguments[0], *made.arguments[1:-1], portable.arguments[-1]
-                    return replace(portable, kernel=made.kernel, arguments=ends, family=family)
+                    return _with_numbers_of(portable, floats.portable, made, family)
                 portable = replace(portable, why_not=f"no {family.upper()} kernel: {made}")
     return portable
+
+
+def _with_numbers_of(
+    portable: KernelCall, floats: KernelCall, made: KernelCall, family: str
+) -> KernelCall:
+    """The call ``made``, with the tensors of numbers where it has those of ``floats``."""
+    passed = [one for one in floats.arguments if not isinstance(one, ScalarArgument)]
+    numbers = dict(zip(map(id, passed), portable.arguments, strict=True))
+    arguments = tuple(numbers.get(id(one), one) for one in made.arguments)
+    return replace(portable, kernel=made.kernel, arguments=arguments, family=family)
 
 
 def candidates_in(family: str, layer: Layer) -> tuple[Candidate, ...]:

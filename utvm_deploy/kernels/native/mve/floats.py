@@ -8,6 +8,8 @@ from utvm_deploy.kernels.native.fpu.convolution import product_call, product_of
 from utvm_deploy.kernels.native.fpu.rows import row_kernels
 from utvm_deploy.kernels.native.mve.float_depthwise import build_depthwise, build_half_depthwise
 from utvm_deploy.kernels.native.mve.float_rows import HalfRowTile, VectorRowTile
+from utvm_deploy.kernels.native.mve.half_elementwise import build_half_elementwise
+from utvm_deploy.kernels.native.mve.half_pool import build_half_pool
 
 #: Modelled cycles of a product without vectors (docs/internals/float-kernels.md).
 _MOST_CYCLES = 1.4
@@ -51,4 +53,12 @@ def build_half(layer: Layer, wish: Wish) -> KernelCall | str:
 
 _OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 VECTOR_STRATEGIES = (Strategy(_OPERATORS, build, dtype="float32"),)
-HALF_STRATEGIES = (Strategy(_OPERATORS, build_half, dtype="float32"),)
+HALF_STRATEGIES = (
+    Strategy(_OPERATORS, build_half, dtype="float32"),
+    Strategy(("AVERAGE_POOL_2D", "MAX_POOL_2D"), build_half_pool, dtype="float32"),
+    Strategy(
+        ("ADD", "MUL", "SUB", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"),
+        build_half_elementwise,
+        dtype="float32",
+    ),
+)
