@@ -112,6 +112,33 @@ def test_models_compute_in_float16(where: str, tmp_path: Path) -> None:
     checked(saved(scaled(3, 20), tmp_path), where, NAME)
 
 
+def of_halves() -> Any:
+    """A module of float16 with a part in float32."""
+    rng = np.random.default_rng(3)
+    x = relax.Var("x", relax.TensorType((2, 24), "float16"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weights = relax.const(rng.normal(size=(24, 9)).astype("float16"))
+            y = builder.emit(relax.op.nn.relu(relax.op.matmul(x, weights)))
+            y = builder.emit(relax.op.nn.softmax(relax.op.astype(y, "float32")))
+            one = relax.const(1.0, "float16")
+            y = builder.emit_output(relax.op.add(relax.op.astype(y, "float16"), one))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.tools
+def test_modules_of_float16_are_those_of_float32(tmp_path: Path) -> None:
+    """Without a format their weights are float32; in float16 they have the bits of the file."""
+    half = saved(of_halves(), tmp_path)
+    compiled = checked(half, "mps3_an547", NAME)
+    assert compiled.inputs[0].dtype == "float32"
+    assert any("_mve_" in layer.kernel for layer in compiled.layers)
+    assert utvm_deploy.compile(half, "host").weights_bytes > 1.9 * 24 * 9 * 2
+    assert utvm_deploy.verify(half, "host").ok
+
+
 @pytest.mark.tools
 def test_files_of_other_formats_compute_in_float16(tmp_path: Path) -> None:
     checked(network(tmp_path / "net.tflite"), "host", NAME)

@@ -14,8 +14,8 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 # Operators whose outputs TVM declares as large as they can be, although values decide.
 _BY_VALUES = ("relax.vision.all_class_non_max_suppression",)
-# Types that TVM has, but C has not.
-_NO_TYPES = ("float16", "bfloat16")
+#: Types that TVM has, but C has not.
+NO_TYPES = ("float16", "bfloat16")
 #: Operators that a message names.
 MAX_TOLD = 10
 
@@ -111,7 +111,7 @@ def check_computed(module: Any) -> None:
             by_values = _name(binding.value) in _BY_VALUES
             if by_values or any(not _has_known_shape(ty) for ty in types):
                 problems.append(f"{what}, has an output whose shape depends on values")
-            elif half := [str(ty.dtype) for ty in types if str(ty.dtype) in _NO_TYPES]:
+            elif half := [str(ty.dtype) for ty in types if str(ty.dtype) in NO_TYPES]:
                 problems.append(f"{what}, computes in {half[0]}: convert the model to float32")
     if problems:
         raise UnsupportedOperator(f"these operators are not supported: {_told(problems)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.base.without_torch import without_torch
+from utvm_deploy.frontend.onnx.halves import NOTE
 from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.graph.model import Array, Graph
 
@@ -35,20 +36,22 @@ def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> Relax
     import tvm
 
     from utvm_deploy.frontend.relax.check import check_given, check_main
+    from utvm_deploy.frontend.relax.halves import in_float32
     from utvm_deploy.frontend.relax.indices import with_safe_indices
     from utvm_deploy.frontend.relax.passes import MAIN, lowered_module
     from utvm_deploy.frontend.relax.shapes import with_shapes
 
     check_main(module)
-    bound, notes = with_shapes(module, shapes_for)
+    given, notes = with_shapes(module, shapes_for)
+    bound = in_float32(given, MAIN)
+    notes = notes if bound is given else (*notes, NOTE)
     check_given(bound)
     bound = with_safe_indices(bound, MAIN)
     try:
         lowered = lowered_module(bound)
     except tvm.error.InternalError as exc:
         raise ModelError(f"TVM cannot lower the module: {last_words(exc)}") from exc
-    given, text = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
-    return RelaxModel(given, text, notes)
+    return RelaxModel(str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered)), notes)
 
 
 def module_of_text(text: str) -> Any:

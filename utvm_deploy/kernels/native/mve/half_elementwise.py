@@ -99,7 +99,8 @@ def build_half_elementwise(layer: Layer, wish: Wish) -> KernelCall | str:
         sides = arguments[0], arguments[0]
     else:
         assert isinstance(portable, FloatOfTwo)
-        made = HalfElementwise(portable.function, portable.extents, *portable.follows)
+        left, right = portable.follows
+        made = HalfElementwise(portable.function, portable.extents, left, right)
         sides = arguments[0], arguments[1]
     if made.run.elements < LEAST_RUN:
         return f"runs of {made.run.elements} elements"

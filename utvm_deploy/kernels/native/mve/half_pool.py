@@ -25,7 +25,7 @@ from utvm_deploy.kernels.native.pool import NativePool, pixel_parameters
 from utvm_deploy.kernels.portable.floats.float_pool import FloatPool2D
 from utvm_deploy.targets.arm_m.timing_m55 import CORTEX_M55
 
-#: 1 / count of more positions is no normal number.
+#: 1 / count of more positions is a denormal number.
 _MOST_POSITIONS = 1 << 14
 #: Minus infinity.
 _LOWEST = 0xFC00
