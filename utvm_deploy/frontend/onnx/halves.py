@@ -11,8 +11,6 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError
 
-#: The message for the user.
-NOTE = "float16 and bfloat16 tensors are computed as float32"
 #: Attributes that hold the type of an element.
 _TYPES = ("to", "dtype", "output_dtype")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.given_shapes import shapes_for
-from utvm_deploy.frontend.onnx.halves import NOTE, in_float32
+from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.prepare import unrolled
 from utvm_deploy.frontend.onnx.qlinear import without_qlinear
 from utvm_deploy.frontend.onnx.versions import in_terms_of_today, with_places_of_resizes
@@ -28,6 +28,7 @@ from utvm_deploy.frontend.onnx_rewrites.known_values import (
 from utvm_deploy.frontend.onnx_rewrites.pipeline import rewritten
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.operators import Array, Attribute, Node, QdqModel
+from utvm_deploy.frontend.relax.facts import HALVES_NOTE
 from utvm_deploy.frontend.relax.from_onnx import relax_of_onnx
 from utvm_deploy.graph.names import short_name
 
@@ -95,7 +96,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
         is_quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
         refuse_dynamic_quantization(proto)
         if not is_quantized and not is_float_converted:
-            notes = (*([NOTE] if has_halves else ()), *_fix_shapes(onnx, proto))
+            notes = (*([HALVES_NOTE] if has_halves else ()), *_fix_shapes(onnx, proto))
             proto = with_places_of_resizes(onnx, proto)
             # The import changes the model.
             kinds = _kinds(onnx, proto)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from utvm_deploy.base.errors import ModelError
 
+#: The message for the user about a model of shorter floats.
+HALVES_NOTE = "float16 and bfloat16 tensors are computed as float32"
 # The first bytes of the text, by which a reader distinguishes it from a .tflite file.
 _FORMAT = "utvm_deploy Relax model 1"
 

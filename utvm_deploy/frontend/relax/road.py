@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.base.without_torch import without_torch
-from utvm_deploy.frontend.onnx.halves import NOTE
-from utvm_deploy.frontend.relax.facts import RelaxModel
+from utvm_deploy.frontend.relax.facts import HALVES_NOTE, RelaxModel
 from utvm_deploy.graph.model import Array, Graph
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> Relax
     check_main(module)
     given, notes = with_shapes(module, shapes_for)
     bound = in_float32(given, MAIN)
-    notes = notes if bound is given else (*notes, NOTE)
+    notes = notes if bound is given else (*notes, HALVES_NOTE)
     check_given(bound)
     bound = with_safe_indices(bound, MAIN)
     try:

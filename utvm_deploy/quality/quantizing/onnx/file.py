@@ -13,10 +13,11 @@ import onnx.version_converter
 
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.files.given_shapes import shapes_for
-from utvm_deploy.frontend.onnx.halves import NOTE, in_float32
+from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.model import give_shapes
 from utvm_deploy.frontend.onnx.prepare import prepared
 from utvm_deploy.frontend.onnx.versions import with_version
+from utvm_deploy.frontend.relax.facts import HALVES_NOTE
 from utvm_deploy.graph.names import short_name
 
 
@@ -48,7 +49,7 @@ def notes_of(data: bytes) -> tuple[str, ...]:
         for value in inputs_of(model)
         if value.name not in given and _has_free_batch(value)
     ]
-    return (*([NOTE] if in_float32(onnx, model) else ()), *free)
+    return (*([HALVES_NOTE] if in_float32(onnx, model) else ()), *free)
 
 
 def loaded(data: bytes) -> Any:
