@@ -42,7 +42,6 @@ class Npu:
     def __init__(self, program: NpuProgram) -> None:
         self._program = program
         self._stream: Stream = checked(program)
-        assert self._stream.configuration.product != "u85"
         self._cores = 2 if self._stream.configuration.name == "ethos-u65-512" else 1
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
