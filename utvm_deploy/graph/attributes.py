@@ -406,6 +406,15 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class UpdateSlice(OfMixedTypes):
+    """DYNAMIC_UPDATE_SLICE: the first input, in which the second replaces as much.
+
+    It begins where the third says, an int32 or int64 for each dimension; a place from which it
+    would reach outside counts as the nearest.
+    """
+
+
+@dataclass(frozen=True)
 class OneHot(OfMixedTypes):
     """ONE_HOT: at each position along a new dimension ``axis`` one value, elsewhere another.
 
@@ -547,6 +556,7 @@ Attributes: TypeAlias = (
     | Boolean
     | Rearrange
     | Gather
+    | UpdateSlice
     | OneHot
     | TopPositions
     | Concatenation

@@ -268,6 +268,14 @@ def _gather(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     return ((*x[: a.axis], *positions[a.batches :], *x[a.axis + 1 :]),)
 
 
+def _update_slice(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
+    x, part, starts = (input_tensor(graph, operator, i).shape for i in range(3))
+    fits = len(part) == len(x) and all(size <= extent for size, extent in zip(part, x, strict=False))
+    if not fits or starts != (len(x),):
+        raise ModelError(f"a part of shape {part} at {starts} places does not fit into {x}")
+    return (x,)
+
+
 def _one_hot(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     a = attributes_of(operator, OneHot)
     positions = input_tensor(graph, operator, 0).shape
@@ -351,6 +359,7 @@ SHAPE_RULES: Mapping[str, ShapeRule] = {
     "BATCH_MATMUL": _batch_matmul,
     "CONCATENATION": _concatenation,
     "PACK": _concatenation,
+    "DYNAMIC_UPDATE_SLICE": _update_slice,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "CONV_3D": _convolution_3d,

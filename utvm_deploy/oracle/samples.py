@@ -12,6 +12,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.graph.places import greatest_places
 from utvm_deploy.graph.user_arrays import DAMAGED, in_shape, other_order, shapes_text
 
 #: Random samples are the same on every machine and run.
@@ -36,17 +37,23 @@ class Samples:
 def random_samples(graph: Graph, count: int) -> Samples:
     """Seeded samples: every byte value for int8 inputs, the useful range for float ones.
 
+    Inputs that say places are within what they choose from.
+
     ModelError if they are too many to be meant.
     """
     rng = np.random.default_rng(RANDOM_SEED)
-    tensors = [graph.tensors[i] for i in graph.inputs]
+    tensors, places = [graph.tensors[i] for i in graph.inputs], greatest_places(graph)
+    most_of = [places.get(i) for i in graph.inputs]
     sample_bytes = sum(tensor.size_bytes for tensor in tensors)
     most = min(MOST_SAMPLES, MOST_SAMPLE_BYTES // max(sample_bytes, 1))
     if count > most:
         raise ModelError(
             f"{count:,} samples of {sample_bytes:,} bytes are too many; ask for {most:,} at most"
         )
-    inputs = tuple(tuple(_random_array(rng, tensor) for tensor in tensors) for _ in range(count))
+    inputs = tuple(
+        tuple(_random_array(rng, *one) for one in zip(tensors, most_of, strict=True))
+        for _ in range(count)
+    )
     if graph.stream is not None and graph.stream.behind >= 0:  # a recording ends on the way
         hops = (np.full(1, graph.stream.hop * (4 * i >= 3 * count), np.int32) for i in range(count))
         inputs = tuple((*one[:-1], hop) for one, hop in zip(inputs, hops, strict=True))
@@ -107,7 +114,9 @@ def _conversion(array: Array, tensor: Tensor) -> str:
     return f"quantize it, round(x / {scale:g}) + {zero_point}, and save it as {tensor.dtype}"
 
 
-def _random_array(rng: np.random.Generator, tensor: Tensor) -> Array:
+def _random_array(rng: np.random.Generator, tensor: Tensor, most: int | None) -> Array:
+    if most is not None:
+        return rng.integers(0, most, tensor.shape, tensor.dtype, endpoint=True)
     if tensor.dtype == "float32":
         # Two standard deviations around zero: real-valued inputs are normalised, by and large.
         return rng.normal(0.0, 1.0, tensor.shape).astype(np.float32)

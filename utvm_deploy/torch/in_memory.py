@@ -14,7 +14,12 @@ from utvm_deploy.frontend.relax.from_torch import relax_of_program
 from utvm_deploy.frontend.relax.road import relax_graph
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
-from utvm_deploy.frontend.torch.export import is_quantized, load_torch, program_to_tflite
+from utvm_deploy.frontend.torch.export import (
+    is_quantized,
+    load_torch,
+    program_to_tflite,
+    stateful_tflite,
+)
 from utvm_deploy.frontend.torch.modules import check_module, export_error, quiet_torch
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.quality.quantizing.facts import QuantizedModel
@@ -144,6 +149,9 @@ def graph_of_torch(model: Any, inputs: Any, name: str) -> Graph:
     float32, by way of Relax. Raises ModelError, and UnsupportedOperator for what has no kernel.
     """
     program = _with_known_batch(model, inputs, name)
+    made = stateful_tflite(program, name, "made from a PyTorch program")
+    if made is not None:
+        return load_bytes(made, name)
     if is_quantized(program):
         return load_bytes(program_to_tflite(program, name, "made from a PyTorch program"), name)
     graph = relax_graph(relax_of_program(program), name)

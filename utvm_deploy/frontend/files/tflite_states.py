@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.model import Array
@@ -19,10 +21,12 @@ from utvm_deploy.graph.names import short_name
 _CONTAINER = b"utvm states"
 
 
-def with_states(data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
+def with_states(
+    data: bytes, states: Sequence[tuple[str, str]], firsts: Mapping[str, Array] | None = None
+) -> bytes:
     """The file in which these inputs and outputs are variables, which are zeros at first.
 
-    Outputs stay outputs, too, where no other one would be left. Raises ModelError for names that
+    ``firsts`` has the real numbers that others are at first, by the name of the input. Outputs stay outputs, too, where no other one would be left. Raises ModelError for names that
     the file has not, and for an input and an output of different form.
     """
     from utvm_deploy.frontend.files import tflite_schema as schema
@@ -32,9 +36,26 @@ def with_states(data: bytes, states: Sequence[tuple[str, str]]) -> bytes:
     pairs = _pairs(model, states)
     for found, left in pairs:
         _check_form(model, found, left)
-    keep(model, [(*pair, schema.zeros(graph.tensors[pair[0]])) for pair in pairs])
+    values = ((firsts or {}).get(name) for name, _ in states)
+    first = (
+        schema.zeros(graph.tensors[found]) if value is None else _stored(graph.tensors[found], value)
+        for (found, _), value in zip(pairs, values, strict=True)
+    )
+    keep(model, [(*pair, value) for pair, value in zip(pairs, first, strict=True)])
     _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
     return schema.model_bytes(model)
+
+
+def _stored(tensor: Any, value: Array) -> Array:
+    """Real numbers as a tensor of the file has them."""
+    from utvm_deploy.frontend.files import tflite_schema as schema
+
+    like = schema.zeros(tensor)
+    scale, zero_point = schema.steps_of(tensor)
+    if scale:
+        limits = np.iinfo(like.dtype)
+        value = np.clip(np.rint(value / scale) + zero_point, limits.min, limits.max)
+    return value.astype(like.dtype).reshape(like.shape)
 
 
 def keep(model: Any, states: Sequence[tuple[int, int, Array]]) -> None:

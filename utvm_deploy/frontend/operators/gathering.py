@@ -24,7 +24,7 @@ from utvm_deploy.frontend.operators.operands import (
     scalar_parameter,
 )
 from utvm_deploy.graph.attribute_values import Shape
-from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, TopPositions
+from utvm_deploy.graph.attributes import Gather, OneHot, Rearrange, TopPositions, UpdateSlice
 from utvm_deploy.graph.model import Array, Operator, Tensor
 
 
@@ -67,6 +67,18 @@ def import_embedding_lookup(op: SourceOperator) -> Operator:
     if table.dtype != out.dtype or table.quantization != out.quantization:
         raise op.unsupported(f"it makes {out.dtype} of '{table.name}', quantized otherwise")
     return _gathered(op, 1, 0, Gather(0, 0))
+
+
+def import_update_slice(op: SourceOperator) -> Operator:
+    """DYNAMIC_UPDATE_SLICE, whose places may be constant or computed."""
+    x, _ = ends(op)
+    part = op.input(1)
+    if (part.dtype, part.quantization) != (x.dtype, x.quantization):
+        raise op.unsupported(
+            f"'{part.name}' differs from '{x.name}' in type or quantization; they must be equal"
+        )
+    _indices(op, 2)
+    return made(op, op.inputs[:3], UpdateSlice())
 
 
 def import_one_hot(op: SourceOperator) -> Operator:
@@ -160,6 +172,12 @@ _MARKED = ("int8", "uint8", "int32", "int64", "float32", "bool")
 
 #: What this module imports.
 OPERATORS: Mapping[str, SupportedOperator] = {
+    "DYNAMIC_UPDATE_SLICE": SupportedOperator(
+        import_update_slice,
+        MOVED,
+        f"{EQUAL}; places of int32 or int64, those from which the part would reach outside as the "
+        "nearest",
+    ),
     "EMBEDDING_LOOKUP": SupportedOperator(
         import_embedding_lookup,
         MOVED,

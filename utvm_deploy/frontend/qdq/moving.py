@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,43 @@ def gather(step: Step) -> Sequence[Value]:
             found = store.requantized(found, plain_scale("int32"), name)
         number = found.tensor
     return [step.moved("GATHER", data, number, Axis=axis)]
+
+
+def scatter(step: Step) -> Sequence[Value]:
+    """TensorScatter at one place, as the cache of one sequence takes new rows."""
+    store, node, name = step.store, step.node, step.name
+    data = _source(step)
+    shape, scale = store.stored(data), store.scale_of(data)
+    axis = node.integer("axis", -2) % len(shape)
+    place = store.plain(step.quantized(2))
+    if math.prod(place.shape) != 1 or node.text("mode", "linear") != "linear":
+        raise node.unsupported(
+            "it writes to several places, or around the end of the cache; only one place of one "
+            "sequence is supported"
+        )
+    part = store.requantized(_source(step, 1), scale, f"{name}_part")
+    rest = math.prod(shape) // shape[axis]
+    count = math.prod(part.shape) // rest
+    if count * rest != math.prod(part.shape) or not count:
+        raise node.unsupported(f"it writes {part.shape} into {shape}; give what fills the place")
+    wanted = (*shape[:axis], count, *shape[axis + 1 :])
+    dtype = store.scale_of(place).dtype
+    ends = {
+        side: [store.operand(np.zeros(size), plain_scale(dtype), f"{name}_{side}")] if size else []
+        for side, size in (("before", axis), ("behind", len(shape) - axis - 1))
+    }
+    flat = store.reshaped(place, (1,), f"{name}_place")
+    starts = [*ends["before"], flat, *ends["behind"]]
+    plain = plain_scale(dtype)
+    at = store.apply("CONCATENATION", starts, f"{name}_starts", (len(shape),), plain, Axis=0)
+    return [
+        step.moved(
+            "DYNAMIC_UPDATE_SLICE",
+            data,
+            store.reshaped(part, wanted, f"{name}_row"),
+            at.tensor,
+        )
+    ]
 
 
 def tile(step: Step) -> Sequence[Value]:
@@ -91,11 +129,11 @@ def cast(step: Step) -> Sequence[Value]:
     return [store.requantized(x, wanted, step.name)]
 
 
-def _source(step: Step) -> Quantized:
-    """The first input, an activation in ONNX's order or a constant, as a tensor of the file."""
-    store, value = step.store, step.value()
+def _source(step: Step, position: int = 0) -> Quantized:
+    """An input, an activation in ONNX's order or a constant, as a tensor of the file."""
+    store, value = step.store, step.value(position)
     if not isinstance(value, Constant):
-        return store.plain(step.quantized())
+        return store.plain(step.quantized(position))
     if value.scales is None or value.scales.size != 1 or value.zero_points is None:
         data = np.asarray(value.real)
         scale = plain_scale(str(data.dtype)) if data.dtype.kind in "bi" else FLOAT
@@ -111,5 +149,6 @@ CHOOSERS: Mapping[str, Mover] = {
     "Cast": cast,
     "Expand": tile,
     "Gather": gather,
+    "TensorScatter": scatter,
     "Tile": tile,
 }

@@ -1,7 +1,6 @@
-"""Refuses programs of PyTorch that compute more than results from inputs.
+"""Refuses programs of PyTorch that train, and finds buffers that a program writes into.
 
-A program that was exported in training drops elements and computes its own statistics. One that
-writes into its buffers computes something else at each run. Here both would be ignored.
+A program that was exported in training drops elements and computes its own statistics.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COUNTING = {"batch_norm": "training", "instance_norm": "use_input_stats"}
 
 
 def check_evaluation(program: Any, *, is_quantized: bool = False) -> None:
-    """Raise ModelError for an ``ExportedProgram`` that trains, or that changes its buffers.
+    """Raise ModelError for an ``ExportedProgram`` that trains.
 
     A batch norm without running statistics is allowed in float32 only.
     """
@@ -44,11 +43,6 @@ def check_evaluation(program: Any, *, is_quantized: bool = False) -> None:
                 f"operator '{node.name}' has no running statistics, so its scales are not known; "
                 "leave track_running_stats=False out, or use GroupNorm"
             )
-    for buffer in _written(program):
-        raise ModelError(
-            f"it writes into its buffer '{buffer}', so each run would differ from the one before; "
-            "make that an input and an output of the module"
-        )
 
 
 def _given(node: Any, schema: Any) -> dict[str, Any]:
@@ -57,8 +51,8 @@ def _given(node: Any, schema: Any) -> dict[str, Any]:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
-def _written(program: Any) -> list[str]:
-    """The names of buffers that a program writes into."""
+def written_buffers(program: Any) -> list[str]:
+    """The names of buffers that an ``ExportedProgram`` writes into, as often as it does."""
     signature = program.graph_signature
     found = list(signature.buffers_to_mutate.values())
     for node in program.graph.nodes:

@@ -22,6 +22,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.other_files import is_pickled, other_framework
+from utvm_deploy.frontend.files.tflite_states import with_states
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.job import all_at_once
 from utvm_deploy.frontend.qdq.operators import Node, QdqModel
@@ -31,6 +32,7 @@ from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
 from utvm_deploy.frontend.torch.calls import ASSERTIONS, Call, Tensors, aten_name, operator_kinds
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.frontend.torch.statements import STATEMENTS
+from utvm_deploy.frontend.torch.states import with_states_outside
 from utvm_deploy.graph.quantize_hint import quantize_command
 
 #: Calls that make a constant of one number; NaN: of their last argument.
@@ -89,6 +91,9 @@ def torch_to_model(path: Path) -> bytes:
         check_types(program)
         notes = batch_notes(program)
         program = with_batch_of_one(load_torch(path), program)
+        made = stateful_tflite(program, path.stem, f"converted from {path.name}")
+        if made is not None:
+            return made
         if not is_quantized(program):
             # The import changes the program.
             kinds = operator_kinds(program)
@@ -96,6 +101,16 @@ def torch_to_model(path: Path) -> bytes:
         return program_to_tflite(program, path.stem, f"converted from {path.name}")
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+
+
+def stateful_tflite(program: Any, name: str, description: str) -> bytes | None:
+    """The .tflite file of a program that writes into its buffers; None for any other."""
+    made, states = with_states_outside(load_torch(), program)
+    if not states:
+        return None
+    data = program_to_tflite(made, name, description, is_float_converted=True)
+    pairs = [(one.found, one.left) for one in states]
+    return with_states(data, pairs, {one.found: one.first for one in states})
 
 
 def loaded_program(path: Path) -> Any:

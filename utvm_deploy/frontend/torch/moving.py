@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.qdq.operators import Attribute
+from utvm_deploy.frontend.qdq.operators import Attribute, Node
 from utvm_deploy.frontend.torch.calls import Call, Stated, Statement, Tensors, aten_name
 
 
@@ -29,6 +30,22 @@ def _index(tensors: Tensors, call: Call) -> Stated:
         )
     ((axis, places),) = given
     return Stated("Gather", (str(call["self"]), str(places)), {"axis": axis})
+
+
+def _index_put(tensors: Tensors, call: Call) -> Stated:
+    """x[:, place] = values, or its index_copy: values at one computed place along one axis."""
+    places = call["indices"] if "indices" in call.arguments else call["index"]
+    axis = int(call["dim"] or 0) if "indices" not in call.arguments else 0
+    if isinstance(places, list):
+        given = [(axis, one) for axis, one in enumerate(places) if one is not None]
+        axis, places = given[0] if len(given) == 1 else (0, "")
+    size = math.prod(tensors.shapes.get(str(places), (0,)))
+    if size != 1 or call["accumulate"]:
+        raise Node(call.index, aten_name(call.node.target), (), (call.name,)).unsupported(
+            "it writes to several places, or adds; write to one place, such as cache[:, place] = x"
+        )
+    values = call["values"] or call["source"]
+    return Stated("TensorScatter", (str(call["self"]), str(values), str(places)), {"axis": axis})
 
 
 def _select(tensors: Tensors, call: Call) -> Stated:
@@ -119,6 +136,8 @@ MOVING: Mapping[str, Statement] = {
     **dict.fromkeys(("expand", "repeat", "expand_copy"), _repeat),
     "embedding": _embedding,
     "index": _index,
+    "index_copy": _index_put,
+    "index_put": _index_put,
     "index_select": _index_select,
     "select": _select,
     "cat": _concatenation,

@@ -1,4 +1,4 @@
-"""MOVE and SHIFT: runs of bytes to other addresses, which may overlap the old ones."""
+"""MOVE, SHIFT and DYNAMIC_UPDATE_SLICE: runs of bytes to other addresses, or over old ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from utvm_deploy.graph.attributes import Move, Shift
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import shared_text
 from utvm_deploy.kernels.contract.call import KernelCall
-from utvm_deploy.kernels.contract.driver import Driver, Operand
+from utvm_deploy.kernels.contract.driver import Address, Driver, Index, Operand
+from utvm_deploy.kernels.contract.extents import label
 from utvm_deploy.kernels.contract.lag import Lag
 from utvm_deploy.kernels.contract.operands import stored
 from utvm_deploy.kernels.contract.operation import Operation
@@ -109,6 +110,98 @@ class Shifted:
                 c.call("utvm_move", f"(int8_t *)({to})", f"(const int8_t *)({start})", size)
 
 
+@dataclass(frozen=True)
+class UpdatedSlice:
+    """The input with a second one over a part of it, which begins where ``starts`` say.
+
+    Dimensions are merged with those behind them that the part fills. The output may have the bytes
+    of the input: then only the part is written.
+    """
+
+    # Of each dimension: its extent, that of the part, the elements of one place, and its number
+    # among those of the file.
+    extents: tuple[int, ...]
+    sizes: tuple[int, ...]
+    units: tuple[int, ...]
+    axes: tuple[int, ...]
+    rank: int  # of the file's tensors
+    dtype: str
+    starts: str  # int32 or int64
+
+    scratch: ClassVar[tuple[Operand, ...]] = ()
+    why: ClassVar[str] = "copy of the part alone if the rest stays in place"
+
+    @property
+    def name(self) -> str:
+        shape = f"{label(self.sizes)}_of_{label(self.extents)}_by_{label(self.units)}"
+        return f"update_{shape}_{label(self.axes)}_of_{self.rank}_{self.dtype}_{self.starts}"
+
+    @property
+    def parameters(self) -> tuple[Operand, Operand, Operand, Operand]:
+        source, part, output = (
+            Operand(one, shape, self.dtype)
+            for one, shape in (
+                ("input", self.extents),
+                ("part", self.sizes),
+                ("output", self.extents),
+            )
+        )
+        return source, part, Operand("starts", (self.rank,), self.starts), output
+
+    def texts(self, core: str) -> tuple[str, ...]:
+        return (shared_text("utvm_move"), shared_text("utvm_update"))
+
+    def drive(self, c: Driver) -> None:
+        source, part, _, output = self.parameters
+        size_of = element_type(self.dtype).size_bytes
+        c.call("utvm_unless_there", _bytes(output.at()), _bytes(source.at()), source.size_bytes)
+        first = [
+            unit
+            * c.number(f"start_{i}", f"utvm_start(starts[{axis}], {(extent - size) // unit})")
+            for i, (extent, size, unit, axis) in enumerate(
+                zip(self.extents, self.sizes, self.units, self.axes, strict=True)
+            )
+        ]
+        with c.loops("i", self.sizes[:-1]) as counters:
+            to = [start + i for start, i in zip(first, [*counters, Index()], strict=True)]
+            c.call(
+                "utvm_move",
+                _bytes(output.at(*to)),
+                _bytes(part.at(*counters)),
+                size_of(self.sizes[-1]),
+            )
+
+
+def _bytes(address: Address) -> str:
+    """An address as one of bytes, in C."""
+    is_source = address.buffer != "output"
+    return f"({'const ' * is_source}int8_t *)({'const ' * is_source}void *)({address})"
+
+
+def lower_update_slice(op: Operation) -> KernelCall:
+    """DYNAMIC_UPDATE_SLICE of any dimensions and type."""
+    extents, sizes, units, axes = [1], [1], [1], [0]
+    shapes = zip(op.source.shape, op.input(1).shape, strict=True)
+    for axis, (extent, size) in enumerate(shapes):
+        if extent == size:  # it begins at 0, wherever that is
+            extents[-1], sizes[-1], units[-1] = (
+                one[-1] * extent for one in (extents, sizes, units)
+            )
+        else:
+            extents.append(extent)
+            sizes.append(size)
+            units.append(1)
+            axes.append(axis)
+    starts = op.input(2)
+    kernel = UpdatedSlice(
+        *map(tuple, (extents, sizes, units, axes)),
+        max(len(op.source.shape), 1),
+        stored(op.source.dtype),
+        starts.dtype,
+    )
+    return op.call(kernel, inputs=(0, 1, 2), in_place=[0])
+
+
 def lower_move(op: Operation) -> KernelCall:
     """MOVE of any type."""
     source, result = op.source, op.result
@@ -125,4 +218,8 @@ def lower_shift(op: Operation) -> KernelCall:
     return op.call(kernel, inputs=(0, 1), in_place=[0])
 
 
-LOWERINGS = {"MOVE": lower_move, "SHIFT": lower_shift}
+LOWERINGS = {
+    "DYNAMIC_UPDATE_SLICE": lower_update_slice,
+    "MOVE": lower_move,
+    "SHIFT": lower_shift,
+}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
 
@@ -34,6 +35,43 @@ def save_arrays(folder: Path, role: str, arrays: tuple[Array, ...]) -> None:
 def save_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write what a step found."""
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def run_in_order(
+    folder: Path,
+    job: Mapping[str, Any],
+    run: Callable[[Sequence[Array]], Sequence[Array]],
+    names: Sequence[str] = (),
+) -> None:
+    """Save, as inputs, what each state holds at the samples of a job, which run one after another.
+
+    The job's ``pairs`` have the positions of a state among inputs and outputs, or one of the
+    outputs' ``names``. ``inputs`` says how many inputs there are, and ``places`` which samples are
+    wanted. A state is ``first_0.npy`` at first, and so on. ``run`` gives the outputs of one sample.
+    """
+    for _, left in job["pairs"]:
+        if isinstance(left, str) and left not in names:
+            raise ModelError(
+                f"the model has no output '{left}' for --state; its outputs: {', '.join(names)}"
+            )
+    pairs = [
+        (found, names.index(left) if isinstance(left, str) else left)
+        for found, left in job["pairs"]
+    ]
+    places = set(job["places"])
+    others = [place for place in range(job["inputs"]) if place not in dict(pairs)]
+    given = {place: np.load(folder / f"input_{place}.npy", mmap_mode="r") for place in others}
+    states = dict(zip(dict(pairs), load_arrays(folder, "first"), strict=True))
+    kept: dict[int, list[Array]] = {place: [] for place in states}
+    for sample in range(len(given[others[0]])):
+        if sample in places:
+            for place, value in states.items():
+                kept[place].append(value)
+        every = {place: array[sample] for place, array in given.items()} | states
+        made = run([every[place] for place in range(job["inputs"])])
+        states = {found: made[left].reshape(states[found].shape) for found, left in pairs}
+    for place, values in kept.items():
+        np.save(folder / f"input_{place}.npy", np.stack(values))
 
 
 def plain_ranges(ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
@@ -41,6 +41,7 @@ from utvm_deploy.quality.quantizing.facts import (
     Calibration,
     Range,
     Recipe,
+    State,
     held_out,
     too_wide,
 )
@@ -70,6 +71,8 @@ _START_TIMEOUT_S = 120.0
 # A sample, and a file, on a loaded machine.
 _SAMPLE_TIMEOUT_S = 10.0
 _RECIPE_TIMEOUT_S = 120.0
+# What states of all samples may take.
+_STATE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Prepared:
     converted: bytes
     # Messages for the user, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
+    # What it writes into, which its last inputs and outputs are.
+    states: tuple[State, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +134,47 @@ def prepare(
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
         converted = (folder / child_files.CONVERTED).read_bytes() if is_converted else b""
         notes = tuple(facts.get("notes", ()))
-        return Prepared((folder / child_files.PREPARED).read_bytes(), inputs, converted, notes)
+        firsts = child_files.load_arrays(folder, "first")
+        named = zip(facts.get("states", ()), firsts, strict=True)
+        states = tuple(State(*pair, first) for pair, first in named)
+        prepared = (folder / child_files.PREPARED).read_bytes()
+        return Prepared(prepared, inputs, converted, notes, states)
+
+
+def stepped(
+    form: str,
+    data: bytes,
+    samples: Dataset,
+    inputs: Inputs,
+    pairs: Mapping[int, int | str],
+    firsts: Sequence[Array],
+    progress: Progress = no_progress,
+) -> Dataset:
+    """The samples with what the states hold there: the float model runs them in their order.
+
+    ``pairs`` has the position of each state among the inputs, and its output's, or its name. States
+    of very many
+    samples take too much memory: then only some samples at equal distances are left.
+    """
+    count = min(len(samples), PT2E_SAMPLES)
+    most = max(_STATE_BYTES // max(sum(one.nbytes for one in firsts), 1), 1)
+    places = np.arange(min(count, most)) * count // min(count, most)
+    others = [place for place, _ in enumerate(inputs) if place not in pairs]
+    with TemporaryFolder("utvm-quantize") as folder:
+        (folder / child_files.MODEL).write_bytes(data)
+        for place, column in zip(others, samples.batch(0, count), strict=True):
+            _check_integers(column, inputs[place], samples.origin)
+            np.save(folder / f"input_{place}.npy", column.astype(inputs[place].dtype))
+        child_files.save_arrays(folder, "first", tuple(firsts))
+        job = {"pairs": list(pairs.items()), "inputs": len(inputs), "places": places.tolist()}
+        _run(form, "step", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
+        arrays = [np.load(folder / f"input_{place}.npy") for place in range(len(inputs))]
+    columns = [one if p in pairs else one[places] for p, one in enumerate(arrays)]
+
+    def read(start: int, stop: int) -> tuple[Array, ...]:
+        return tuple(one[start:stop] for one in columns)
+
+    return Dataset(len(places), read, samples.origin, positions=places)
 
 
 def float_weights(data: bytes) -> bytes:
@@ -212,10 +257,15 @@ def _check_states(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """ModelError for states that the float model has not."""
     for pair in chosen_now().tied:
         for name, known, what in zip(pair, (inputs, outputs), ("input", "output"), strict=True):
-            if name not in known:
-                raise ModelError(
-                    f"the model has no {what} '{name}' for --state; its {what}s: {', '.join(known)}"
-                )
+            check_state(name, known, what)
+
+
+def check_state(name: str, known: Collection[str], what: str) -> None:
+    """ModelError for a state that is none of the ``known`` inputs, or outputs."""
+    if name not in known:
+        raise ModelError(
+            f"the model has no {what} '{name}' for --state; its {what}s: {', '.join(known)}"
+        )
 
 
 def quantize_with_recipes(
@@ -246,7 +296,8 @@ def quantize_with_recipes(
             "final": is_final,
             # This process of the user's never runs a model that was just made.
             "runs": not _is_here(calibration.form),
-            "states": chosen_now().tied,
+            "states": [*chosen_now().tied, *((s.found, s.left) for s in calibration.states)],
+            "inner": [name for s in calibration.states for name in (s.found, s.left)],
             "outputs": calibration.output_names,
         }
         compared = len(calibration.outputs[0]) * _SAMPLE_TIMEOUT_S
@@ -290,12 +341,16 @@ def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch)
             arrays = samples.batch(start, start + BATCH)
             watch.see(arrays)
             for file, array, one in zip(files, arrays, inputs, strict=True):
-                if one.dtype != "float32" and array.dtype.kind == "f":
-                    raise DataError(
-                        f"input {one.name!r} of the model takes {one.dtype}, and the data "
-                        f"{samples.origin} are floats; convert them with astype({one.dtype!r})"
-                    )
+                _check_integers(array, one, samples.origin)
                 file.write(array.astype(one.dtype).tobytes())
+
+
+def _check_integers(array: Array, one: ModelInput, origin: str) -> None:
+    if one.dtype != "float32" and array.dtype.kind == "f":
+        raise DataError(
+            f"input {one.name!r} of the model takes {one.dtype}, and the data {origin} are floats; "
+            f"convert them with astype({one.dtype!r})"
+        )
 
 
 def _run(

@@ -27,6 +27,10 @@ WANTED_SCHEMES = (*UNIFORM_SCHEMES, MIXED)
 #: The type of activations.
 DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
+#: How far a score may be below the largest one of its row, and still have a share that softmax
+#: gives a step: exp(-8) is less than a tenth of 1/256, and exp(-13) less than a tenth of 1/32768.
+COUNTING: Mapping[str, float] = {INT8: 8.0, INT16X8: 13.0}
+
 #: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
 LEAST_SQNR_DB: Mapping[str, float] = {INT8: 20.0, INT16X8: 35.0, INT4: 12.0}
 SENSITIVITY_HINT = "--sensitivity shows which layers cause it"
@@ -83,6 +87,18 @@ def too_wide(name: str, one: Range) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class State:
+    """What a model keeps from run to run: the names of an input and an output, and its value.
+
+    Without a first value it is the caller's, and stays an input and an output.
+    """
+
+    found: str
+    left: str
+    first: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """What the float model computed on the samples.
 
@@ -108,6 +124,8 @@ class Calibration:
     equalized: int = 0  # layers whose outputs have equalized channels
     # That of the file itself, if this one is of a .tflite file that was made from it.
     source: Calibration | None = field(default=None, repr=False)
+    # Those of the model's own, which become its variables in the end.
+    states: tuple[State, ...] = field(default=(), repr=False)
     # As ``outputs``, of all samples that are kept here.
     all_outputs: tuple[Array, ...] = field(default=(), repr=False)
 

@@ -13,16 +13,17 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
+from utvm_deploy.frontend.files.given_shapes import Chosen, chosen_now, given_only
+from utvm_deploy.frontend.files.tflite_states import with_states
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quality.datasets import ModelInput
+from utvm_deploy.quality.datasets import Dataset, ModelInput
 from utvm_deploy.quality.quantizing import child_steps, facts
 from utvm_deploy.quality.quantizing.choosing import Score, clearly_better, score
-from utvm_deploy.quality.quantizing.samples import dataset_for
+from utvm_deploy.quality.quantizing.samples import dataset_for, names_in
 from utvm_deploy.quality.quantizing.sqnr import outlier, output_errors
 
 
@@ -46,6 +47,7 @@ def quantize_model(
         if given not in known:
             raise UsageError(f"{given!r} is not a {what}; there are {', '.join(known)}")
     source = _source(path, clipping, equalize, scheme, progress)
+    data = stepped(source, data, progress)
     calibration = calibrated(source, data, input_range=input_range, progress=progress)
     usual = facts.Recipe.of(
         scheme,
@@ -190,6 +192,7 @@ class Source:
     original: tuple[str, bytes] | None = None
     # Messages for the user, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
+    states: tuple[facts.State, ...] = ()  # what its buffers are
 
 
 def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_progress) -> Source:
@@ -213,12 +216,11 @@ def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_pr
         made = child_steps.prepare(form, file, is_converted=is_converted, progress=progress)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+    original, data = None, made.data
     if is_converted:
         original = form, made.data
-        return Source(
-            path, child_steps.TFLITE, made.converted, made.inputs, len(file), original, made.notes
-        )
-    return Source(path, form, made.data, made.inputs, len(file), notes=made.notes)
+        data, form = made.converted, child_steps.TFLITE
+    return Source(path, form, data, made.inputs, len(file), original, made.notes, made.states)
 
 
 def _opened_tflite(path: Path, file: bytes) -> Source:
@@ -269,6 +271,7 @@ def calibrated(
     Quantized models are compared on the first ``compared`` samples, with what the float model of
     the file makes of them.
     """
+    data = stepped(source, data, progress)
     run = partial(_run, source, data, input_range, compared, progress)
     made = run(source.form, source.data)
     made = replace(made, warnings=(*source.notes, *made.warnings))
@@ -281,6 +284,39 @@ def calibrated(
         output_names=real.output_names,
         source=real,
         all_outputs=real.all_outputs,
+    )
+
+
+def stepped(source: Source, data: Any, progress: Progress = no_progress) -> Any:
+    """The data; of a model with states that they have no values of, these run along.
+
+    The states are those of its buffers, and those that the user named.
+    """
+    if isinstance(data, Dataset):
+        return data
+    kept: dict[str, str | int] = {
+        one.found: number - len(source.states) for number, one in enumerate(source.states)
+    }
+    places = {one.name: place for place, one in enumerate(source.inputs)}
+    named, held = dict(chosen_now().tied), names_in(data)
+    given = {word for name in named for word in (name, f"inputs_{places.get(name)}")}
+    kept |= named if held and not held & given else {}
+    if not kept:
+        return data
+    for name in kept:
+        child_steps.check_state(name, places, "input")
+    known = {one.found: one.first for one in source.states}
+    firsts = [
+        known.get(name, np.zeros(one.shape, one.dtype))
+        for name, one in ((name, source.inputs[places[name]]) for name in kept)
+    ]
+    return child_steps.stepped(
+        *(source.original or (source.form, source.data)),
+        dataset_for(data, tuple(one for one in source.inputs if one.name not in kept)),
+        source.inputs,
+        {places[name]: left for name, left in kept.items()},
+        firsts,
+        progress,
     )
 
 
@@ -317,7 +353,7 @@ def _run(
     equalize: bool = False,
 ) -> facts.Calibration:
     try:
-        return child_steps.calibrate(
+        made = child_steps.calibrate(
             form,
             model,
             dataset_for(data, source.inputs),
@@ -327,6 +363,7 @@ def _run(
             equalize=equalize,
             progress=progress,
         )
+        return replace(made, states=source.states)
     except ModelError as error:
         raise ModelError(f"{source.path}: {error}") from error
 
@@ -357,11 +394,18 @@ def quantize_with_recipe(
     (result,) = child_steps.quantize_with_recipes(
         calibration, [recipe], is_final=True, progress=progress
     )
-    graph = _read_back(result, name)
-    names = [short_name(one) for one in calibration.output_names]
-    outputs = tuple(output_errors(names, calibration.outputs, result.outputs))
+    made, states = result.data, calibration.states
+    if states:
+        firsts = {one.found: one.first for one in states if one.first is not None}
+        made = with_states(made, [(one.found, one.left) for one in states], firsts)
+    graph = _read_back(made, name)
+    # States are outputs behind those of the model.
+    shown = slice(len(calibration.output_names) - len(states))
+    names = [short_name(one) for one in calibration.output_names[shown]]
+    real, theirs = calibration.outputs[shown], result.outputs[shown]
+    outputs = tuple(output_errors(names, real, theirs))
     return facts.QuantizedModel(
-        result.data,
+        made,
         recipe.label,
         calibration,
         tuple(float_operators(graph)),
@@ -372,7 +416,7 @@ def quantize_with_recipe(
         (
             *calibration.warnings,
             *_large_errors(outputs, recipe.label),
-            *_outliers(outputs, recipe.label, calibration, result.outputs),
+            *_outliers(outputs, recipe.label, calibration, theirs),
         ),
         recipe.clipping,
     )
@@ -395,7 +439,7 @@ def _outliers(
     made: Sequence[Array],
 ) -> Iterator[str]:
     least = facts.LEAST_SQNR_DB[scheme]
-    for one, real, quantized in zip(outputs, calibration.outputs, made, strict=True):
+    for one, real, quantized in zip(outputs, calibration.outputs, made, strict=False):
         found = outlier(real, quantized)
         if found is None or found[1] >= least or (one.sqnr_db or 0.0) < least:
             continue
@@ -419,12 +463,12 @@ def float_operators(graph: Graph) -> Sequence[facts.FloatOperator]:
     ]
 
 
-def _read_back(result: child_steps.RecipeResult, name: str) -> Graph:
+def _read_back(made: bytes, name: str) -> Graph:
     """The graph of a file that was made; ModelError if it cannot be imported."""
     # The user's shapes are those of the float model.
     with TemporaryFolder("utvm-quantized") as folder, given_only(Chosen()):
         path = folder / f"{name}.tflite"
-        path.write_bytes(result.data)
+        path.write_bytes(made)
         try:
             return load_model(path)
         except ModelError as error:

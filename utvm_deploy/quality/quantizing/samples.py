@@ -10,6 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import DataError
 from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.user_arrays import DAMAGED
 from utvm_deploy.quality.datasets import Dataset, ModelInput, dataset_of_arrays, load_dataset
 from utvm_deploy.quality.quantizing.facts import COMPARED_SAMPLES, FEW_SAMPLES, Range
 
@@ -47,6 +48,21 @@ def _dataset_for(data: Any, inputs: tuple[ModelInput, ...]) -> Dataset:
         )
     names = ["inputs"] if len(inputs) == 1 else [f"inputs_{i}" for i in range(len(inputs))]
     return dataset_of_arrays(dict(zip(names, arrays, strict=True)), inputs)
+
+
+def names_in(data: Any) -> frozenset[str]:
+    """The names of the arrays that data have; empty where they have none, or cannot be read."""
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        data = data[0]
+    if isinstance(data, Mapping):
+        return frozenset(map(str, data))
+    if not isinstance(data, str | Path) or Path(data).suffix.lower() != ".npz":
+        return frozenset()
+    try:
+        with np.load(data, allow_pickle=False) as file:
+            return frozenset(file.files)
+    except DAMAGED + (OSError,):  # who reads the samples says so
+        return frozenset()
 
 
 def _together(samples: Sequence[Mapping[str, Any]]) -> dict[str, Array]:

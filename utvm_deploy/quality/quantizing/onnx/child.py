@@ -42,6 +42,12 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
         (folder / child_files.CONVERTED).write_bytes(folded(_converted(path)))
 
 
+def step(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Run a prepared file on the samples in their order, with its states."""
+    data = (folder / child_files.MODEL).read_bytes()
+    child_files.run_in_order(folder, job, *onnx_runtime.runner(data))
+
+
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
     """Observe a prepared file on the samples."""
     data = (folder / child_files.MODEL).read_bytes()
@@ -103,7 +109,7 @@ def _converted(path: Path) -> bytes:
 
 
 #: Does one step in a folder; gives the exit status.
-main = partial(run_step, {"prepare": prepare, "calibrate": calibrate, "quantize": quantize})
+main = partial(run_step, {"prepare": prepare, "step": step, "calibrate": calibrate, "quantize": quantize})
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

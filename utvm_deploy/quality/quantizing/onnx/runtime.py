@@ -71,6 +71,17 @@ def float_values(data: bytes, inputs: Sequence[Array]) -> Iterator[tuple[str, Ar
         yield from ((n, a) for n, a in (*feed.items(), *made) if a.size and a.dtype == np.float32)
 
 
+def runner(data: bytes) -> tuple[Callable[[Sequence[Array]], Sequence[Array]], list[str]]:
+    """What runs a file on one sample, and the names of its outputs."""
+    session, given = _session(data)
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        made: list[Array] = session.run(None, dict(zip(given, sample, strict=True)))
+        return made
+
+    return run, [value.name for value in session.get_outputs()]
+
+
 def _session(data: bytes) -> tuple[Any, list[str]]:
     import onnxruntime
 

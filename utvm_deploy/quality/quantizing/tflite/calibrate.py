@@ -16,6 +16,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.facts import Range, Recipe
+from utvm_deploy.quality.quantizing.tflite.finishing import without_float_ends
 
 
 class Observed:
@@ -108,6 +109,12 @@ def outputs_of(data: bytes, inputs: Sequence[Array], *, is_exact: bool = True) -
     return tuple(np.stack(arrays) for arrays in zip(*made, strict=True))
 
 
+def runner(data: bytes) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """What runs a float file on one sample."""
+    interpreter = _interpreter(data, preserves=False, is_fast=True)
+    return lambda sample: [np.array(one) for one in _run(interpreter, sample)]
+
+
 def _interpreter(data: bytes, *, preserves: bool, is_fast: bool = False) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -177,6 +184,9 @@ def make_files(
         recipe = child_files.recipe_of(facts)
         for is_final in (False, True)[: 1 + (job["final"] and job["held_out"] > 0)]:
             made, rewritten = make(recipe, is_final)
+            if job["inner"]:
+                own = [place for place, name in enumerate(job["outputs"]) if name in job["inner"]]
+                made = without_float_ends(made, job["inner"], own)
             if job["states"]:
                 made = with_equal_steps(made, job["states"], job["outputs"])
             if not is_final and not job["runs"]:

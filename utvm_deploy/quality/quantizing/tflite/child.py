@@ -28,6 +28,7 @@ from utvm_deploy.quality.quantizing.tflite.calibrate import (
     make_files,
     observe,
     outputs_of,
+    runner,
 )
 from utvm_deploy.quality.quantizing.tflite.clean import clean
 from utvm_deploy.quality.quantizing.tflite.equalize import equalized
@@ -48,6 +49,14 @@ def widen(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]
     if made is None:
         raise ModelError("no operator of float32 has int8 weights")
     (folder / child_files.CONVERTED).write_bytes(made)
+
+
+def step(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Run the file on the samples in their order, with its states."""
+    data = prepared((folder / child_files.MODEL).read_bytes())
+    graph = (model := schema.read_model(data)).subgraphs[0]
+    names = [schema.name_of(model, number) for number in graph.outputs]
+    child_files.run_in_order(folder, job, runner(data), names)
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -179,7 +188,10 @@ def run(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) 
 
 
 #: Does one step in a folder; gives the exit status.
-main = partial(run_step, {"widen": widen, "calibrate": calibrate, "quantize": quantize, "run": run})
+main = partial(
+    run_step,
+    {"widen": widen, "step": step, "calibrate": calibrate, "quantize": quantize, "run": run},
+)
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

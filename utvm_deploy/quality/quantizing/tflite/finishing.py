@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from utvm_deploy.frontend.files import tflite_schema as schema
@@ -12,10 +12,21 @@ from utvm_deploy.quality.quantizing.tflite.equivalents import replace_by_equival
 from utvm_deploy.quality.quantizing.tflite.rewrite import Rewriting
 
 
-def remove_float_ends(model: Any) -> None:
+def without_float_ends(data: bytes, inputs: Collection[str], outputs: Collection[int]) -> bytes:
+    """A .tflite file without QUANTIZE and DEQUANTIZE at these inputs and output positions."""
+    model = schema.read_model(data)
+    remove_float_ends(model, inputs, outputs)
+    clean(model)
+    return schema.model_bytes(model)
+
+
+def remove_float_ends(
+    model: Any, only: Collection[str] | None = None, at: Collection[int] | None = None
+) -> None:
     """Remove QUANTIZE behind inputs, and DEQUANTIZE before outputs.
 
-    An input that another operator reads, too, stays float.
+    ``only`` names the inputs, and ``at`` has the positions of the outputs: None for all. An input
+    that another operator reads, too, stays float.
     """
     graph = model.subgraphs[0]
     outputs = schema.numbers(graph.outputs)
@@ -23,6 +34,7 @@ def remove_float_ends(model: Any) -> None:
     for number in schema.numbers(graph.inputs):
         readers = [one for one in graph.operators if number in schema.numbers(one.inputs)]
         is_free = graph.tensors[number].type == schema.FLOAT32 and number not in outputs
+        is_free = is_free and (only is None or schema.name_of(model, number) in only)
         if is_free and len(readers) == 1 and schema.kind_of(model, readers[0]) == "QUANTIZE":
             (target,) = schema.numbers(readers[0].outputs)
             removed.append(readers[0])
@@ -36,7 +48,7 @@ def remove_float_ends(model: Any) -> None:
         if schema.kind_of(model, one) == "DEQUANTIZE"
     }
     for place, number in enumerate(outputs):
-        source = sources.get(number)
+        source = sources.get(number) if at is None or place in at else None
         if source is None or source in outputs or source in inputs:
             continue
         if graph.tensors[source].type in schema.INTEGERS:

@@ -1,6 +1,7 @@
 """The child process for .pt2 files: PT2E quantizes the program, which is then converted.
 
 model                  ──prepare────▶ prepared, facts.json, and converted if the job wants it
+model, first_0.npy ... ──step───────▶ what states hold: input_0.npy ...
 model, input_0.npy ... ──calibrate──▶ prepared, facts.json, output_0.npy ...
 prepared, job.json     ──quantize───▶ 0.tflite, 1.tflite ... and results.json
 """
@@ -20,6 +21,8 @@ from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation
 from utvm_deploy.frontend.torch import export
 from utvm_deploy.frontend.torch.batch import batch_notes, with_batch_of_one
+from utvm_deploy.frontend.torch.states import with_states_outside
+from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import Step, run_step
@@ -45,16 +48,33 @@ def prepare(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], No
     export.check_types(program)
     check_evaluation(program, is_quantized=True)
     notes = batch_notes(program)
-    if notes:
-        program = with_batch_of_one(export.load_torch(), program)
-        export.load_torch().export.save(program, folder / child_files.PREPARED)
+    torch = export.load_torch()
+    program, states = with_states_outside(torch, with_batch_of_one(torch, program))
+    if notes or states:
+        torch.export.save(program, folder / child_files.PREPARED)
+        program = positional(torch, program)
     else:
         (folder / child_files.PREPARED).write_bytes(data)
-    check_weights(export.load_torch(), program.module(check_guards=False))
-    facts = {"inputs": _inputs(program), "notes": notes}
+    check_weights(torch, program.module(check_guards=False))
+    child_files.save_arrays(folder, "first", tuple(one.first for one in states))
+    pairs = [(one.found, one.left) for one in states]
+    facts = {"inputs": _inputs(program), "notes": notes, "states": pairs}
     child_files.save_facts(folder, facts)
     if job["converted"]:
         (folder / child_files.CONVERTED).write_bytes(_in_float(program))
+
+
+def step(folder: Path, job: Mapping[str, Any], _tell: Callable[[int, int], None]) -> None:
+    """Run the program on the samples in their order, with its states."""
+    torch = export.load_torch()
+    module = _program(folder, (folder / child_files.MODEL).read_bytes()).module(check_guards=False)
+
+    def run(sample: Sequence[Array]) -> Sequence[Array]:
+        given = tuple(torch.from_numpy(np.array(one)) for one in sample)
+        return [one[0] for one in eager_outputs(torch, module, [given])]
+
+    with torch.no_grad():
+        child_files.run_in_order(folder, job, run)
 
 
 def calibrate(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], None]) -> None:
@@ -177,7 +197,12 @@ def _samples(folder: Path, most: int | None = None) -> list[Any]:
     return [tuple(torch.from_numpy(np.array(part)) for part in row) for row in rows]
 
 
-STEPS: Mapping[str, Step] = {"prepare": prepare, "calibrate": calibrate, "quantize": quantize}
+STEPS: Mapping[str, Step] = {
+    "prepare": prepare,
+    "step": step,
+    "calibrate": calibrate,
+    "quantize": quantize,
+}
 #: Does one step in a folder; gives the exit status.
 main = partial(run_step, STEPS)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.frontend.torch.calls import aten_name
-from utvm_deploy.quality.quantizing.facts import INT8, SCHEMES
+from utvm_deploy.quality.quantizing.facts import COUNTING, INT8, SCHEMES
 from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
 
 #: The dimension of the weights that holds the output channels.
@@ -34,12 +34,12 @@ MOVING = frozenset(
         *("view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "_unsafe_view"),
         *("dropout", "clone", "contiguous", "alias", "detach", "feature_dropout", "expand"),
         *("transpose", "t", "permute", "slice", "flip", "select", "pad", "constant_pad_nd"),
-        *("embedding", "max_pool1d", "max_pool2d", "amax"),
+        *("embedding", "index", "index_select", "max_pool1d", "max_pool2d", "amax"),
         *("upsample_nearest2d", "upsample_bilinear2d"),
     )
 )
 #: Operators that need one scale for all that they read and write.
-_UNIFORM = frozenset(("cat", "maximum", "minimum"))
+_UNIFORM = frozenset(("cat", "index_copy", "index_put", "maximum", "minimum"))
 #: Operators with several results.
 SPLITTING = frozenset(("split", "split_with_sizes", "chunk", "unbind"))
 _COMPUTING = frozenset(
@@ -77,6 +77,7 @@ class Specs:
     factor: Any  # of a constant matrix that is not a layer's weights
     # Results of functions whose kernels have a fixed scale, by the function's name.
     fixed: Mapping[str, Any]
+    scores: Any  # of what softmax takes
 
 
 def pt2e_quantizer(scheme: str, example: tuple[Any, ...], *, is_qat: bool = False) -> Any:
@@ -141,6 +142,14 @@ def _specs(scheme: str, is_qat: bool) -> Specs:
             scales, zero_points = super().calculate_qparams()
             return scales.clamp(min=float(scales.max()) * _LEAST_SHARE), zero_points
 
+    class ScoreObserver(by_tensor):  # type: ignore[misc, valid-type]
+        """Looks at scores along the last dimension as far as they count beside the largest."""
+
+        def forward(self, x: Any) -> Any:
+            """The scores as they are."""
+            super().forward(x.clamp(min=float(x.amax(-1).min()) - COUNTING[scheme]))
+            return x
+
     def spec(
         observer: Any, dtype: Any, least: int, most: int, qscheme: Any, **more: int
     ) -> QuantizationSpec:
@@ -166,6 +175,9 @@ def _specs(scheme: str, is_qat: bool) -> Specs:
         },
         spec(by_tensor, torch.int8, -127, 127, symmetric),
         _fixed(scheme),
+        spec(ScoreObserver, torch.int8, -128, 127, torch.per_tensor_affine)
+        if scheme == INT8
+        else spec(ScoreObserver, torch.int16, -32767, 32767, symmetric),
     )
 
 
@@ -216,7 +228,18 @@ def _annotate_computing(node: Any, kind: str, specs: Specs) -> None:
         # The clamp becomes part of that operator, so only its result is quantized.
         before.meta["quantization_annotation"].output_qspec = None
         inputs = {}
-    _note(node, inputs, specs.fixed.get(kind, specs.activation))
+    usual = specs.fixed.get(kind, specs.activation)
+    _note(node, inputs, specs.scores if _are_scores(node) else usual)
+
+
+def _are_scores(node: Any) -> bool:
+    """Whether only softmax along the last dimension reads a result."""
+    last = (-1, node.meta["val"].dim() - 1)
+    return bool(node.users) and all(
+        aten_name(user.target) in ("softmax", "_softmax") and user.args[1] in last
+        for user in node.users
+        if user.op == "call_function"
+    )
 
 
 def _is_recurrent(node: Any, weights: Any) -> bool:
@@ -267,6 +290,8 @@ def _spec_of(source: Any, specs: Specs) -> Any:
     if source.target is operator.getitem and aten_name(source.args[0].target) in SPLITTING:
         whole = source.args[0]
         return SharedQuantizationSpec((whole.all_input_nodes[0], whole))
+    if _are_scores(source):
+        return specs.scores
     return specs.fixed.get(aten_name(source.target), specs.activation)
 
 
