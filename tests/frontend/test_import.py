@@ -31,6 +31,7 @@ COMPARED_AS_KERNELS = {
         "BROADCAST_TO",
         "CUMSUM",
         "DIV",
+        "DYNAMIC_UPDATE_SLICE",
         "ELU",
         "EMBEDDING_LOOKUP",
         "EXP",

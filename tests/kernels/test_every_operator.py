@@ -235,6 +235,11 @@ def every_other(m: ModelWriter) -> None:
     m.operator("ONE_HOT", [most, *ints(4), on, off], [marks], ("OneHotOptions", {"Axis": 1}))
     largest, places = m.tensor((3, 6, 2), "int8", 0.01, 0), m.tensor((3, 6, 2), "int32")
     m.operator("TOPK_V2", [z, *ints(2)], [largest, places], ("TopKV2Options", {}))
+    options, corner = (
+        ("DynamicUpdateSliceOptions", {}),
+        m.constant(np.ones((1, 2, 3), np.int8), 0.01),
+    )
+    z = m.node("DYNAMIC_UPDATE_SLICE", [z, corner, *ints([2, 1, 0])], (3, 6, 3), options)
     product = m.node("REDUCE_PROD", [z, *ints([2])], (3, 6), ("ReducerOptions", {}), scale=0.01)
     options = ("ConcatenationOptions", {"Axis": 0})
     flat = [

@@ -53,7 +53,7 @@ def test_what_differs_is_refused(tmp_path: Path) -> None:
     m = ModelWriter()
     x, part = m.input((4, 3), 0.1, 3), m.input((1, 3), 0.2, 3)
     m.output(updated(m, x, part, m.constant(np.zeros(2, np.int32))))
-    with pytest.raises(UnsupportedOperator, match="differs from .* in type or quantization"):
+    with pytest.raises(UnsupportedOperator, match=r"differs from .* in type or quantization"):
         load_model(m.save(tmp_path / "scales.tflite"))
     m = ModelWriter()
     x, part = m.input((4, 3), 0.1, 3), m.input((5, 3), 0.1, 3)

@@ -270,7 +270,9 @@ def _gather(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
 
 def _update_slice(graph: Graph, operator: Operator) -> tuple[Shape, ...]:
     x, part, starts = (input_tensor(graph, operator, i).shape for i in range(3))
-    fits = len(part) == len(x) and all(size <= extent for size, extent in zip(part, x, strict=False))
+    fits = len(part) == len(x) and all(
+        size <= extent for size, extent in zip(part, x, strict=False)
+    )
     if not fits or starts != (len(x),):
         raise ModelError(f"a part of shape {part} at {starts} places does not fit into {x}")
     return (x,)

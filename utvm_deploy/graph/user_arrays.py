@@ -1,6 +1,6 @@
-"""Which shapes a user's array may have for a tensor of a model, and errors of damaged files.
+"""Which shapes and places a user's array may have for a tensor of a model.
 
-And in which order the dimensions of an image are.
+And errors of damaged files, and in which order the dimensions of an image are.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from utvm_deploy.graph.model import Array
+from utvm_deploy.graph.attributes import Concatenation, Gather, UpdateSlice
+from utvm_deploy.graph.model import Array, Graph, Operator
+from utvm_deploy.graph.rewrite import consumers
 
 Shape = tuple[int, ...]
 
@@ -80,3 +82,57 @@ def other_order(shape: Shape, wanted: Shape) -> str:
             "numpy.moveaxis(array, -1, -3), or compile with --input nhwc"
         )
     return ""
+
+
+#: Operators that hand integers on as they are.
+_HANDING = ("CAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+
+
+def greatest_places(graph: Graph) -> Mapping[int, int]:
+    """An input tensor that says places, such as a token or a position -> the greatest of these.
+
+    The least is 0. Inputs that operators only compute with are not there. Nor is one that says
+    where a slice begins in all dimensions.
+    """
+    read = consumers(graph)
+
+    def limits(tensor: int) -> Iterator[int]:
+        for position in read.get(tensor, ()):
+            operator = graph.operators[position]
+            if isinstance(operator.attributes, Gather) and operator.inputs[1] == tensor:
+                assert operator.inputs[0] is not None
+                shape = graph.tensors[operator.inputs[0]].shape
+                yield shape[operator.attributes.axis] - 1
+            elif isinstance(operator.attributes, Concatenation):
+                yield from _of_slices(graph, operator, tensor, read)
+            elif operator.kind in _HANDING:
+                yield from limits(operator.outputs[0])
+            elif operator.kind == "ADD":
+                yield from _of_sum(graph, operator, list(limits(operator.outputs[0])))
+
+    found = {}
+    for number in graph.inputs:
+        known = list(limits(number)) if graph.tensors[number].dtype in ("int32", "int64") else []
+        if known:
+            found[number] = max(min(known), 0)
+    return found
+
+
+def _of_slices(
+    graph: Graph, joined: Operator, tensor: int, read: Mapping[int, list[int]]
+) -> Iterator[int]:
+    """The greatest places along one dimension, of slices whose beginning ``joined`` says."""
+    ahead = joined.inputs[: joined.inputs.index(tensor)]
+    axis = sum(graph.tensors[one].shape[0] for one in ahead if one is not None)
+    for position in read.get(joined.outputs[0], ()):
+        operator = graph.operators[position]
+        if isinstance(operator.attributes, UpdateSlice):
+            whole, part = (graph.tensors[i].shape for i in operator.inputs[:2] if i is not None)
+            yield whole[axis] - part[axis]
+
+
+def _of_sum(graph: Graph, operator: Operator, limits: list[int]) -> Iterator[int]:
+    """The same before constants are added."""
+    added = [graph.tensors[i].data for i in operator.inputs if i is not None]
+    most = sum(int(one.max()) for one in added if one is not None)
+    yield from (limit - most for limit in limits)

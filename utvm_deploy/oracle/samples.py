@@ -12,8 +12,13 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import check_regular
 from utvm_deploy.graph.model import Array, Graph, Tensor
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.graph.places import greatest_places
-from utvm_deploy.graph.user_arrays import DAMAGED, in_shape, other_order, shapes_text
+from utvm_deploy.graph.user_arrays import (
+    DAMAGED,
+    greatest_places,
+    in_shape,
+    other_order,
+    shapes_text,
+)
 
 #: Random samples are the same on every machine and run.
 RANDOM_SEED = 20200604

@@ -9,7 +9,7 @@ import numpy as np
 from tflite_writer import ModelWriter
 
 from random_models.draw import MAX_ELEMENTS, Draw, Scope, Shape
-from random_models.operations.operation import Operation, like, number, numbers, word
+from random_models.operations.operation import Operation, like, number, numbers, partner, word
 from random_models.recipe import Ref, Step
 
 _RANKS = (3, 4)
@@ -96,6 +96,26 @@ def _propose_gather_nd(scope: Scope, x: Ref) -> Step:
     draw, rank = scope.draw, len(scope.spec(x).shape)
     attributes = {"depth": draw.between(1, rank), "rows": draw.between(1, 5)}
     return Step("GATHER_ND", (x,), attributes, draw.seed())
+
+
+def _update(m: ModelWriter, step: Step, inputs: Sequence[int]) -> tuple[int, ...]:
+    shape, part = m.tensors[inputs[0]].shape, m.tensors[inputs[1]].shape
+    if len(part) != len(shape) or any(a > b for a, b in zip(part, shape, strict=True)):
+        raise ValueError(f"{part} in {shape}")
+    # Some places from which the part would reach outside.
+    drawn = np.random.default_rng(step.seed).integers(-2, np.array(shape) + 2)
+    starts = inputs[2:] or _constants(m, drawn)
+    options = ("DynamicUpdateSliceOptions", {})
+    return (like(m, "DYNAMIC_UPDATE_SLICE", [*inputs[:2], *starts], shape, options),)
+
+
+def _propose_update(scope: Scope, x: Ref) -> Step:
+    draw, shape = scope.draw, scope.spec(x).shape
+    part = tuple(draw.between(1, extent) if draw.chance(0.5) else extent for extent in shape)
+    operands = [x, partner(scope, x, part, equal=True)]
+    if draw.chance(0.5):
+        operands.append(scope.input((len(shape),), "int32"))
+    return Step("DYNAMIC_UPDATE_SLICE", tuple(operands), {}, draw.seed())
 
 
 def _positions(m: ModelWriter, x: int) -> int:
@@ -259,6 +279,9 @@ OPERATIONS = {
         _propose_top,
         lambda spec: len(spec.shape) > 0,
         lambda draw: draw.shape(draw.between(1, 4)),
+    ),
+    "DYNAMIC_UPDATE_SLICE": Operation(
+        _update, _propose_update, lambda spec: len(spec.shape) > 0, lambda draw: draw.shape(3)
     ),
     "GATHER_ND": Operation(_gather_nd, _propose_gather_nd),
     "SPACE_TO_BATCH_ND": Operation(

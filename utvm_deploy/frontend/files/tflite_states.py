@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,29 @@ from utvm_deploy.graph.names import short_name
 _CONTAINER = b"utvm states"
 
 
+@dataclass(frozen=True, eq=False)
+class KeptState:
+    """A state: the names of its input and its output, and its real numbers before the first run."""
+
+    found: str
+    left: str
+    first: Array
+
+
+def with_kept_states(data: bytes, states: Sequence[KeptState]) -> bytes:
+    """The file in which these states are variables; raises as ``with_states`` does."""
+    firsts = {one.found: one.first for one in states}
+    return with_states(data, [(one.found, one.left) for one in states], firsts)
+
+
 def with_states(
     data: bytes, states: Sequence[tuple[str, str]], firsts: Mapping[str, Array] | None = None
 ) -> bytes:
     """The file in which these inputs and outputs are variables, which are zeros at first.
 
-    ``firsts`` has the real numbers that others are at first, by the name of the input. Outputs stay outputs, too, where no other one would be left. Raises ModelError for names that
-    the file has not, and for an input and an output of different form.
+    ``firsts`` has the real numbers that others are at first, by the name of the input. Outputs stay
+    outputs, too, where no other one would be left. Raises ModelError for names that the file has
+    not, and for an input and an output of different form.
     """
     from utvm_deploy.frontend.files import tflite_schema as schema
 
@@ -36,12 +53,14 @@ def with_states(
     pairs = _pairs(model, states)
     for found, left in pairs:
         _check_form(model, found, left)
-    values = ((firsts or {}).get(name) for name, _ in states)
-    first = (
-        schema.zeros(graph.tensors[found]) if value is None else _stored(graph.tensors[found], value)
-        for (found, _), value in zip(pairs, values, strict=True)
-    )
-    keep(model, [(*pair, value) for pair, value in zip(pairs, first, strict=True)])
+    kept = []
+    for (found, left), (name, _) in zip(pairs, states, strict=True):
+        first = (firsts or {}).get(name)
+        tensor = graph.tensors[found]
+        kept.append(
+            (found, left, schema.zeros(tensor) if first is None else _stored(tensor, first))
+        )
+    keep(model, kept)
     _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
     return schema.model_bytes(model)
 
@@ -50,12 +69,13 @@ def _stored(tensor: Any, value: Array) -> Array:
     """Real numbers as a tensor of the file has them."""
     from utvm_deploy.frontend.files import tflite_schema as schema
 
-    like = schema.zeros(tensor)
+    like: Any = schema.zeros(tensor)
     scale, zero_point = schema.steps_of(tensor)
-    if scale:
-        limits = np.iinfo(like.dtype)
-        value = np.clip(np.rint(value / scale) + zero_point, limits.min, limits.max)
-    return value.astype(like.dtype).reshape(like.shape)
+    if not scale:
+        return np.asarray(value.astype(like.dtype).reshape(like.shape))
+    limits = np.iinfo(like.dtype)
+    steps = np.rint(value.astype(np.float64) / scale) + zero_point
+    return np.asarray(np.clip(steps, limits.min, limits.max).astype(like.dtype).reshape(like.shape))
 
 
 def keep(model: Any, states: Sequence[tuple[int, int, Array]]) -> None:

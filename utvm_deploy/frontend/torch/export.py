@@ -22,7 +22,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.other_files import is_pickled, other_framework
-from utvm_deploy.frontend.files.tflite_states import with_states
+from utvm_deploy.frontend.files.tflite_states import with_kept_states
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.job import all_at_once
 from utvm_deploy.frontend.qdq.operators import Node, QdqModel
@@ -109,8 +109,7 @@ def stateful_tflite(program: Any, name: str, description: str) -> bytes | None:
     if not states:
         return None
     data = program_to_tflite(made, name, description, is_float_converted=True)
-    pairs = [(one.found, one.left) for one in states]
-    return with_states(data, pairs, {one.found: one.first for one in states})
+    return with_kept_states(data, states)
 
 
 def loaded_program(path: Path) -> Any:

@@ -8,25 +8,15 @@ The .tflite file that this becomes keeps such pairs as its variables (``tflite_s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.files.tflite_states import KeptState
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation, written_buffers
 from utvm_deploy.frontend.torch.modules import quiet_torch
-from utvm_deploy.graph.model import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """A state: the names of its input and its output, and its value before the first run."""
-
-    found: str
-    left: str
-    first: Array
-
-
-def with_states_outside(torch: Any, program: Any) -> tuple[Any, tuple[Kept, ...]]:
+def with_states_outside(torch: Any, program: Any) -> tuple[Any, tuple[KeptState, ...]]:
     """The program with each buffer that it writes as an input and an output, and these states.
 
     They follow the program's own inputs and outputs. The same object if it writes into none. Raises
@@ -54,7 +44,7 @@ def with_states_outside(torch: Any, program: Any) -> tuple[Any, tuple[Kept, ...]
         ) from exc
     lefts = made.graph_signature.user_outputs[-len(buffers) :]
     return made, tuple(
-        Kept(states[buffer], str(left), given[states[buffer]].numpy())
+        KeptState(states[buffer], str(left), given[states[buffer]].numpy())
         for buffer, left in zip(buffers, lefts, strict=True)
     )
 
@@ -64,7 +54,7 @@ def _stepping(torch: Any, program: Any, states: dict[str, str], names: list[str]
     inner = program.module(check_guards=False)
     tree = torch.utils._pytree
 
-    class Stepping(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Stepping(torch.nn.Module):  # type: ignore[misc]
         """One step, which changes copies of the states."""
 
         def __init__(self) -> None:

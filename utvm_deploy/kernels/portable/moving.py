@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -153,23 +154,19 @@ class UpdatedSlice:
 
     def drive(self, c: Driver) -> None:
         source, part, _, output = self.parameters
-        size_of = element_type(self.dtype).size_bytes
         c.call("utvm_unless_there", _bytes(output.at()), _bytes(source.at()), source.size_bytes)
-        first = [
-            unit
-            * c.number(f"start_{i}", f"utvm_start(starts[{axis}], {(extent - size) // unit})")
-            for i, (extent, size, unit, axis) in enumerate(
-                zip(self.extents, self.sizes, self.units, self.axes, strict=True)
-            )
-        ]
-        with c.loops("i", self.sizes[:-1]) as counters:
-            to = [start + i for start, i in zip(first, [*counters, Index()], strict=True)]
-            c.call(
-                "utvm_move",
-                _bytes(output.at(*to)),
-                _bytes(part.at(*counters)),
-                size_of(self.sizes[-1]),
-            )
+        to, places = Index(), zip(self.extents, self.sizes, self.units, self.axes, strict=True)
+        for i, (extent, size, unit, axis) in enumerate(places):
+            start = f"utvm_start(starts[{axis}], {(extent - size) // unit})"
+            to = c.number(f"start_{i}", f"{to} + {output.stride(i) * unit} * {start}")
+        with ExitStack() as stack:
+            counters = []
+            for i, size in enumerate(self.sizes[:-1]):
+                counters.append(stack.enter_context(c.loop(f"i_{i}", size)))
+                to = c.number(f"to_{i}", f"{to + output.stride(i) * counters[-1]}")
+            count = element_type(self.dtype).size_bytes(self.sizes[-1])
+            there = _bytes(Address(output.name, to))
+            c.call("utvm_move", there, _bytes(part.at(*counters)), count)
 
 
 def _bytes(address: Address) -> str:
@@ -194,7 +191,10 @@ def lower_update_slice(op: Operation) -> KernelCall:
             axes.append(axis)
     starts = op.input(2)
     kernel = UpdatedSlice(
-        *map(tuple, (extents, sizes, units, axes)),
+        tuple(extents),
+        tuple(sizes),
+        tuple(units),
+        tuple(axes),
         max(len(op.source.shape), 1),
         stored(op.source.dtype),
         starts.dtype,

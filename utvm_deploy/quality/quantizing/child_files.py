@@ -74,12 +74,12 @@ def run_in_order(
         np.save(folder / f"input_{place}.npy", np.stack(values))
 
 
-def plain_ranges(ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
+def plain_ranges(ranges: Mapping[str, Range]) -> dict[str, tuple[float | None, ...]]:
     """Ranges as they are in files."""
-    return {name: (one.low, one.high) for name, one in ranges.items()}
+    return {name: (one.low, one.high, one.top) for name, one in ranges.items()}
 
 
-def ranges_of(plain: Mapping[str, tuple[float, float]]) -> dict[str, Range]:
+def ranges_of(plain: Mapping[str, Any]) -> dict[str, Range]:
     """What ``plain_ranges`` gives, as ranges."""
     return {name: Range(*one) for name, one in plain.items()}
 

@@ -30,6 +30,7 @@ from utvm_deploy.base.errors import DataError, ModelError, UtvmError, last_words
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import chosen_now
+from utvm_deploy.frontend.files.tflite_states import KeptState
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput
@@ -41,7 +42,6 @@ from utvm_deploy.quality.quantizing.facts import (
     Calibration,
     Range,
     Recipe,
-    State,
     held_out,
     too_wide,
 )
@@ -69,10 +69,8 @@ Inputs: TypeAlias = tuple[ModelInput, ...]
 
 _START_TIMEOUT_S = 120.0
 # A sample, and a file, on a loaded machine.
-_SAMPLE_TIMEOUT_S = 10.0
+SAMPLE_TIMEOUT_S = 10.0
 _RECIPE_TIMEOUT_S = 120.0
-# What states of all samples may take.
-_STATE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class Prepared:
     # Messages for the user, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
     # What it writes into, which its last inputs and outputs are.
-    states: tuple[State, ...] = ()
+    states: tuple[KeptState, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,52 +127,16 @@ def prepare(
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / child_files.MODEL).write_bytes(data)
         job = {"converted": is_converted, "shapes": dict(chosen_now().shapes)}
-        _run(form, "prepare", folder, job, 0.0, progress)
+        run_step(form, "prepare", folder, job, 0.0, progress)
         facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         inputs = tuple(ModelInput(n, tuple(shape), kind) for n, shape, kind in facts["inputs"])
         converted = (folder / child_files.CONVERTED).read_bytes() if is_converted else b""
         notes = tuple(facts.get("notes", ()))
         firsts = child_files.load_arrays(folder, "first")
         named = zip(facts.get("states", ()), firsts, strict=True)
-        states = tuple(State(*pair, first) for pair, first in named)
+        states = tuple(KeptState(found, left, first) for (found, left), first in named)
         prepared = (folder / child_files.PREPARED).read_bytes()
         return Prepared(prepared, inputs, converted, notes, states)
-
-
-def stepped(
-    form: str,
-    data: bytes,
-    samples: Dataset,
-    inputs: Inputs,
-    pairs: Mapping[int, int | str],
-    firsts: Sequence[Array],
-    progress: Progress = no_progress,
-) -> Dataset:
-    """The samples with what the states hold there: the float model runs them in their order.
-
-    ``pairs`` has the position of each state among the inputs, and its output's, or its name. States
-    of very many
-    samples take too much memory: then only some samples at equal distances are left.
-    """
-    count = min(len(samples), PT2E_SAMPLES)
-    most = max(_STATE_BYTES // max(sum(one.nbytes for one in firsts), 1), 1)
-    places = np.arange(min(count, most)) * count // min(count, most)
-    others = [place for place, _ in enumerate(inputs) if place not in pairs]
-    with TemporaryFolder("utvm-quantize") as folder:
-        (folder / child_files.MODEL).write_bytes(data)
-        for place, column in zip(others, samples.batch(0, count), strict=True):
-            _check_integers(column, inputs[place], samples.origin)
-            np.save(folder / f"input_{place}.npy", column.astype(inputs[place].dtype))
-        child_files.save_arrays(folder, "first", tuple(firsts))
-        job = {"pairs": list(pairs.items()), "inputs": len(inputs), "places": places.tolist()}
-        _run(form, "step", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
-        arrays = [np.load(folder / f"input_{place}.npy") for place in range(len(inputs))]
-    columns = [one if p in pairs else one[places] for p, one in enumerate(arrays)]
-
-    def read(start: int, stop: int) -> tuple[Array, ...]:
-        return tuple(one[start:stop] for one in columns)
-
-    return Dataset(len(places), read, samples.origin, positions=places)
 
 
 def float_weights(data: bytes) -> bytes:
@@ -184,7 +146,7 @@ def float_weights(data: bytes) -> bytes:
     """
     with TemporaryFolder("utvm-quantize") as folder:
         (folder / child_files.MODEL).write_bytes(data)
-        _run(TFLITE, "widen", folder, {}, 0.0, no_progress)
+        run_step(TFLITE, "widen", folder, {}, 0.0, no_progress)
         return (folder / child_files.CONVERTED).read_bytes()
 
 
@@ -226,7 +188,7 @@ def calibrate(
             # For messages: where each sample is in the user's data.
             "positions": None if samples.positions is None else samples.positions.tolist(),
         }
-        _run(form, "calibrate", folder, job, count * _SAMPLE_TIMEOUT_S, progress)
+        run_step(form, "calibrate", folder, job, count * SAMPLE_TIMEOUT_S, progress)
         facts = json.loads((folder / child_files.FACTS).read_text("utf-8"))
         _check_states([one.name for one in inputs], facts["outputs"])
         ranges = child_files.load_ranges(folder, is_final=True)
@@ -300,11 +262,11 @@ def quantize_with_recipes(
             "inner": [name for s in calibration.states for name in (s.found, s.left)],
             "outputs": calibration.output_names,
         }
-        compared = len(calibration.outputs[0]) * _SAMPLE_TIMEOUT_S
+        compared = len(calibration.outputs[0]) * SAMPLE_TIMEOUT_S
         timeout_s = len(recipes) * (_RECIPE_TIMEOUT_S + compared)
-        _run(calibration.form, "quantize", folder, job, timeout_s, progress)
+        run_step(calibration.form, "quantize", folder, job, timeout_s, progress)
         if not job["runs"]:
-            _run(TFLITE, "run", folder, job, timeout_s, progress)
+            run_step(TFLITE, "run", folder, job, timeout_s, progress)
         rewritten = json.loads((folder / child_files.RESULTS).read_text("utf-8"))
         return tuple(
             RecipeResult(
@@ -341,11 +303,12 @@ def _write_samples(folder: Path, samples: Dataset, inputs: Inputs, watch: Watch)
             arrays = samples.batch(start, start + BATCH)
             watch.see(arrays)
             for file, array, one in zip(files, arrays, inputs, strict=True):
-                _check_integers(array, one, samples.origin)
+                check_integers(array, one, samples.origin)
                 file.write(array.astype(one.dtype).tobytes())
 
 
-def _check_integers(array: Array, one: ModelInput, origin: str) -> None:
+def check_integers(array: Array, one: ModelInput, origin: str) -> None:
+    """DataError for floats that are data of an input of integers."""
     if one.dtype != "float32" and array.dtype.kind == "f":
         raise DataError(
             f"input {one.name!r} of the model takes {one.dtype}, and the data {origin} are floats; "
@@ -353,9 +316,10 @@ def _check_integers(array: Array, one: ModelInput, origin: str) -> None:
         )
 
 
-def _run(
+def run_step(
     form: str, step: str, folder: Path, job: dict[str, Any], timeout_s: float, progress: Progress
 ) -> None:
+    """Do a step of a format's child in a folder; ModelError if it refuses or takes too long."""
     if _is_here(form):
         _run_here(step, folder, job, progress)
         return

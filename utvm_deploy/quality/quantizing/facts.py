@@ -11,6 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.results import Result, plain_object
+from utvm_deploy.frontend.files.tflite_states import KeptState
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 
@@ -27,8 +28,8 @@ WANTED_SCHEMES = (*UNIFORM_SCHEMES, MIXED)
 #: The type of activations.
 DTYPES: Mapping[str, str] = {INT8: "int8", INT16X8: "int16"}
 
-#: How far a score may be below the largest one of its row, and still have a share that softmax
-#: gives a step: exp(-8) is less than a tenth of 1/256, and exp(-13) less than a tenth of 1/32768.
+#: How far below the largest of its row a score still counts; softmax gives others no step. A tenth
+#: of one, 1/256 or 1/32768, is more than exp(-8) or exp(-13).
 COUNTING: Mapping[str, float] = {INT8: 8.0, INT16X8: 13.0}
 
 #: Below this SQNR of an output, in dB, a warning says how to find the layers that cause it.
@@ -66,10 +67,14 @@ _LARGEST_FLOAT32 = 2.0**128 - 2.0**104
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest value of a tensor."""
+    """The smallest and the largest value of a tensor.
+
+    ``top`` is for scores that softmax takes: the least of what is the largest in a row.
+    """
 
     low: float
     high: float
+    top: float | None = None
 
     @property
     def is_too_wide(self) -> bool:
@@ -84,18 +89,6 @@ def too_wide(name: str, one: Range) -> str:
         "on the calibration data, too far for a scale in float32; give values as the model was "
         "trained on"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What a model keeps from run to run: the names of an input and an output, and its value.
-
-    Without a first value it is the caller's, and stays an input and an output.
-    """
-
-    found: str
-    left: str
-    first: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +118,7 @@ class Calibration:
     # That of the file itself, if this one is of a .tflite file that was made from it.
     source: Calibration | None = field(default=None, repr=False)
     # Those of the model's own, which become its variables in the end.
-    states: tuple[State, ...] = field(default=(), repr=False)
+    states: tuple[KeptState, ...] = field(default=(), repr=False)
     # As ``outputs``, of all samples that are kept here.
     all_outputs: tuple[Array, ...] = field(default=(), repr=False)
 
@@ -164,6 +157,19 @@ class Recipe:
     def label(self) -> str:
         """The scheme as callers know it."""
         return INT4 if self.narrow == ALL_LAYERS else self.scheme
+
+
+def counting(
+    ranges: Mapping[str, Range], seen: Mapping[str, Range], recipe: Recipe
+) -> dict[str, Range]:
+    """The ranges, in which scores begin where they count; ``seen`` are those that were observed."""
+    made = dict(ranges)
+    for name, one in seen.items():
+        scheme = recipe.operators.get(name, recipe.scheme)
+        if one.top is not None and name in ranges and scheme in COUNTING:
+            low = max(ranges[name].low, one.top - COUNTING[scheme])
+            made[name] = replace(ranges[name], low=low)
+    return made
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,19 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import Chosen, chosen_now, given_only
-from utvm_deploy.frontend.files.tflite_states import with_states
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
+from utvm_deploy.frontend.files.tflite_states import KeptState, with_kept_states
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.quality.datasets import Dataset, ModelInput
+from utvm_deploy.quality.datasets import ModelInput
 from utvm_deploy.quality.quantizing import child_steps, facts
 from utvm_deploy.quality.quantizing.choosing import Score, clearly_better, score
-from utvm_deploy.quality.quantizing.samples import dataset_for, names_in
+from utvm_deploy.quality.quantizing.samples import dataset_for
 from utvm_deploy.quality.quantizing.sqnr import outlier, output_errors
+from utvm_deploy.quality.quantizing.stepping import stepped
 
 
 def quantize_model(
@@ -47,7 +48,7 @@ def quantize_model(
         if given not in known:
             raise UsageError(f"{given!r} is not a {what}; there are {', '.join(known)}")
     source = _source(path, clipping, equalize, scheme, progress)
-    data = stepped(source, data, progress)
+    data = source.stepped(data, progress)
     calibration = calibrated(source, data, input_range=input_range, progress=progress)
     usual = facts.Recipe.of(
         scheme,
@@ -192,7 +193,12 @@ class Source:
     original: tuple[str, bytes] | None = None
     # Messages for the user, such as a batch that was bound to 1.
     notes: tuple[str, ...] = ()
-    states: tuple[facts.State, ...] = ()  # what its buffers are
+    states: tuple[KeptState, ...] = ()  # what its buffers are
+
+    def stepped(self, data: Any, progress: Progress) -> Any:
+        """The data, with what states hold there if they have no values of these."""
+        form, model = self.original or (self.form, self.data)
+        return stepped(form, model, self.inputs, self.states, data, progress)
 
 
 def opened(path: Path, *, is_converted: bool = False, progress: Progress = no_progress) -> Source:
@@ -271,7 +277,7 @@ def calibrated(
     Quantized models are compared on the first ``compared`` samples, with what the float model of
     the file makes of them.
     """
-    data = stepped(source, data, progress)
+    data = source.stepped(data, progress)
     run = partial(_run, source, data, input_range, compared, progress)
     made = run(source.form, source.data)
     made = replace(made, warnings=(*source.notes, *made.warnings))
@@ -284,39 +290,6 @@ def calibrated(
         output_names=real.output_names,
         source=real,
         all_outputs=real.all_outputs,
-    )
-
-
-def stepped(source: Source, data: Any, progress: Progress = no_progress) -> Any:
-    """The data; of a model with states that they have no values of, these run along.
-
-    The states are those of its buffers, and those that the user named.
-    """
-    if isinstance(data, Dataset):
-        return data
-    kept: dict[str, str | int] = {
-        one.found: number - len(source.states) for number, one in enumerate(source.states)
-    }
-    places = {one.name: place for place, one in enumerate(source.inputs)}
-    named, held = dict(chosen_now().tied), names_in(data)
-    given = {word for name in named for word in (name, f"inputs_{places.get(name)}")}
-    kept |= named if held and not held & given else {}
-    if not kept:
-        return data
-    for name in kept:
-        child_steps.check_state(name, places, "input")
-    known = {one.found: one.first for one in source.states}
-    firsts = [
-        known.get(name, np.zeros(one.shape, one.dtype))
-        for name, one in ((name, source.inputs[places[name]]) for name in kept)
-    ]
-    return child_steps.stepped(
-        *(source.original or (source.form, source.data)),
-        dataset_for(data, tuple(one for one in source.inputs if one.name not in kept)),
-        source.inputs,
-        {places[name]: left for name, left in kept.items()},
-        firsts,
-        progress,
     )
 
 
@@ -396,8 +369,7 @@ def quantize_with_recipe(
     )
     made, states = result.data, calibration.states
     if states:
-        firsts = {one.found: one.first for one in states if one.first is not None}
-        made = with_states(made, [(one.found, one.left) for one in states], firsts)
+        made = with_kept_states(made, states)
     graph = _read_back(made, name)
     # States are outputs behind those of the model.
     shown = slice(len(calibration.output_names) - len(states))

@@ -61,7 +61,7 @@ def names_in(data: Any) -> frozenset[str]:
     try:
         with np.load(data, allow_pickle=False) as file:
             return frozenset(file.files)
-    except DAMAGED + (OSError,):  # who reads the samples says so
+    except (*DAMAGED, OSError):  # who reads the samples says so
         return frozenset()
 
 

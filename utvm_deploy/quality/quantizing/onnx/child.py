@@ -109,7 +109,9 @@ def _converted(path: Path) -> bytes:
 
 
 #: Does one step in a folder; gives the exit status.
-main = partial(run_step, {"prepare": prepare, "step": step, "calibrate": calibrate, "quantize": quantize})
+main = partial(
+    run_step, {"prepare": prepare, "step": step, "calibrate": calibrate, "quantize": quantize}
+)
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

@@ -15,8 +15,9 @@ from utvm_deploy.frontend.files.tflite_states import with_equal_steps
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
-from utvm_deploy.quality.quantizing.facts import Range, Recipe
+from utvm_deploy.quality.quantizing.facts import COUNTING, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.finishing import without_float_ends
+from utvm_deploy.quality.quantizing.tflite.masks import scores_of
 
 
 class Observed:
@@ -29,8 +30,15 @@ class Observed:
         # Of the samples in the user's data, for messages.
         self._positions: Sequence[int] | None = job["positions"]
 
-    def see(self, sample: int, name: str, array: Array) -> None:
-        """Take a tensor into account; ModelError if it became infinite or NaN."""
+    def see(self, sample: int, name: str, array: Array, *, are_scores: bool = False) -> None:
+        """Take a tensor into account; ModelError if it became infinite or NaN.
+
+        Scores are what softmax takes along the last dimension: they may be minus infinity.
+        """
+        top = None
+        if are_scores:
+            top = float(array.max(-1).min())
+            array = np.maximum(array, top - max(COUNTING.values()))
         low, high = float(array.min()), float(array.max())
         if not (np.isfinite(low) and np.isfinite(high)):
             place = self._positions[sample] if self._positions else sample
@@ -40,8 +48,10 @@ class Observed:
                 "remove the sample, or repair the model"
             )
         for ranges in (self.all, self.fitted)[: 1 if sample < self._held_out else 2]:
-            before = ranges.get(name, Range(low, high))
-            ranges[name] = Range(min(low, before.low), max(high, before.high))
+            before = ranges.get(name, Range(low, high, top))
+            if top is not None and before.top is not None:
+                top = min(top, before.top)
+            ranges[name] = Range(min(low, before.low), max(high, before.high), top)
 
 
 def observe(
@@ -57,7 +67,7 @@ def observe(
     """
     interpreter = _interpreter(data, preserves=True)
     details = _float_details(interpreter)
-    seen = Observed(job)
+    seen, scores = Observed(job), scores_of(data)
     outputs: list[list[Array]] = []
     count = len(inputs[0])
     for sample in range(count):
@@ -65,7 +75,7 @@ def observe(
         if sample < job["kept"]:
             outputs.append(made)
         for name, array in _tensors(interpreter, details):
-            seen.see(sample, name, array)
+            seen.see(sample, name, array, are_scores=name in scores)
         progress(sample + 1, count)
     return seen, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
 

@@ -20,7 +20,7 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
-from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe
+from utvm_deploy.quality.quantizing.facts import SCHEMES, Range, Recipe, counting
 from utvm_deploy.quality.quantizing.tflite.aeq import quantized_by_aeq
 from utvm_deploy.quality.quantizing.tflite.bias import correct_biases
 from utvm_deploy.quality.quantizing.tflite.calibrate import (
@@ -122,7 +122,8 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
 
     def make(recipe: Recipe, is_final: bool) -> tuple[bytes, list[tuple[str, str]]]:
         fit = fits[is_final]
-        ranges = with_tied_ranges(fit.clipper.ranges(recipe.clipping), job["states"])
+        clipped = counting(fit.clipper.ranges(recipe.clipping), fit.ranges, recipe)
+        ranges = with_tied_ranges(clipped, job["states"])
         return quantized(data, ranges, recipe, fit.layer_inputs, fit.rounding)
 
     make_files(folder, job, tell, inputs, make)
@@ -133,6 +134,7 @@ class _Fit:
 
     def __init__(self, data: bytes, inputs: Sequence[Array], ranges: Mapping[str, Range]) -> None:
         few = [array[:_STATISTICS_SAMPLES] for array in inputs]
+        self.ranges = ranges
         self.clipper = Clipper(lambda: float_values(data, inputs), ranges)
         self.layer_inputs = Inputs(schema.read_model(data), lambda: float_values(data, few))
         self.rounding = Rounding(self.layer_inputs)

@@ -15,6 +15,7 @@ from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing.tflite.equivalents import replace_by_equivalents
+from utvm_deploy.quality.quantizing.tflite.masks import limit_masks
 
 
 def prepared(data: bytes) -> bytes:
@@ -25,6 +26,7 @@ def prepared(data: bytes) -> bytes:
     _name_tensors(graph)
     # Names within signatures may hold anything; nothing after this step needs those of the file.
     schema.write_signature(model)
+    limit_masks(model)
     _check_weights(model, graph)
     replace_by_equivalents(model)
     return schema.model_bytes(model)

@@ -11,8 +11,16 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: What is added to a score that does not count: its share is 0 in 16 bits.
-_HIDDEN = -32.0
+#: What is added to a score that does not count: the range of scores leaves it out. Along another
+#: dimension than the last, the range has it: -32 has a share of 0 in 16 bits.
+_HIDDEN, _HIDDEN_ALONG_OTHERS = -1000.0, -32.0
+#: Operators that only move what hides, or that add or choose.
+_PASSING = frozenset(
+    (
+        *("add", "where", "masked_fill", "index", "index_select", "embedding", "view", "reshape"),
+        *("slice", "select", "expand", "unsqueeze", "squeeze", "permute", "transpose", "clone"),
+    )
+)
 
 
 def decomposed(module: Any, example: tuple[Any, ...], scheme: str) -> Any:
@@ -81,9 +89,9 @@ def _fold_constants(model: Any) -> None:
         is_used = any(user not in known for user in node.users)
         if not is_used or not isinstance(value, torch.Tensor):
             continue
-        has_hidden = _is_mask(node, known) and bool(torch.isneginf(value).any())
-        if has_hidden:
-            value = value.clamp(min=_HIDDEN)
+        least = _least_of(node, known)
+        if least is not None and bool((value < least).any()):
+            value = value.clamp(min=least)
         elif node.op != "call_function":
             continue
         name = f"folded_{number}"
@@ -96,13 +104,19 @@ def _fold_constants(model: Any) -> None:
     model.recompile()
 
 
-def _is_mask(node: Any, known: Any) -> bool:
-    """Whether a constant is only added to what softmax takes: minus infinity has no integer."""
-    sums = [user for user in node.users if user not in known]
-    return all(
-        _kind(one) == "add" and one.users and all("softmax" in _kind(user) for user in one.users)
-        for one in sums
-    )
+def _least_of(node: Any, known: Any) -> float | None:
+    """The least that a constant needs to hold, as only softmax takes it; None for any other."""
+    least = _HIDDEN
+    for user in (user for user in node.users if user not in known):
+        kind = _kind(user)
+        found = _least_of(user, ()) if kind in _PASSING and user.users else None
+        if "softmax" in kind:
+            is_last = user.args[1] in (-1, user.meta["val"].dim() - 1)
+            found = _HIDDEN if is_last else _HIDDEN_ALONG_OTHERS
+        if found is None:
+            return None
+        least = max(least, found)
+    return least
 
 
 def _kind(node: Any) -> str:

@@ -143,7 +143,7 @@ def _specs(scheme: str, is_qat: bool) -> Specs:
             return scales.clamp(min=float(scales.max()) * _LEAST_SHARE), zero_points
 
     class ScoreObserver(by_tensor):  # type: ignore[misc, valid-type]
-        """Looks at scores along the last dimension as far as they count beside the largest."""
+        """Leaves scores out that do not count, as others of their row are much larger."""
 
         def forward(self, x: Any) -> Any:
             """The scores as they are."""
@@ -236,9 +236,10 @@ def _are_scores(node: Any) -> bool:
     """Whether only softmax along the last dimension reads a result."""
     last = (-1, node.meta["val"].dim() - 1)
     return bool(node.users) and all(
-        aten_name(user.target) in ("softmax", "_softmax") and user.args[1] in last
+        user.op == "call_function"
+        and aten_name(user.target) in ("softmax", "_softmax")
+        and user.args[1] in last
         for user in node.users
-        if user.op == "call_function"
     )
 
 
