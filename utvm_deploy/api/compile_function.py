@@ -104,9 +104,9 @@ def compile(
       ``"end_input": True``, a second input says how many of them are behind a recording's end.
     - ``image_input`` says what image the caller gives, in the words of ``--input``, such as
       "uint8" or "rgb565 160x120 crop" (``utvm docs images``). It is for the same files.
-    - ``number_format`` is the format that float32 weights are kept in: "bfloat16", "float16", what
-      ``number_formats.register`` gave, or a Python file that registers one, whose code runs with
-      your rights.
+    - ``number_format`` is the format that float32 weights are kept in: "bfloat16", "float16",
+      "float16_arithmetic" (activations, too), or what ``number_formats.register`` gave. It may also
+      be a Python file that registers one, whose code runs with your rights.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)

@@ -79,8 +79,8 @@ IMAGE = Option(
 CHOSEN: Rows = (*SHAPES, IMAGE)
 FORMAT = Option(
     "--format NAME|FILE.py",
-    "keep the float32 weights in a number format: bfloat16, float16, or one that a Python file "
-    "registers, whose code runs with your rights (utvm docs number-formats)",
+    "keep float32 weights in bfloat16, float16, float16_arithmetic (activations, too), or a format "
+    "of a Python file, whose code runs with your rights (utvm docs number-formats)",
     parse=str,
     keyword="number_format",
 )
