@@ -9,11 +9,13 @@ other. Layouts:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.kernels.contract.c_texts import family_text, replaced, shared_text
 from utvm_deploy.kernels.isa.assembler import Assembler, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
@@ -225,42 +227,56 @@ def _routine(tile: RowTile, core: str) -> Assembler:
         a.ldr("r4", at("r12", 4 * place))
         a.str("r4", slot)
     a.ldr("r7", at("r12", 16))
+    with over_tiles(a, tile, _Slots):
+        stay_inside(a, tile)
+        clear(a, tile.pixels * tile.channels)
+        a.mov("r0", "r8")
+        a.load(r1=_Slots.panel, r6=_Slots.taps)
+        with a.loop("ne"):  # runs
+            tile.point(a)
+            a.load(r9=_Slots.turns)
+            with a.loop("ne", aligned=True):
+                a.subs("r9", 1)
+                tile.turn(a, products)
+            a.load(r12=_Slots.jump)
+            a.add("r0", "r12")
+            a.subs("r6", 1)
+        add_bias(a, tile.pixels, tile.channels)
+        a.mov("r4", tile.pixels)
+        finish(a, tile.pixels, tile.channels, extremes=has_extremes(core))
+        a.mov("r12", tile.pixels)
+        a.mla("r3", "r12", "r7", "r3")
+    a.leave()
+    return a
+
+
+@contextmanager
+def over_tiles(a: Assembler, tile: RowTile, slots: Any, *, behind: int = 0) -> Iterator[None]:
+    """The loops over groups of channels, rows and tiles, around the code of a tile.
+
+    That code finds its first window at r8, its output at r3, and the columns from this tile on in
+    r5. It keeps r5 and r8, moves r3 to the next tile's output, and leaves r1 ``behind`` bytes in
+    front of the next panel. ``slots`` names the stack slots of the routine.
+    """
     with a.loop("ne"):  # groups
-        a.load(r3=_Slots.output, r8=_Slots.image, r4=_Slots.rows)
+        a.load(r3=slots.output, r8=slots.image, r4=slots.rows)
         with a.loop("ne"):  # rows
-            a.store(r8=_Slots.row, r4=_Slots.left)
-            a.load(r5=_Slots.width)
+            a.store(r8=slots.row, r4=slots.left)
+            a.load(r5=slots.width)
             with a.loop("gt"):  # tiles
-                stay_inside(a, tile)
-                clear(a, tile.pixels * tile.channels)
-                a.mov("r0", "r8")
-                a.load(r1=_Slots.panel, r6=_Slots.taps)
-                with a.loop("ne"):  # runs
-                    tile.point(a)
-                    a.load(r9=_Slots.turns)
-                    with a.loop("ne", aligned=True):
-                        a.subs("r9", 1)
-                        tile.turn(a, products)
-                    a.load(r12=_Slots.jump)
-                    a.add("r0", "r12")
-                    a.subs("r6", 1)
-                add_bias(a, tile.pixels, tile.channels)
-                a.mov("r4", tile.pixels)
-                finish(a, tile.pixels, tile.channels, extremes=has_extremes(core))
-                a.mov("r12", tile.pixels)
-                a.mla("r3", "r12", "r7", "r3")
+                yield
                 a.constant("r12", tile.pixels * tile.stride)
                 a.add("r8", "r12")
                 a.subs("r5", tile.pixels)
-            a.load(r8=_Slots.row, r12=_Slots.pitch, r4=_Slots.left)
+            a.load(r8=slots.row, r12=slots.pitch, r4=slots.left)
             a.add("r8", "r12")
             a.subs("r4", 1)
-        a.load(r3=_Slots.output, r4=_Slots.groups)
-        a.add("r3", 4 * tile.channels)
+        a.load(r3=slots.output, r4=slots.groups)
+        if behind:
+            a.add("r1", behind)
+        a.add("r3", element_type(tile.dtype).unit_bytes * tile.channels)
         a.subs("r4", 1)
-        a.store(r1=_Slots.panel, r3=_Slots.output, r4=_Slots.groups)
-    a.leave()
-    return a
+        a.store(r1=slots.panel, r3=slots.output, r4=slots.groups)
 
 
 def stay_inside(a: Assembler, tile: RowTile) -> None:

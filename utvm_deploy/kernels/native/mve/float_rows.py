@@ -21,7 +21,7 @@ from utvm_deploy.kernels.isa.assembler import Assembler, Label, StackFrame
 from utvm_deploy.kernels.isa.code_cache import code_cache
 from utvm_deploy.kernels.isa.list_scheduler import cycles as cycles_of
 from utvm_deploy.kernels.isa.mnemonics import Slot, at, post, pre
-from utvm_deploy.kernels.native.fpu.row_tile import PARAMETERS, RowTile, stay_inside
+from utvm_deploy.kernels.native.fpu.row_tile import PARAMETERS, RowTile, over_tiles, stay_inside
 from utvm_deploy.kernels.native.fpu.shared_blocks import (
     LIMITED_ABOVE,
     LIMITED_BELOW,
@@ -243,32 +243,16 @@ def _text(tile: VectorRowTile) -> str:
 def _routine(tile: VectorRowTile) -> Assembler:
     a = Assembler(CORTEX_M55, parameters_of(PARAMETERS, tile.dtype))
     _begin(a, tile)
-    with a.loop("ne"):  # groups
-        a.load(r3=_Slots.output, r8=_Slots.image, r4=_Slots.rows)
-        with a.loop("ne"):  # rows
-            a.store(r8=_Slots.row, r4=_Slots.left)
-            a.load(r5=_Slots.width)
-            with a.loop("gt"):  # tiles
-                a.load(r7=_Slots.pixel)
-                stay_inside(a, tile)
-                a.store(r5=_Slots.columns)
-                _sum_up(a, tile)
-                a.load(r2=_Slots.limits, r11=_Slots.mode, r7=_Slots.pixel)
-                limit(a, tile.pixels * tile.vectors, tile.lanes)
-                for pixel in range(tile.pixels):
-                    store(a, tile.sums(pixel), tile.channels, tile.lanes)
-                a.load(r5=_Slots.columns)
-                a.constant("r12", tile.pixels * tile.stride)
-                a.add("r8", "r12")
-                a.subs("r5", tile.pixels)
-            a.load(r8=_Slots.row, r12=_Slots.pitch, r4=_Slots.left)
-            a.add("r8", "r12")
-            a.subs("r4", 1)
-        a.load(r3=_Slots.output, r4=_Slots.groups)
-        a.add("r1", tile.lanes.size * tile.channels)
-        a.add("r3", tile.lanes.size * tile.channels)
-        a.subs("r4", 1)
-        a.store(r1=_Slots.panel, r3=_Slots.output, r4=_Slots.groups)
+    with over_tiles(a, tile, _Slots, behind=tile.lanes.size * tile.channels):
+        a.load(r7=_Slots.pixel)
+        stay_inside(a, tile)
+        a.store(r5=_Slots.columns)
+        _sum_up(a, tile)
+        a.load(r2=_Slots.limits, r11=_Slots.mode, r7=_Slots.pixel)
+        limit(a, tile.pixels * tile.vectors, tile.lanes)
+        for pixel in range(tile.pixels):
+            store(a, tile.sums(pixel), tile.channels, tile.lanes)
+        a.load(r5=_Slots.columns)
     a.leave()
     return a
 
