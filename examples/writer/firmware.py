@@ -20,10 +20,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
+import numpy as np
+
 from utvm_deploy.base.errors import UtvmError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.device.link.stream import Stream
 from utvm_deploy.device.probe.running import start
+from utvm_deploy.device.writing import Sampler
 from utvm_deploy.frontend.tflite_tables import metadata_of
 from utvm_deploy.frontend.vocabulary import VOCABULARY, Vocabulary
 from utvm_deploy.project import Image
@@ -55,10 +58,11 @@ static const struct vocabulary vocabulary = {{
 
 def sampling_header(temperature: float = 0.8, top_k: int = 0, seed: int = 0) -> str:
     """C of how the next token is chosen."""
+    Sampler(temperature, top_k, seed)  # which refuses what is no sampling
     return f"""
-#define WRITER_TEMPERATURE {float(temperature)!r}f
-#define WRITER_TOP_K {top_k}u
-#define WRITER_SEED {seed}u
+#define WRITER_TEMPERATURE {float(np.float32(temperature))!r}f
+#define WRITER_TOP_K {min(top_k, 0xFFFF)}u
+#define WRITER_SEED {seed & 0xFFFFFFFF}u
 """
 
 

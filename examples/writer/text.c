@@ -118,6 +118,7 @@ uint16_t text_choose_int8(struct sampler *sampler, const int8_t *scores, float s
     for (uint16_t i = 0u; i < count; i++) {
         below[i] = whole((float)(scores[best] - scores[i]) * factor);
     }
+    below[best] = 0u; // also if the factor is not finite
     return draw(sampler, below, count);
 }
 
@@ -125,7 +126,8 @@ uint16_t text_choose_float(struct sampler *sampler, const float *scores, uint16_
                            uint16_t count) {
     uint16_t best = 0u;
     for (uint16_t i = 1u; i < count; i++) {
-        best = scores[i] > scores[best] ? i : best;
+        const uint32_t is_none = scores[best] != scores[best] && scores[i] == scores[i]; // NaN
+        best = scores[i] > scores[best] || is_none ? i : best;
     }
     if (sampler->temperature == 0.0f) {
         return best;
@@ -134,5 +136,6 @@ uint16_t text_choose_float(struct sampler *sampler, const float *scores, uint16_
     for (uint16_t i = 0u; i < count; i++) {
         below[i] = whole((scores[best] - scores[i]) * factor);
     }
+    below[best] = 0u; // also if its score is not finite
     return draw(sampler, below, count);
 }

@@ -96,6 +96,25 @@ def test_c_and_python_choose_the_same(
             assert ours.choose(scores, real_scale) == expected
 
 
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_scores_that_are_not_finite_still_choose_a_token(
+    text_c: ctypes.CDLL, temperature: float
+) -> None:
+    rng = np.random.default_rng(20266)
+    for number in range(300):
+        scores = rng.choice([np.nan, np.inf, -np.inf, 1.0, 3e38, -3e38], 5).astype(np.float32)
+        ours, theirs = Sampler(temperature, 0, number), CSampler(temperature, 0, number)
+        found = ours.choose(scores)
+        assert found == chosen_by_c(text_c, theirs, scores, 1.0)
+        assert 0 <= found < 5
+        if temperature == 0 and not np.isnan(scores).all():
+            assert scores[found] == np.nanmax(scores)
+    for scale in (1e-38, 1e38):
+        some = int8_scores(rng, 9)
+        ours, theirs = Sampler(temperature, 0, 1), CSampler(temperature, 0, 1)
+        assert ours.choose(some, scale) == chosen_by_c(text_c, theirs, some, scale)
+
+
 def test_tokens_are_drawn_by_their_probability() -> None:
     scores = np.array([3.0, 2.0, 0.0, 2.5, -1.0], np.float32)
     sampler = Sampler(temperature=0.7, top_k=4, seed=5)
@@ -146,7 +165,10 @@ def test_a_prompt_that_no_model_takes(prompt: str, said: str) -> None:
         '{"pieces": ["a", "a"], "end": 0, "length": 3}',
         '{"pieces": ["a", ""], "end": 0, "length": 3}',
         '{"pieces": ["a", [1]], "end": 0, "length": 3}',
+        '{"pieces": ["a", "\\u0000"], "end": 0, "length": 3}',
+        '{"pieces": ["a", "\\ud800"], "end": 0, "length": 3}',
         '{"pieces": ["a", "b"], "end": 2, "length": 3}',
+        '{"pieces": ["a", "b"], "end": 0, "length": 65536}',
         '{"pieces": ["a", "b"], "end": 0, "length": true}',
         '{"pieces": 5, "end": 0, "length": 3}',
         b'{"pieces": ["\xff", "b"], "end": 0, "length": 3}',

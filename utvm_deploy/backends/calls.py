@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from utvm_deploy.backends.interface import MOST_BYTES, Match, is_c_text
+from utvm_deploy.backends.interface import MOST_BYTES, Match
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.base.python_file import shown
+from utvm_deploy.base.readable import is_c_text
 from utvm_deploy.graph.element_type import ELEMENT_TYPES
 from utvm_deploy.graph.macs import macs
 from utvm_deploy.graph.model import Array

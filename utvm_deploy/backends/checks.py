@@ -14,11 +14,11 @@ from utvm_deploy.backends.interface import (
     CText,
     Pattern,
     StaticLibrary,
-    is_c_text,
 )
 from utvm_deploy.backends.patterns import Expression, Op, parts_of
 from utvm_deploy.backends.relax_patterns import is_of_tvm
 from utvm_deploy.base.errors import PluginError
+from utvm_deploy.base.readable import is_c_text
 from utvm_deploy.kernels.contract.call import LibraryKernel
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, WINDOW_BYTES, is_window
 

@@ -253,11 +253,6 @@ def pattern(
     return made
 
 
-def is_c_text(text: str) -> bool:
-    """Whether a C file can have the text: UTF-8 without zero bytes."""
-    return "\0" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
-
-
 @dataclass(frozen=True)
 class CText:
     """C99 text that becomes part of the model's sources.

@@ -43,6 +43,11 @@ def utf8(text: str) -> bytes:
         return text.translate({ord(c): _escaped(c) for c in halves}).encode()
 
 
+def is_c_text(text: str) -> bool:
+    """Whether a C file can have the text: UTF-8 without zero bytes."""
+    return "\0" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
+
+
 def short(text: str, most: int = MOST_OF_NAMES) -> str:
     """The text; "..." is in the middle instead of what makes it longer than ``most`` letters."""
     if len(text) <= most:

@@ -47,15 +47,17 @@ class Sampler:
     def choose(self, scores: Array, scale: float = 1.0) -> int:
         """The index of a score. Integers times ``scale`` are the real scores."""
         flat = scores.ravel()
-        best = int(flat.argmax())
+        numbers = np.flatnonzero(flat == flat)  # not those that are NaN
+        best = int(numbers[flat[numbers].argmax()]) if numbers.size else 0
         if self._temperature == 0:
             return best
         # Exact in 64 bits, and one rounding in float32.
         wide = flat if flat.dtype == np.float32 else flat.astype(np.int64)
-        factor = np.float32(np.float32(scale) * _PARTS_OF_E) / self._temperature
         with np.errstate(over="ignore", invalid="ignore"):
+            factor = np.float32(np.float32(scale) * _PARTS_OF_E) / self._temperature
             parts = (wide[best] - wide).astype(np.float32) * factor
         below = np.where(parts < _LARGEST, parts, _LARGEST).astype(np.int64)
+        below[best] = 0  # also if its score is not finite
         weights = np.where(self._kept(below), _power(below), 0)
         sums = np.cumsum(weights)
         drawn = self._random() * int(sums[-1]) >> 32

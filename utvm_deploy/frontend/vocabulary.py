@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from utvm_deploy.base.errors import ModelError, UsageError
+from utvm_deploy.base.readable import is_c_text
 
 #: The name of the metadata that a file of a language model has.
 VOCABULARY = "utvm_vocabulary"
-#: More tokens are not numbers of 16 bits, which samplers in C use.
-_MOST_PIECES = 65_535
+#: C has the numbers of tokens and of positions in 16 bits.
+_MOST = 65_535
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,19 @@ class Vocabulary:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(f"the vocabulary is damaged: {error!r:.80}") from error
         pieces = made.pieces
-        if not all(isinstance(one, str) and one for one in pieces):
-            raise ModelError("the vocabulary is damaged: its pieces are texts, and none is empty")
-        if not 2 <= len(set(pieces)) == len(pieces) <= _MOST_PIECES:
+        if not all(isinstance(one, str) and one and is_c_text(one) for one in pieces):
             raise ModelError(
-                f"the vocabulary is damaged: it needs 2 to {_MOST_PIECES:,} different pieces"
+                "the vocabulary is damaged: its pieces are texts in UTF-8; none is empty, and none "
+                "has a zero byte"
             )
+        if not 2 <= len(set(pieces)) == len(pieces) <= _MOST:
+            raise ModelError(f"the vocabulary is damaged: it needs 2 to {_MOST:,} different pieces")
         if any(type(one) is not int for one in (made.end, made.length)):
             raise ModelError("the vocabulary is damaged: end and length are integers")
-        if not (0 <= made.end < len(pieces) and made.length > 0):
+        if not (0 <= made.end < len(pieces) and 0 < made.length <= _MOST):
             raise ModelError(
-                f"the vocabulary is damaged: end is {made.end} of {len(pieces)} pieces, and "
-                f"length is {made.length}"
+                f"the vocabulary is damaged: end is {made.end!r:.20} of {len(pieces)} pieces, and "
+                f"length is {made.length!r:.20} of at most {_MOST:,}"
             )
         return made
 
