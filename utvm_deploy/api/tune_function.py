@@ -16,6 +16,7 @@ from utvm_deploy.backends.cmsis_nn import CmsisNn
 from utvm_deploy.backends.cmsis_nn.lower import cmsis_nn_backend
 from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.plugins import for_file
 from utvm_deploy.base.errors import TuneError, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.results import Result, plain_object
@@ -243,7 +244,7 @@ def prepare(
     if any(one.of_file for one in backends):
         passes = CHANNEL_KEEPING
     # A device that is not here computes nothing while ours are measured.
-    given = [[_of_file(one.stand_in or one, path) for one in backends] for path in paths]
+    given = [[for_file(one.stand_in or one, path) for one in backends] for path in paths]
     devices = [[one for one in some if one.of_file] for some in given]
     graphs = [replace(simplify(load_model(path, custom), passes), name=path.stem) for path in paths]
     if not allow_float:
@@ -252,10 +253,6 @@ def prepare(
     core = board.cpu.kernel_core
     works = workload(graphs, core, backends, sketches=sketches, devices=devices)
     return Prepared(board, tuple(graphs), works, given)
-
-
-def _of_file(backend: Backend, path: Path) -> Backend:
-    return backend if backend.of_file is None else backend.of_file(path)
 
 
 def _here(

@@ -302,6 +302,8 @@ class Backend:
     build: Build | None = field(default=None, repr=False)
     #: The backend for a model's file, if it must see the file. Then layers keep all channels of it.
     of_file: Callable[[Path], Backend] | None = field(default=None, repr=False, compare=False)
+    #: Whether it is what ``of_file`` gave; utvm_deploy sets it.
+    has_seen_file: bool = field(default=False, repr=False, compare=False)
     #: Whether a device reads scratch and tables by itself: those stay in the arena and in flash,
     #: as it may reach no tightly coupled RAM.
     is_bus_master: bool = False

@@ -51,7 +51,7 @@ def for_file(backend: Backend, path: Path) -> Backend:
         return backend
     found = asked(backend, "of_file", lambda: of_file(path), BUILD_SECONDS)
     if not backend.python_digest:
-        return found
+        return replace(found, has_seen_file=True)
     if not isinstance(found, Backend):
         raise PluginError(f"{backend.origin}: of_file gives {shown(found)}; return a Backend")
     found = check_backend(found, f"{backend.origin}: of_file")
@@ -59,6 +59,7 @@ def for_file(backend: Backend, path: Path) -> Backend:
         raise PluginError(f"{backend.origin}: of_file gives another library; keep Backend.code")
     names = ("name", "origin", "family", "python_digest", "functions", "digest", "built_with")
     kept = replace(found, **{name: getattr(backend, name) for name in names})
+    kept = replace(kept, of_file=of_file, has_seen_file=True)
     return _with_digest(kept, backend.built_with)
 
 

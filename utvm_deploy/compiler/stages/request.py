@@ -103,8 +103,8 @@ class Request:
         return next((one for one in self.options.backends if one.is_bus_master), None)
 
     def _for_model(self, backend: Backend) -> Backend:
-        if backend.of_file is None or backend.covers is not None:
-            return backend  # it has seen the file
+        if backend.of_file is None or backend.has_seen_file:
+            return backend
         if isinstance(self.model, Graph):
             raise CompileError(f"{backend.name} needs the model's file; save the model first")
         return for_file(backend, Path(self.model))
