@@ -27,7 +27,9 @@ _MUL, _ADD, _SUB, _MIN, _MAX, _LRELU, _ABS, _CLZ, _SHR, _SHL = range(10)
 _MAX_POOL, _AVERAGE, _REDUCE_SUM, _SUM = range(4)
 # Rounding modes of a scale; the ones of inputs are the first two.
 _DOUBLE, _NATURAL = range(2)
-_CHAINED = 2
+_CHAINED, _NO_STORAGE = 2, 3
+#: Of ACC_FORMAT: sums go on with those of the operation before.
+_KEEP = 1
 _FAST, _SPARSE = 1, 1 << 4
 # Height and width of the micro blocks of ACC_FORMAT, in the order of their numbers.
 _MICRO_BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4))
@@ -42,6 +44,7 @@ class Npu85(Npu):
     """The same as ``Npu`` for the second architecture."""
 
     _chained: Wide
+    _accumulated: Wide
 
     def _compute(self, operation: Operation) -> None:
         given = [self._loaded(one) for one in inputs_of(self._stream, operation)]
@@ -51,6 +54,8 @@ class Npu85(Npu):
             if operation["IFM_PRECISION"] >> 14 == _CHAINED:
                 given = [self._chained, *given]
             result = self._windows(operation, given[0])
+        if operation["OFM_PRECISION"] >> 14 == _NO_STORAGE:
+            return
         result = self._activated(operation, result)
         output = output_of(self._stream, operation)
         if output is None:
@@ -102,6 +107,11 @@ class Npu85(Npu):
                 sums = np.sign(sums) * ((np.abs(sums) + divisor // 2) // divisor)
             return _globally(operation, sums) + zero
         sums = self._convolved(operation, windows * counts[..., None, :, :])
+        if operation["ACC_FORMAT"] >> 4 & 3 == _KEEP:  # parts of a large kernel
+            sums = sums + self._accumulated
+        if operation["OFM_PRECISION"] >> 14 == _NO_STORAGE:
+            self._accumulated = sums
+            return sums
         bias, scale, shift = self._scales(operation)
         if operation["OFM_PRECISION"] >> 8 & 1:
             return _globally(operation, sums + bias) + zero
