@@ -17,7 +17,15 @@ torch = pytest.importorskip(
 )
 
 from torch import nn  # noqa: E402
-from training_nets import NETS, as_stored, moved, net_of, set_weights, states_of  # noqa: E402
+from training_nets import (  # noqa: E402
+    NETS,
+    as_stored,
+    moved,
+    net_of,
+    random_net,
+    set_weights,
+    states_of,
+)
 
 # To load PyTorch takes seconds.
 pytestmark = pytest.mark.slow
@@ -117,3 +125,45 @@ def test_weights_follow_those_of_pytorch(optimizer: str, host: Device) -> None:
         right = as_stored(parameter, states[key].shape)
         np.testing.assert_allclose(states[key], right, atol=2e-4)
     model.unload()
+
+
+def check_differences(seed: int, device: Device) -> None:
+    """Gradients of a random net beside differences of its loss, in float64, along a direction."""
+    module, example = random_net(seed)
+    made = utvm_deploy.trainable(module, inputs=(example,), optimizer="momentum", layers="all")
+    model = device.load(utvm_deploy.compile(made, device.board))
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(tuple(example.shape)).astype(np.float32)
+    label = rng.integers(0, 3, len(x))
+    parameters = moved(made.weights, module)
+    set_weights(model, parameters)
+    model.train_step((x,), label)
+    states = states_of(model)
+    module.double()
+    step = 1e-6
+    for key, parameter in parameters.items():
+        start = parameter.detach().clone()
+        along = torch.from_numpy(rng.standard_normal(tuple(start.shape)))
+        losses = []
+        with torch.no_grad():
+            for sign in (1, -1):
+                parameter.copy_(start + sign * step * along)
+                losses.append(torch_loss(module, "cross_entropy", x.astype(float), label).item())
+            parameter.copy_(start)
+        wanted = (losses[0] - losses[1]) / (2 * step)
+        gradient = states[f"{key} velocity"].astype(float)
+        found = float((gradient * as_stored(along, gradient.shape)).sum())
+        size = float(np.abs(gradient * as_stored(along, gradient.shape)).sum())
+        assert found == pytest.approx(wanted, abs=1e-5 * size + 1e-6), f"seed {seed}, {key}"
+    model.unload()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_nets_by_differences(seed: int, host: Device) -> None:
+    check_differences(seed, host)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4, 200))
+def test_many_random_nets_by_differences(seed: int, host: Device) -> None:
+    check_differences(seed, host)

@@ -15,6 +15,7 @@ from tvm import relax
 
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
+from utvm_deploy.bundling import check_bundle
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
@@ -59,8 +60,9 @@ def samples() -> tuple[Any, Any]:
     return x, (np.abs(x[:, 0]) > 0.7).astype(np.int64) + (x[:, 1] > 0.5)
 
 
-def test_a_model_learns_and_its_weights_come_back(compiled: Any, host: Device) -> None:
-    model = host.load(compiled)
+@pytest.mark.parametrize("where", ["flash", "ram"])
+def test_a_model_learns_and_its_weights_come_back(where: str, compiled: Any, host: Device) -> None:
+    model = host.load(compiled, into=where)
     inputs, labels = samples()
     before = model(inputs[:1])
     curve = model.train((inputs, labels), epochs=20)
@@ -164,6 +166,18 @@ def test_a_model_without_layers_that_train_is_refused() -> None:
         utvm_deploy.trainable(builder.get())
 
 
+def test_layers_with_the_same_weights_do_not_train() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 4), "float32"))
+    weights = relax.const(np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.tanh(relax.op.matmul(x, weights)))
+            y = builder.emit_output(relax.op.matmul(y, weights))
+        builder.emit_func_output(y)
+    with pytest.raises(UnsupportedOperator, match="have the same weights"):
+        utvm_deploy.trainable(builder.get())
+
+
 def test_a_file_of_relax_trains(tmp_path: Path) -> None:
     path = tmp_path / "dense.relax"
     path.write_text(tvm.ir.save_json(dense()))
@@ -208,3 +222,17 @@ def test_the_body_of_a_quantized_file_keeps_its_bytes(
         assert len(runs) >= 4
         assert all((run.outputs[0] == wanted[run.layer.name]).all() for run in runs)
     model.unload()
+
+
+def test_a_bundle_trains_and_passes_its_self_test(tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed: sudo apt install cmake")
+    made = utvm_deploy.trainable(dense(), name="net")
+    result = utvm_deploy.bundle(made, "host", tmp_path / "bundle", samples=2, name="net")
+    check_bundle(result.path)
+    assert "int32_t net_train_step(" in (tmp_path / "bundle" / "include" / "net.h").read_text()
+    for command in (["-S", "bundle", "-B", "build"], ["--build", "build"]):
+        subprocess.run(["cmake", *command], cwd=tmp_path, check=True, timeout=120)
+    program = str(tmp_path / "build" / "net_selftest")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "PASS net: 2 sample(s), every output byte equal\n"

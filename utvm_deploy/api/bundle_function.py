@@ -21,6 +21,7 @@ from utvm_deploy.bundling import check_destination, check_format, write_bundle
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import CYCLES, DeviceModel, connect
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.training.model import Trainable
 from utvm_deploy.oracle.samples import load_golden, random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.project import check_fits_alone
@@ -34,6 +35,8 @@ SCHEMA = "utvm.bundle/1"
 #: Golden vectors are in the self-test's flash. There are few, but more than one, to show that no
 #: run influences the next one.
 DEFAULT_SAMPLES = 4
+#: The board of this computer.
+_HOST = "host"
 #: A stream has more, up to its second whole answer, if these are not above this number.
 _MOST_HOPS = 64
 
@@ -102,17 +105,17 @@ def bundle(
 ) -> BundleResult:
     """Write a model as a library for somebody else's firmware, with a self-test.
 
-    ``model`` is a file, or what ``quantize`` gave. ``board`` is a name, a board file or a
-    ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is a folder,
-    or a file that ends in .zip, or in .pack for the format "cmsis-pack"; an older bundle there is
-    replaced. ``format`` is "cmake" or another that ``utvm bundle --help`` names. ``benchmark`` is
-    "kws01" or another of MLPerf Tiny's, for the format "mlperf-tiny". ``samples`` is how many
-    random samples the self-test has. Those of a stream are hops that follow each other, and are
-    more if a whole answer needs more. ``golden`` is an .npz file instead, with the array "inputs",
-    whose first axis counts the samples. Without ``latency``, or if the board does not run on this
-    computer, the latency report is left out, and ``notes`` say why. ``timing`` is as for
-    ``connect``. ``options`` are those of ``compile``, which ``profile`` lists.
-    ``progress(what, done, total)`` is called on the way.
+    ``model`` is a file, or what ``quantize`` or ``trainable`` gave. ``board`` is a name, a board
+    file or a ``Board``; ``server`` is the URL of the server that it is connected to. ``output`` is
+    a folder, or a file that ends in .zip, or in .pack for the format "cmsis-pack"; an older bundle
+    there is replaced. ``format`` is "cmake" or another that ``utvm bundle --help`` names.
+    ``benchmark`` is "kws01" or another of MLPerf Tiny's, for the format "mlperf-tiny". ``samples``
+    is how many random samples the self-test has. Those of a stream are hops that follow each other,
+    and are more if a whole answer needs more. ``golden`` is an .npz file instead, with the array
+    "inputs", whose first axis counts the samples. Without ``latency``, or if the board does not run
+    on this computer, the latency report is left out, and ``notes`` say why. ``timing`` is as for
+    ``connect``. ``options`` are those of ``compile``, which ``profile`` lists. ``progress(what,
+    done, total)`` is called on the way.
 
     Sizes are in bytes. Raises BundleError for an ``output`` that holds something else and for a
     ``format`` of other cores. Raises ModelError for a file or samples that do not fit, and
@@ -122,6 +125,8 @@ def bundle(
     check_format(format, target, benchmark)
     if isinstance(board, str) and board.startswith(SCHEME):
         server, _ = board_address(board)
+    if isinstance(model, Trainable):
+        return _of_trainable(model, target, destination, format, samples, options)
     with steps.chosen_of(options, compile), steps.model_file(model, options.get("name")) as path:
         keep_model(path, destination)
         check_destination(destination, format)
@@ -170,6 +175,41 @@ def bundle(
     return BundleResult(
         written, format, target.name, count, compiled, code, report, tuple(made.notes)
     )
+
+
+def _of_trainable(
+    model: Trainable,
+    board: Board,
+    destination: Path,
+    format: str,
+    samples: int,
+    options: Mapping[str, Any],
+) -> BundleResult:
+    """The bundle of a model that trains; its self-test compares with the host's run of the same.
+
+    Float math has equal bytes on all boards. Nothing else computes a train step of this file.
+    """
+    check_destination(destination, format)
+    compiled = compile(model, board, **options)
+    here = compile(model, _HOST, name=compiled.name)
+    graph = model.graph.replaced(inputs=model.graph.inputs[:-1])  # without the label
+    taken = random_samples(graph, samples)
+    with connect(_HOST) as device:
+        on_host = device.load(here)
+        expected = [on_host.run(inputs)[0] for inputs in taken.inputs]
+    oracle = f"utvm on {_HOST}"
+    written = write_bundle(
+        compiled,
+        board,
+        Path(graph.name),
+        destination,
+        format=format,
+        inputs=taken.inputs,
+        expected=expected,
+        oracle=oracle,
+    )
+    told = ("no latency report: a model that trains has none",)
+    return BundleResult(written, format, board.name, samples, compiled, None, None, told)
 
 
 def _latency(made: Making, timing: str, progress: Progress) -> Mapping[str, Any] | None:

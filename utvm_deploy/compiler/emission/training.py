@@ -90,16 +90,18 @@ static int32_t are_finite(const float *values, uint32_t count) {{
     return 1;
 }}
 
-// What is given may be in the arena already.
-static void take(uint8_t *to, const void *from, uint32_t count) {{
-    memmove(to, from, count);
+// What is given may be in its place already.
+static void take(void *to, const void *from, uint32_t count) {{
+    if (to != from) {{
+        memcpy(to, from, count);
+    }}
 }}
 
 int32_t {name}_train_step(
     {_parameters(part, inputs, pools)}) {{
 {_checks(upper, part, inputs)}{copies}\
     run_layers(arena{passed}, 0, {part.loss_layers});
-    memmove(loss, arena + {part.loss.offset}, 4);
+    take(loss, arena + {part.loss.offset}, 4);
     if (!are_finite(loss, 1)) {{
         return {upper}_LOSS_NOT_FINITE;
     }}
@@ -174,15 +176,17 @@ const uint8_t *{name}_store(uint8_t *arena, uint32_t *bytes) {{
 int32_t {name}_restore(uint8_t *arena, const uint8_t *stored, uint32_t bytes) {{
     uint32_t size;
     uint32_t crc;
-    if (bytes < 32 || memcmp(stored, stored_first, sizeof(stored_first)) != 0) {{
-        return {upper}_OTHER_MODEL;
+    for (uint32_t i = 0; i < sizeof(stored_first); i++) {{
+        if (bytes < 32 || stored[i] != stored_first[i]) {{
+            return {upper}_OTHER_MODEL;
+        }}
     }}
     memcpy(&size, stored + 24, 4);
     memcpy(&crc, stored + 28, 4);
     if (size != {upper}_STORED_BYTES || bytes != size || crc != crc_of(stored + 32, size - 32)) {{
         return {upper}_TORN;
     }}
-    memmove(arena + {part.stored.offset}, stored, size);
+    take(arena + {part.stored.offset}, stored, size);
 {cleared}\
     return 0;
 }}

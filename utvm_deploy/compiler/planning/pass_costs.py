@@ -36,7 +36,7 @@ def pass_cycles(graph: Graph, operator: Operator, table: CostTable) -> float:
     """The cycles of reading all weights of a layer once; 0: it has none."""
     number = operator.inputs[1] if len(operator.inputs) > 1 else None
     weights = None if number is None else graph.tensors[number].data
-    channels = graph.tensors[operator.outputs[0]].shape[-1]
+    channels = (graph.tensors[operator.outputs[0]].shape or (1,))[-1]  # a scalar has one
     if weights is None or not channels:
         return 0.0
     times = table.depthwise_pass if operator.kind == "DEPTHWISE_CONV_2D" else 1.0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
-from tvm import relax
+from tvm import ir, relax
 from tvm.relax import op
 
 from utvm_deploy.frontend.relax.operators import number_of, shape_of
 
-_Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any]]
+_Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any] | None]
 
 #: Above that of TVM's gradients, so that ours replace them.
 _LEVEL = 11
@@ -38,6 +38,20 @@ def _relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
 def _leaky_relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
     slope = op.multiply(gradient, _number(float(call.attrs.alpha)))
     return [op.where(op.greater(call.args[0], _number(0.0)), gradient, slope)]
+
+
+def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    """Without the transposed copies of TVM's gradient; None where a batch is repeated."""
+    (*batch, _, _), (*others, _, _) = map(shape_of, call.args)
+    if others not in ([], batch):
+        return None
+    x, weights = call.args
+    rows = "abcd"[: len(batch)]
+    own = rows if others else ""
+    return [
+        op.einsum((gradient, weights), f"{rows}ij,{own}kj->{rows}ik"),
+        op.einsum((x, gradient), f"{rows}ik,{rows}ij->{own}kj"),
+    ]
 
 
 def _clip(_made: Any, call: Any, gradient: Any) -> list[Any]:
@@ -131,6 +145,7 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.clip": _clip,
     "relax.erf": _erf,
     "relax.flatten": _reshaped,
+    "relax.matmul": _matmul,
     "relax.nn.adaptive_avg_pool2d": _global_average,
     "relax.nn.gelu": _gelu,
     "relax.nn.layer_norm": _layer_norm,
@@ -147,10 +162,12 @@ _GRADIENTS: Mapping[str, _Gradient] = {
 def register_gradients() -> None:
     """Give them to TVM, once."""
     for name, gradient in _GRADIENTS.items():
+        theirs = ir.Op.get(name).get_attr("FPrimalGradient")
+        op.register_gradient(name, partial(_own_or_theirs, gradient, theirs), _LEVEL)
 
-        def registered(
-            made: Any, call: Any, out: Any, _builder: Any, own: _Gradient = gradient
-        ) -> list[Any]:
-            return own(made, call, out)
 
-        op.register_gradient(name, registered, _LEVEL)
+def _own_or_theirs(
+    own: _Gradient, theirs: Any, made: Any, call: Any, gradient: Any, builder: Any
+) -> Any:
+    found = own(made, call, gradient)
+    return theirs(made, call, gradient, builder) if found is None else found

@@ -88,9 +88,13 @@ def _reads_where_it_writes(function: Any, place: int) -> bool:
         reads = [one for one in block.reads if any(one.source.same_as(f) for f in followed)]
         if not reads or block.name_hint == "root":
             continue
-        (write,) = block.writes
-        if any(int(one.iter_type) != _SPATIAL for one in block.iter_vars) or not all(
-            tvm_ffi.structural_equal(list(write.region), list(read.region)) for read in reads
+        write = block.writes[0]
+        if (
+            len(block.writes) > 1
+            or any(int(one.iter_type) != _SPATIAL for one in block.iter_vars)
+            or not all(
+                tvm_ffi.structural_equal(list(write.region), list(read.region)) for read in reads
+            )
         ):
             return False
         followed.append(write.source)

@@ -23,6 +23,7 @@ from utvm_deploy.frontend.training.recipe import CROSS_ENTROPY, Recipe, position
 from utvm_deploy.frontend.training.weights import (
     Names,
     Weight,
+    check_not_shared,
     trainable_layers,
     with_parameters,
 )
@@ -50,6 +51,7 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
     prepared = prepared_module(module)
     layers = trainable_layers(prepared[MAIN], names)
     chosen = positions_of([one.name for one in layers], list(map(str, layers)), recipe.layers)
+    check_not_shared(layers, chosen)
     weights = [weight for position in chosen for weight in layers[position].weights]
     with tvm.target.Target("c"):
         lost, classes = _with_loss(with_parameters(prepared, MAIN, weights), recipe, len(weights))

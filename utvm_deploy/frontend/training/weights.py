@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import ir, relax
 
@@ -93,6 +94,20 @@ def _bias(bindings: Any, product: Any, layer: str, kind: str) -> Iterator[Weight
         array = constant_of(operand)
         if array is not None and array.size == channels and channels == math.prod(array.shape):
             yield Weight(f"{layer}.bias", position, place, array)
+
+
+def check_not_shared(layers: Sequence[TrainableLayer], chosen: Sequence[int]) -> None:
+    """UnsupportedOperator if weights that train are also those of another layer."""
+    weights = [layer.weights[0].values for layer in layers]
+    for position in chosen:
+        own = weights[position]
+        for other, array in enumerate(weights):
+            same = any(np.array_equal(own, one) for one in (array, array.T))
+            if other != position and same and own.min() < own.max():
+                raise UnsupportedOperator(
+                    f"layers {layers[position].name} and {layers[other].name} have the same "
+                    "weights, and would not stay equal; train other layers"
+                )
 
 
 def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
