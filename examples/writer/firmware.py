@@ -12,6 +12,7 @@ over its UART. The same model, prompt and seed give `utvm run --prompt` the same
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,24 @@ def sampling_header(temperature: float = 0.8, top_k: int = 0, seed: int = 0) -> 
 """
 
 
+def pools_header(tree: Path) -> str:
+    """C of the addresses that ``writer_run`` takes behind the arena: they begin where regions end.
+
+    The project keeps these ends free, so the linker script's regions are shorter.
+    """
+    model = (tree / "model/writer.h").read_text()
+    (taken,) = re.findall(r"^void writer_run\(uint8_t \*arena(.*)\);", model, re.MULTILINE)
+    linked = (tree / "link.ld").read_text()
+    ends = {
+        name: int(origin, 16) + int(length, 16)
+        for name, origin, length in re.findall(
+            r"(\w+) +\(\w+\) : ORIGIN = (\w+), LENGTH = (\w+)", linked
+        )
+    }
+    names = re.findall(r"uint8_t \*pool_(\w+)", taken)
+    return f"#define WRITER_POOLS {''.join(f', {ends[name]:#x}u' for name in names)}\n"
+
+
 def _escaped(piece: str) -> str:
     """In octal, where C would read a character in another way."""
     return "".join(
@@ -84,7 +103,7 @@ def make(model: Path, board: str, folder: Path, sampling: str) -> Path:
     subprocess.run([*utvm, "--board", board, "--name", "writer"], check=True, stdout=DEVNULL)
     for name in ("main.c", "text.c", "text.h"):
         shutil.copy(HERE / name, tree / "template" / name)
-    header = vocabulary_header(Vocabulary.of_json(text)) + sampling
+    header = vocabulary_header(Vocabulary.of_json(text)) + sampling + pools_header(tree)
     (tree / "template/vocabulary.h").write_text(header, encoding="utf-8")
     lists, main_c = tree / "CMakeLists.txt", "  template/main.c\n"
     lists.write_text(lists.read_text().replace(main_c, f"{main_c}  template/text.c\n"))

@@ -63,7 +63,7 @@ static void print_number(uint64_t number) {
 static bool step(uint16_t token, uint32_t position) {
     const struct utvm_call call = {
         .function = (uintptr_t)writer_run,
-        .arguments = {(uintptr_t)arena},
+        .arguments = {(uintptr_t)arena WRITER_POOLS},
     };
     struct utvm_fault fault = {0};
     *writer_input_0(arena) = token;
