@@ -12,7 +12,7 @@ minutes of one core):
     python models/make_writer.py --wordnet unpacked/usr/share/wordnet -o FOLDER
 
 FOLDER/writer_float.pt2 is the network in float32, FOLDER/writer.json its vocabulary, and the others
-are those of this folder. Everything random is seeded.
+are those of the folder writer. Everything random is seeded.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import utvm_deploy
 from utvm_deploy.frontend.files import tflite_schema
 from utvm_deploy.frontend.vocabulary import VOCABULARY, Vocabulary
 
+HERE = Path(__file__).resolve().parent
 SEED = 20262
 WIDTH, HEADS, KEY_HEADS, HEAD, HIDDEN, LAYERS = 96, 6, 2, 16, 256, 3
 #: Tokens that a text may have: the positions of the cache.
@@ -317,7 +318,7 @@ def main() -> None:
     """Make the files and print how good the models are."""
     parser = argparse.ArgumentParser(description="make the writer's files")
     parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
-    parser.add_argument("-o", "--output", type=Path, default=Path(__file__).resolve().parent)
+    parser.add_argument("-o", "--output", type=Path, default=HERE / "writer")
     options = parser.parse_args()
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ def test_the_list_has_each_file_of_the_folder(capsys: pytest.CaptureFixture[str]
     assert main(["models", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["models"]
     listed = [file["name"] for one in found for file in one["files"]]
-    there = [file.name for file in FOLDER.iterdir() if file.suffix in (".tflite", ".npz")]
+    there = [file.name for file in FOLDER.rglob("*") if file.suffix in (".tflite", ".npz")]
     assert sorted(listed) == sorted(there)
     assert [one["weights"] for one in found if one["name"] == "cifar10_cnn"] == ["random"]
     assert main(["models"]) == 0

@@ -84,7 +84,7 @@ def test_readme_has_the_digests() -> None:
     told = dict(
         line.split()[::-1] for line in lines if re.fullmatch(r" {4}[0-9a-f]{64}  \S+", line)
     )
-    files = [*MODELS.glob("*.tflite"), *MODELS.glob("*.npz")]
+    files = [*MODELS.rglob("*.tflite"), *MODELS.rglob("*.npz")]
     assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files} == told
 
 

@@ -11,17 +11,17 @@ import utvm_deploy
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
 
-FOLDER = data_dir("models")
-PAGE = (FOLDER.parent / "docs" / "tutorials" / "writer.md").read_text(encoding="utf-8")
-EXAMPLE = FOLDER.parent / "examples" / "writer"
+FOLDER = data_dir("models") / "writer"
+PAGE = (FOLDER.parents[1] / "docs" / "tutorials" / "writer.md").read_text(encoding="utf-8")
+EXAMPLE = FOLDER.parents[1] / "examples" / "writer"
 FORMS = ("int8", "int4")
 (SHOWN,) = re.findall(r"^lantern: .*$", PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("board", ["host", "mps2_an500"])
-def test_the_text_is_that_of_the_page(board: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("place", ["host", "mps2_an500"])
+def test_the_text_is_that_of_the_page(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(FOLDER / "writer_int8.tflite")
-    assert main(["run", model, "--prompt", "lantern:", "--seed", "1", "--board", board]) == 0
+    assert main(["run", model, "--prompt", "lantern:", "--seed", "1", "--board", place]) == 0
     assert capsys.readouterr().out.splitlines()[0] == SHOWN
 
 
