@@ -77,6 +77,9 @@ def test_float16_is_computed_as_float32(
     assert main(["verify", str(halves[1]), "--board", "host", "--samples", "2"]) == 0
     told = capsys.readouterr().out
     assert "compared with onnxruntime" in told and ": 0 of 10" in told
+    chosen = ["--format", "float16_arithmetic", "--samples", "2"]
+    assert main(["verify", str(halves[1]), "--board", "host", *chosen]) == 0
+    assert "equal to NumPy's form of float16_arithmetic" in capsys.readouterr().out
 
 
 @pytest.mark.tools
