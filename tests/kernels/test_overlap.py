@@ -29,6 +29,8 @@ from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.attributes import Move
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
+from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
+from utvm_deploy.kernels.choose.arithmetic import with_arithmetic
 from utvm_deploy.kernels.choose.lowering import lower
 from utvm_deploy.kernels.choose.space import space
 from utvm_deploy.kernels.contract.c_function import CFunction
@@ -145,9 +147,8 @@ def overlapped(
     return int((run(library, function, call, image, size, nearer) != wanted).any())
 
 
-@pytest.mark.tools
-def test_outputs_of_float32_lie_on_what_was_read(tmp_path: Path) -> None:
-    rng, m = np.random.default_rng(3), FloatWriter()
+def of_float32(rng: np.random.Generator) -> FloatWriter:
+    m = FloatWriter()
     shapes = {"VALID": ((3, 3), (1, 1), (1, 3)), "SAME": ((3, 3), (2, 3))}
     for padding, kernels in shapes.items():
         for rows, columns in kernels:
@@ -157,6 +158,32 @@ def test_outputs_of_float32_lie_on_what_was_read(tmp_path: Path) -> None:
     # Few channels and many outputs: windows are copied.
     wide = rng.normal(size=(6, 1, 1, 300)).astype(np.float32)
     m.output(m.conv2d(m.input((1, 4, 4, 300)), wide, drawn(6)))
+    return m
+
+
+@pytest.mark.tools
+def test_outputs_of_float16_lie_on_what_was_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    m, own = of_float32(rng), FLOAT16_ARITHMETIC
+    m.output(m.max_pool(m.input((1, 9, 11, 21)), (3, 3), stride=1, padding="SAME"))
+    m.output(m.depthwise_conv2d(m.input((1, 9, 11, 9)), drawn(1, 3, 3, 9), drawn(9)))
+    graph = load_model(m.save(tmp_path / "model.tflite")).replaced(number_format=own)
+    graph = with_arithmetic(graph)
+    # Conversions of the inputs come first.
+    images = {
+        n: own.encoded(drawn(*m.tensors[i].shape)) for n, i in enumerate(m.inputs, len(m.inputs))
+    }
+    found = [one for one in calls_of(graph, "cortex-m55", rng) if one[0] in images]
+    functions, library = compiled([call for _, call in found], "cortex-m55", tmp_path)
+    assert len(found) == len(images)
+    for (position, call), function in zip(found, functions, strict=True):
+        overlapped(graph, position, call, function, library, images[position])
+
+
+@pytest.mark.tools
+def test_outputs_of_float32_lie_on_what_was_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    m = of_float32(rng)
     graph = load_model(m.save(tmp_path / "model.tflite"))
     images = [drawn(*m.tensors[i].shape) for i in m.inputs]
     found = list(calls_of(graph, "cortex-m7", rng))
