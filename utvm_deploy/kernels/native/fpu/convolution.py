@@ -76,14 +76,6 @@ class FpuConv2D(FpuProduct[FpuTile]):
         return f"conv2d_float_{self.window.label}_{end}"
 
     @property
-    def why(self) -> str:
-        rounded = "that may be fused" if self.tile.fused else "rounded as by the reference"
-        pixels, channels = self.tile.pixels, self.tile.channels
-        return (
-            f"FPU assembly, {pixels} pixels x {channels} channels in registers, products {rounded}"
-        )
-
-    @property
     def geometry(self) -> Array:
         """``struct utvm_float_window``."""
         w = self.window

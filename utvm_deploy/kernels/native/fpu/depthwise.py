@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utvm_deploy.graph.attributes import Convolution
-from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.call import ConstantArgument, KernelCall, ScalarArgument
 from utvm_deploy.kernels.contract.driver import Driver, Operand
@@ -23,23 +22,22 @@ from utvm_deploy.kernels.native.fpu.depthwise_code import (
     DepthwiseTile,
     channels_of,
 )
-from utvm_deploy.kernels.native.fpu.gemm import pack
 from utvm_deploy.kernels.native.fpu.operands import (
     copying_texts,
     elements,
     float_bias,
     refused_weights,
-    rounding_of,
     window_of_layer,
 )
 from utvm_deploy.kernels.native.fpu.shared_blocks import limits_table, mode_of
+from utvm_deploy.kernels.native.fpu.tiled import Tiled
 from utvm_deploy.targets.arm_m.toolchain import has_extremes
 
 _GEOMETRY_WORDS = 8
 
 
 @dataclass(frozen=True)
-class FpuDepthwise:
+class FpuDepthwise(Tiled[DepthwiseTile]):
     """Shape parameters; each channel has one output."""
 
     window: Window
@@ -58,19 +56,12 @@ class FpuDepthwise:
         return replace(self, tile=replace(self.tile, fused=True))
 
     @property
-    def why(self) -> str:
-        rounded = rounding_of(self.tile.fused, self.tile.dtype)
-        tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
-        return f"{self.tile.what}, {tile} in registers, products {rounded}"
+    def outputs(self) -> int:
+        return self.channels
 
     @property
-    def parts(self) -> list[tuple[DepthwiseTile, int, int]]:
-        """The tiles of whole groups and of the channels that remain: first channel, groups."""
-        groups, rest = divmod(self.channels, self.tile.channels)
-        found = [(self.tile, 0, groups)] if groups else []
-        if rest:
-            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
-        return found
+    def depth(self) -> int:
+        return self.window.kernel[0] * self.window.kernel[1]
 
     @property
     def columns(self) -> int:
@@ -92,7 +83,7 @@ class FpuDepthwise:
 
     @property
     def parameters(self) -> tuple[Operand | str, ...]:
-        return (self._image, self._geometry, self._weights, self._limits, "mode", self._output)
+        return (self._image, self._geometry, self._panels, self._limits, "mode", self._output)
 
     @property
     def scratch(self) -> tuple[Operand, ...]:
@@ -112,33 +103,11 @@ class FpuDepthwise:
             )
             slot = c.number("slot", fill)
             for tile, first, groups in self.parts:
-                weights = self._weights.at(first * (self._taps + 1))
+                weights = self._panels.at(first * (self.depth + 1))
                 output = self._output.at(n, row, 0, first)
                 sizes = (slot, self.window.output_width, groups, geometry.at(), "mode")
                 source = ring.at(first)
                 c.call(tile.function, source, weights, self._limits.at(), output, *sizes)
-
-    def packed(self, weights: Array, bias: Array) -> Array:
-        """[channels, rows, columns] and the bias as the tiles read them."""
-        flat, found = weights.reshape(len(weights), -1), []
-        for tile, first, groups in self.parts:
-            some = slice(first, first + groups * tile.channels)
-            found.append(pack(flat[some], bias[some], tile.channels))
-        floats = np.concatenate([*found, np.zeros(self._slack, np.float32)])
-        return elements(floats, self.tile.dtype)
-
-    @property
-    def _size(self) -> int:
-        """Bytes of an element."""
-        return element_type(self.tile.dtype).unit_bytes
-
-    @property
-    def _slack(self) -> int:
-        return self.parts[-1][0].slack
-
-    @property
-    def _taps(self) -> int:
-        return self.window.kernel[0] * self.window.kernel[1]
 
     @property
     def _image(self) -> Operand:
@@ -149,18 +118,9 @@ class FpuDepthwise:
         return Operand("geometry", (_GEOMETRY_WORDS,), "int32")
 
     @property
-    def _weights(self) -> Operand:
-        count = self.channels * (self._taps + 1) + self._slack
-        return Operand("weights", (count,), self.tile.dtype)
-
-    @property
-    def _limits(self) -> Operand:
-        return Operand("limits", (2,), self.tile.dtype)
-
-    @property
     def _ring(self) -> Operand:
         count = self.window.kernel[0] * self.columns * self.channels
-        return Operand("ring", (count + self._slack,), self.tile.dtype)
+        return Operand("ring", (count + self.slack,), self.tile.dtype)
 
     @property
     def _output(self) -> Operand:

@@ -63,7 +63,10 @@ class FpuTile:
     fused: bool = False  # products and sums may be rounded at once
     step: int = 4
 
+    what: ClassVar[str] = "FPU assembly"
     dtype: ClassVar[str] = "float32"
+    #: Values that a tile reads past the weights.
+    slack: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         needed = max(LEAST_FREE, self.channels + 1 if self.pixels > 1 else self.step + 1)

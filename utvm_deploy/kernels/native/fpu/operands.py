@@ -18,13 +18,6 @@ def float_bias(layer: Layer, channels: int) -> Array:
     return layer.bias(channels).astype(np.float32)
 
 
-def rounding_of(fused: bool, dtype: str) -> str:
-    """How products are rounded, for the report."""
-    if dtype != "float32":
-        return "rounded once with their sum"
-    return "that may be fused" if fused else "rounded as by the reference"
-
-
 def elements(values: Array, dtype: str) -> Array:
     """Values of float32 as the elements of a kernel: floats, or numbers of float16."""
     return values if dtype == "float32" else FLOAT16_ARITHMETIC.encoded(values)

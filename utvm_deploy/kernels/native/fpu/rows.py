@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from utvm_deploy.graph.model import Array
 from utvm_deploy.kernels.contract.driver import Address, Driver, Operand
 from utvm_deploy.kernels.contract.lag import Lag, lag_by_pixels
 from utvm_deploy.kernels.contract.window import Window
-from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, MISS_CYCLES, FpuTile, pack
-from utvm_deploy.kernels.native.fpu.operands import copying_texts, elements, rounding_of
+from utvm_deploy.kernels.native.fpu.gemm import CACHE_BYTES, MISS_CYCLES, FpuTile
+from utvm_deploy.kernels.native.fpu.operands import copying_texts
 from utvm_deploy.kernels.native.fpu.row_tile import RowTile
+from utvm_deploy.kernels.native.fpu.tiled import Tiled
 from utvm_deploy.kernels.native.micro_kernel import equal_blocks
 from utvm_deploy.targets.table import CORES
 
@@ -39,7 +40,7 @@ _Self = TypeVar("_Self", bound="FpuProduct[Any]")
 
 
 @dataclass(frozen=True)
-class FpuProduct(Generic[_Tile]):
+class FpuProduct(Tiled[_Tile]):
     """Shape parameters of a product, whose register tile is of either kind."""
 
     window: Window
@@ -53,51 +54,17 @@ class FpuProduct(Generic[_Tile]):
         return replace(self, tile=replace(self.tile, fused=True))
 
     @property
+    def outputs(self) -> int:
+        return self.output_channels
+
+    @property
     def depth(self) -> int:
-        """Products of an output."""
         rows, columns = self.window.kernel
         return rows * columns * self.input_channels
 
     @property
-    def parts(self) -> list[tuple[_Tile, int, int]]:
-        """The tiles of whole groups and of the channels that remain: first channel, groups."""
-        groups, rest = divmod(self.output_channels, self.tile.channels)
-        found = [(self.tile, 0, groups)] if groups else []
-        if rest:
-            found.append((replace(self.tile, channels=rest), groups * self.tile.channels, 1))
-        return found
-
-    def packed(self, weights: Array, bias: Array) -> Array:
-        """[outputs, depth] and the bias as the tiles read them."""
-        found: list[Array] = []
-        for tile, first, groups in self.parts:
-            some = slice(first, first + groups * tile.channels)
-            found.append(pack(weights[some], bias[some], tile.channels))
-        floats = np.concatenate([*found, np.zeros(self.slack, np.float32)])
-        return elements(floats, self.tile.dtype)
-
-    @property
-    def slack(self) -> int:
-        """Values that are read past the weights."""
-        return 0
-
-    @property
-    def _size(self) -> int:
-        """Bytes of an element."""
-        return element_type(self.tile.dtype).unit_bytes
-
-    @property
     def _image(self) -> Operand:
         return Operand("image", self.window.input_shape(self.input_channels), self.tile.dtype)
-
-    @property
-    def _panels(self) -> Operand:
-        count = self.output_channels * (self.depth + 1) + self.slack
-        return Operand("weights", (count,), self.tile.dtype)
-
-    @property
-    def _limits(self) -> Operand:
-        return Operand("limits", (2,), self.tile.dtype)
 
 
 @dataclass(frozen=True)
@@ -106,22 +73,14 @@ class FpuRowConv2D(FpuProduct[RowTile]):
 
     block: int
 
+    way: ClassVar[str] = " over rows"
+
     @property
     def name(self) -> str:
         fused = "_fused" if self.tile.fused else ""
         channels = f"{self.input_channels}x{self.output_channels}"
         tile = f"{self.tile.family}_{self.tile.label}_{self.block}{fused}"
         return f"conv2d_{self.tile.numbers}_{self.window.label}_{channels}_{tile}"
-
-    @property
-    def why(self) -> str:
-        rounded = rounding_of(self.tile.fused, self.tile.dtype)
-        tile = f"{self.tile.pixels} pixels x {self.tile.channels} channels"
-        return f"{self.tile.what} over rows, {tile} in registers, products {rounded}"
-
-    @property
-    def slack(self) -> int:
-        return self.parts[-1][0].slack
 
     @property
     def geometry(self) -> Array:

@@ -97,7 +97,7 @@ class VectorRowTile(RowTile):
 
     @property
     def function(self) -> str:
-        return f"utvm_mve_float_rows_{self.pixels}x{self.channels}_{self.stride}"
+        return f"utvm_mve_{self.numbers}_rows_{self.pixels}x{self.channels}_{self.stride}"
 
     @property
     def vectors(self) -> int:
@@ -195,10 +195,6 @@ class HalfRowTile(VectorRowTile):
     lanes: ClassVar[Lanes] = HALVES
     dtype: ClassVar[str] = HALVES.dtype
     numbers: ClassVar[str] = "half"
-
-    @property
-    def function(self) -> str:
-        return super().function.replace("float", "half")
 
     @property
     def helpers(self) -> tuple[str, ...]:
