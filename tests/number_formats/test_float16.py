@@ -109,7 +109,6 @@ def test_models_compute_in_float16(where: str, tmp_path: Path) -> None:
     assert compiled.weights_bytes < 0.52 * floats.weights_bytes
     is_vector = ["_mve_" in layer.kernel for layer in compiled.layers]
     assert sum(is_vector) == (3 if where == "mps3_an547" else 0)
-    checked(saved(scaled(3, 20), tmp_path), where, NAME)
 
 
 def of_halves() -> Any:
@@ -142,6 +141,11 @@ def test_modules_of_float16_are_those_of_float32(tmp_path: Path) -> None:
 @pytest.mark.tools
 def test_files_of_other_formats_compute_in_float16(tmp_path: Path) -> None:
     checked(network(tmp_path / "net.tflite"), "host", NAME)
+
+
+@pytest.mark.tools
+def test_only_products_of_the_model_are_fused(tmp_path: Path) -> None:
+    checked(saved(scaled(3, 20), tmp_path), "host", NAME)
 
 
 def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
