@@ -63,6 +63,15 @@ class HostModel:
         )
         self._library = ctypes.CDLL(str(library))
 
+    def outside(self, inputs: Sequence[Array]) -> int:
+        """The first input that says no place, or -1."""
+        _, address, _ = self._arena(inputs)
+        found = ctypes.c_int32()
+        getattr(self._library, f"{self.compiled.name}_check_places")(
+            ctypes.c_void_p(address), ctypes.byref(found)
+        )
+        return found.value
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs of the whole model."""
         arena, address, guards = self._arena(inputs)

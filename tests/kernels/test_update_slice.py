@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_model import HostModel
 from kernel_harness import check_model
 from tflite_writer import ModelWriter
 
+import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
 
@@ -60,3 +62,48 @@ def test_what_differs_is_refused(tmp_path: Path) -> None:
     m.output(updated(m, x, part, m.constant(np.zeros(2, np.int32))))
     with pytest.raises(ModelError, match=r"a part of shape \(5, 3\) .* does not fit into \(4, 3\)"):
         load_model(m.save(tmp_path / "shapes.tflite"))
+
+
+def cache_step(folder: Path) -> Path:
+    """A row of a table, at a position in a cache that the model keeps."""
+    m = ModelWriter()
+    token, position = m.tensor((1,), "int64"), m.tensor((1,), "int32")
+    m.inputs += [token, position]
+    table = m.constant(np.arange(15, dtype=np.int8).reshape(5, 3), 0.1)
+    gathered = ("GatherOptions", {"Axis": 0, "BatchDims": 0})
+    row = m.node("GATHER", [table, token], (1, 3), gathered)
+    handle = m.variable("rows", np.zeros((4, 3), np.int8), 0.1)
+    joined = ("ConcatenationOptions", {"Axis": 0, "FusedActivationFunction": 0})
+    starts = m.node(
+        "CONCATENATION", [position, m.constant(np.zeros(1, np.int32))], (2,), joined, dtype="int32"
+    )
+    rows = updated(m, m.read(handle, (4, 3), 0.1), row, starts)
+    m.assign(handle, rows)
+    m.output(m.node("ABS", [rows], (4, 3), scale=0.1))
+    return m.save(folder / "cache.tflite")
+
+
+@pytest.mark.tools
+def test_places_outside_are_told_before_a_run(tmp_path: Path) -> None:
+    path = cache_step(tmp_path)
+    assert utvm_deploy.verify(path, "host", samples=6).ok
+    compiled = utvm_deploy.compile(path, "host")
+    assert [one.most for one in compiled.inputs] == [4, 3]
+    assert {layer.kind for layer in compiled.layers}.isdisjoint(
+        {"READ_VARIABLE", "ASSIGN_VARIABLE"}
+    )
+
+    def given(token: int, position: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([token], np.int64), np.array([position], np.int32)
+
+    with utvm_deploy.connect("host") as device:
+        model = device.load(compiled)
+        before = model(*given(4, 3))
+        for token, position, name in ((5, 0, "says 5, and there are 0 to 4"), (0, 4, "0 to 3")):
+            with pytest.raises(ModelError, match=name):
+                model(*given(token, position))
+        again = model(*given(4, 0))
+        assert (again[3] == before[3]).all()  # nothing was lost
+    own = HostModel(compiled, tmp_path)
+    asked = [own.outside(given(*places)) for places in ((4, 3), (5, 0), (0, 4), (-1, -1))]
+    assert asked == [-1, 0, 1, 0]

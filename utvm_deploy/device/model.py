@@ -436,4 +436,11 @@ def _checked(array: Array, buffer: Buffer, what: str) -> Array:
             f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
             f"an array of shape {shapes_text(buffer.shape)}{hint and '; '}{hint}"
         )
+    given: Any = shaped
+    outside = [] if buffer.most is None else given[(given < 0) | (given > buffer.most)]
+    if len(outside):
+        raise ModelError(
+            f"{what} ({name}) says {outside[0]}, and there are 0 to {buffer.most}: a token of the "
+            "vocabulary, or a position within the cache; nothing was run"
+        )
     return np.ascontiguousarray(shaped)

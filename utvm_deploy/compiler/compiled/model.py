@@ -51,6 +51,8 @@ class Buffer:
     rows: tuple[int, int] | None = None
     # The pool from whose start ``offset`` counts; "": the arena.
     pool: str = ""
+    # Of an input that says places, such as tokens or a position: the greatest one. The least is 0.
+    most: int | None = field(default=None, metadata={"is_added": True})
 
     def to_dict(self) -> dict[str, Any]:
         """An input or output for ``--json``."""

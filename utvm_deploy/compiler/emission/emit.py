@@ -45,6 +45,7 @@ from utvm_deploy.compiler.emission.library import (
     state_text,
 )
 from utvm_deploy.compiler.emission.loops import LoopText, loops_of, loops_text, own_functions
+from utvm_deploy.compiler.emission.places import places_text
 from utvm_deploy.compiler.emission.pools import (
     copies_of,
     load_text,
@@ -58,6 +59,7 @@ from utvm_deploy.compiler.emission.training import step_text, trained_part_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
+from utvm_deploy.graph.user_arrays import greatest_places
 from utvm_deploy.kernels.contract.c_texts import VECTORS, VECTORS_ON, shared_text
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
@@ -104,6 +106,7 @@ def emit(program: Program) -> CompiledModel:
     trained = trained_part_of(program)
     resets = _resets(program, tables, rows, trained)
     parts = load_text(name, pools) + library_parts(program, blobs_of(program, tables))
+    places = greatest_places(program.graph)
     ends = slice(None, None if trained is None else -1)  # without the label and the loss
     compiled = CompiledModel(
         name=name,
@@ -111,7 +114,11 @@ def emit(program: Program) -> CompiledModel:
         core=program.core,
         sources={},
         layers=tuple(layers),
-        inputs=tuple(buffer_of(program, i) for i in program.graph.inputs[ends] if not rows),
+        inputs=tuple(
+            replace(buffer_of(program, i), most=places.get(i))
+            for i in program.graph.inputs[ends]
+            if not rows
+        ),
         outputs=tuple(buffer_of(program, tensor) for tensor in program.graph.outputs[ends]),
         arena_bytes=arena_bytes_with_state(program),
         arena_alignment=ARENA_ALIGNMENT,
@@ -279,7 +286,7 @@ def _main_file(
 static void (*const layers[{count}])(uint8_t *arena{step}{taken}) = {{
 {table}}};
 
-{run}{parts}{_reset(program, resets)}"""
+{run}{parts}{_reset(program, resets)}{places_text(compiled)}"""
 
 
 def _run_layer_text(name: str, count: str, pools: Sequence[MemoryPool]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from utvm_deploy import __version__
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
+from utvm_deploy.compiler.emission.places import places_header
 from utvm_deploy.compiler.emission.pools import (
     load_call,
     load_header,
@@ -43,6 +44,7 @@ def _parts(model: CompiledModel) -> Iterator[str]:
     yield from _run_functions(model)
     yield load_header(model.name, model.pools)
     yield _reset_function(model)
+    yield places_header(model)
     yield training_header(model)
     yield from _library_functions(model)
     for direction, index, buffer in (inputs if model.input_rows is None else []) + outputs:
