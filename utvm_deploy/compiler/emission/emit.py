@@ -35,7 +35,7 @@ from utvm_deploy.compiler.compiled.model import (
     first_bytes,
 )
 from utvm_deploy.compiler.emission.engines import blobs_of
-from utvm_deploy.compiler.emission.facts import buffer_of, layer_facts
+from utvm_deploy.compiler.emission.facts import buffer_of, inputs_of, layer_facts
 from utvm_deploy.compiler.emission.header import emit_header
 from utvm_deploy.compiler.emission.library import (
     STACK_WORD,
@@ -59,7 +59,6 @@ from utvm_deploy.compiler.emission.training import step_text, trained_part_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep, constant_of
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.compiler.row_state import ROW_STATE_BYTES
-from utvm_deploy.graph.user_arrays import greatest_places
 from utvm_deploy.kernels.contract.c_texts import VECTORS, VECTORS_ON, shared_text
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument
 from utvm_deploy.kernels.contract.requantization import header as kernel_header
@@ -106,7 +105,6 @@ def emit(program: Program) -> CompiledModel:
     trained = trained_part_of(program)
     resets = _resets(program, tables, rows, trained)
     parts = load_text(name, pools) + library_parts(program, blobs_of(program, tables))
-    places = greatest_places(program.graph)
     ends = slice(None, None if trained is None else -1)  # without the label and the loss
     compiled = CompiledModel(
         name=name,
@@ -114,11 +112,7 @@ def emit(program: Program) -> CompiledModel:
         core=program.core,
         sources={},
         layers=tuple(layers),
-        inputs=tuple(
-            replace(buffer_of(program, i), most=places.get(i))
-            for i in program.graph.inputs[ends]
-            if not rows
-        ),
+        inputs=() if rows else inputs_of(program, program.graph.inputs[ends]),
         outputs=tuple(buffer_of(program, tensor) for tensor in program.graph.outputs[ends]),
         arena_bytes=arena_bytes_with_state(program),
         arena_alignment=ARENA_ALIGNMENT,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from utvm_deploy.compiler.compiled.model import Buffer, Layer, Span
 from utvm_deploy.compiler.emission.library import state_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets
 from utvm_deploy.graph.liveness import joined_parts
 from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.user_arrays import greatest_places
 from utvm_deploy.kernels.contract.call import TensorArgument
 from utvm_deploy.records import DEFAULT
 
@@ -30,6 +34,12 @@ def buffer_of(program: Program, number: int) -> Buffer:
         rows=tensor.rows,
         pool=program.near_pool if number in program.plan.in_pool else "",
     )
+
+
+def inputs_of(program: Program, numbers: Sequence[int]) -> tuple[Buffer, ...]:
+    """Where these inputs are, and which places they may say."""
+    places = greatest_places(program.graph)
+    return tuple(replace(buffer_of(program, i), most=places.get(i)) for i in numbers)
 
 
 def _first(tensor: Tensor) -> str:
