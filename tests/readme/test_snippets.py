@@ -44,6 +44,7 @@ ELSEWHERE = {
     "docs/tutorials/camera.md": "tutorials/test_tutorials.py",
     "docs/tutorials/from-data.md": "tutorials/test_tutorials.py",
     "docs/tutorials/microphone.md": "tutorials/test_tutorials.py",
+    "docs/tutorials/own-accelerator.md": "tutorials/test_tutorials.py",
     "docs/tutorials/own-operator.md": "tutorials/test_tutorials.py",
     "docs/tutorials/quantization-aware-training.md": "tutorials/test_tutorials.py",
     "docs/tutorials/team-server.md": "tutorials/test_tutorials.py",

@@ -56,6 +56,7 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
     [
         *("first-model.md", "from-data.md", "small-ram.md", "tune-in-ci.md"),
         *("own-board.md", "own-operator.md", "risc-v.md", "vibration.md"),
+        "own-accelerator.md",
         *("microphone.md", "camera.md"),
         # It computes for a minute and a half.
         pytest.param("quantization-aware-training.md", marks=pytest.mark.soak),
@@ -67,6 +68,7 @@ def test_a_tutorial(
     if page in ("from-data.md", "vibration.md", "microphone.md"):
         pytest.importorskip("torch")
     assert Path.cwd() == tmp_path
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a clone
     run_page(page, capfd, UTVM_CACHE=str(image_cache))
 
 
