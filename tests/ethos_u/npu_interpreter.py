@@ -168,9 +168,9 @@ class Npu:
     def _part(self, operation: Operation, core: int, wanted: Wide) -> Wide:
         """The weights of one of the NPU's cores: of each second channel of the output."""
         name = f"WEIGHT{core or ''}"
-        begin, length = operation[f"{name}_BASE"], operation[f"{name}_LENGTH"]
-        if not wanted.size:
+        if not wanted.size:  # it has no channel
             return wanted
+        begin, length = operation[f"{name}_BASE"], operation[f"{name}_LENGTH"]
         data = self._memory[operation["WEIGHT_REGION"] & 7][begin : begin + length].tobytes()
         bits = operation["KERNEL_STRIDE"]
         outputs, height, width, inputs = wanted.shape

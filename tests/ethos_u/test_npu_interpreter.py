@@ -13,8 +13,9 @@ from npu_interpreter import Npu
 from npu_u85 import Npu85
 from npu_weights import decoded_weights
 from small_models import build_model, sample_inputs
+from tflite_writer import ModelWriter
 
-from utvm_deploy.backends.ethos_u.check import NpuProgram
+from utvm_deploy.backends.ethos_u.check import NpuProgram, checked
 from utvm_deploy.backends.ethos_u.configurations import configuration
 from utvm_deploy.backends.ethos_u.regions import KINDS
 from utvm_deploy.backends.ethos_u.vela import compiled_by_vela, program_in
@@ -110,6 +111,20 @@ def test_streams_of_operators_compute_them(name: str, tmp_path: Path) -> None:
     for config in ("ethos-u55-128", "ethos-u85-256"):
         program, _ = compiled_by_vela(path.read_bytes(), name, configuration(config))
         assert differing(path, program, [sample_inputs(model, seed) for seed in range(4)]) == 0
+
+
+@needs_vela
+def test_a_stream_of_u85_computes_a_kernel_in_parts(tmp_path: Path) -> None:
+    """Operations that write nothing keep sums for the next one."""
+    m = ModelWriter()
+    weights = np.random.default_rng(5).integers(-127, 128, (3, 5, 4, 2)).astype(np.int8)
+    x = m.input((1, 14, 13, 2), 0.04, 5)
+    m.output(m.conv2d(x, weights, np.arange(3), scale=0.9, stride=4))
+    path = m.save(tmp_path / "parts.tflite")
+    program, _ = compiled_by_vela(path.read_bytes(), "parts", configuration("ethos-u85-256"))
+    done = checked(program).operations
+    assert any(one.registers.get("OFM_PRECISION", 0) >> 14 == 3 for one in done)
+    assert differing(path, program, drawn(path, 3)) == 0
 
 
 def test_each_operator_that_may_go_to_an_npu_is_compared(tmp_path: Path) -> None:
