@@ -148,6 +148,19 @@ def test_only_products_of_the_model_are_fused(tmp_path: Path) -> None:
     checked(saved(scaled(3, 20), tmp_path), "host", NAME)
 
 
+def test_a_sum_lies_on_its_input(tmp_path: Path) -> None:
+    m = FloatWriter()
+    first = m.conv2d(m.input((1, 16, 16, 2)), drawn(16, 1, 1, 2), drawn(16))
+    second = m.conv2d(first, drawn(16, 1, 1, 16), drawn(16))
+    m.output(m.conv2d(m.add(first, second), drawn(2, 1, 1, 16), drawn(2)))
+    path = m.save(tmp_path / "sum.tflite")
+    floats, halves = (
+        utvm_deploy.compile(path, "mps3_an547", kernels="generic", number_format=one).arena_bytes
+        for one in (None, NAME)
+    )
+    assert halves == 2 * 16 * 16 * 16 * 2 and floats == 2 * halves
+
+
 def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
     """Also among biases, which are rounded where a format computes."""
     for weight, bias in ((1e5, 0.0), (1.0, 7e4)):

@@ -20,6 +20,7 @@ from utvm_deploy.kernels.contract.call import (
     is_native,
 )
 from utvm_deploy.kernels.portable.call_tir import copy_of_floats, text_of, with_fma
+from utvm_deploy.kernels.portable.floats.float_elementwise import FloatOfOne, FloatOfTwo
 
 
 def with_arithmetic(graph: Graph) -> Graph:
@@ -141,8 +142,17 @@ class _Maker:
                 codes.append(len(passed) - 1)
         if "fma" in self._own.operations:
             function = with_fma(function)
-        origin = self._graph, operator
-        attributes = CallTir(kernel.name, text_of(function), call.macs, tuple(codes), origin)
+        in_place: list[int] = []
+        if isinstance(kernel, FloatOfOne | FloatOfTwo):  # whose loops read an element and write it
+            in_place = [passed.index(twins.get(source, source)) for _, source in call.in_place]
+        attributes = CallTir(
+            kernel.name,
+            text_of(function),
+            call.macs,
+            tuple(codes),
+            origin=(self._graph, operator),
+            in_place=tuple(in_place),
+        )
         count = len(operator.outputs)
         return replace(
             operator,
