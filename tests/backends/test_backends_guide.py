@@ -71,6 +71,37 @@ def test_the_engine_of_the_guide(tmp_path: Path) -> None:
     assert "`net_release()` ends what that began." in told
 
 
+@pytest.mark.emulator
+def test_the_region_of_the_guide_also_as_a_pattern(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x, y = (m.input((1, 5, 7), 0.05, -7) for _ in range(2))
+
+    def extremum(kind: str, *inputs: int) -> int:
+        return m.node(kind, inputs, (1, 5, 7), ("MaximumMinimumOptions", {}))
+
+    top = extremum("MAXIMUM", x, y)
+    least, most = extremum("MINIMUM", top, y), extremum("MAXIMUM", top, x)
+    m.output(m.add(least, most, scale=0.1), most)
+    model, plugin = str(m.save(tmp_path / "net.tflite")), written(tmp_path, "Extrema")
+    both = tmp_path / "pattern.py"
+    both.write_text(
+        plugin.read_text()
+        + """
+from utvm_deploy.backends import Pattern, op
+
+top = op("MAXIMUM")
+two = Pattern((op("MINIMUM")(top), op("MAXIMUM")(top)), build)
+backend = Backend("Extrema", (two,), CText(""))
+"""
+    )
+    for one in (plugin, both):
+        compiled = utvm_deploy.compile(model, "mps2_an386", plugin=one)
+        assert compiled.layers[0].kind == "MAXIMUM+MINIMUM+MAXIMUM"
+        assert len(compiled.layers[0].outputs) == 2
+        argv = ["verify", model, "--board", "mps2_an386", "--samples", "2", "--plugin", str(one)]
+        assert main(argv) == 0
+
+
 def test_inspect_knows_the_custom_operators_of_a_plugin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
