@@ -52,7 +52,7 @@ def check_gradients(name: str, loss: str, device: Device, steps: int) -> float:
     model = device.load(utvm_deploy.compile(made, device.board))
     rng, worst = np.random.default_rng(1), 0.0
     parameters = moved(made.weights, module)
-    optimizer = torch.optim.SGD(parameters.values(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(parameters.values(), lr=0.005, momentum=0.9)
     classes = module(example).shape[-1]
     for _ in range(steps):
         x = rng.standard_normal(tuple(example.shape)).astype(np.float32)

@@ -236,3 +236,15 @@ def test_a_bundle_trains_and_passes_its_self_test(tmp_path: Path) -> None:
     program = str(tmp_path / "build" / "net_selftest")
     done = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "PASS net: 2 sample(s), every output byte equal\n"
+
+
+def test_what_is_stored_ends_with_the_last_weight() -> None:
+    # In some plans the weights are at the end of the arena, which is no multiple of 16.
+    for classes in (2, 3, 5):
+        learner = utvm_deploy.trainable(dense(classes=classes), layers=[-1])
+        model = utvm_deploy.compile(learner, "host")
+        part = model.training
+        assert part is not None
+        (last,) = (one for one in model.states if one.name == learner.weights[-1])
+        assert part.stored.offset + part.stored.size_bytes == last.offset + last.size_bytes
+        assert part.stored.offset + part.stored.size_bytes <= model.arena_bytes

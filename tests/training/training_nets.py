@@ -31,6 +31,25 @@ class Convolutions(nn.Module):
         return self.head(nn.functional.leaky_relu(self.point(x)).flatten(1))
 
 
+class Attention(nn.Module):
+    """A block of a transformer with two heads; the last step of the sequence decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.qkv = nn.Linear(8, 24)
+        self.out = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        batch, steps, width = x.shape
+        parts = self.qkv(self.norm(x)).chunk(3, -1)
+        q, k, v = (one.reshape(batch, steps, 2, 4).transpose(1, 2) for one in parts)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, steps, width))
+        return self.head(x[:, -1])
+
+
 def mixer() -> nn.Module:
     """Dense layers with a layer normalization and the activations of transformers."""
     return nn.Sequential(
@@ -54,6 +73,7 @@ def averaging() -> nn.Module:
 #: Name -> what makes the module, and the shape of its input.
 NETS: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolutions": (Convolutions, (2, 1, 8, 8)),
+    "attention": (Attention, (2, 5, 8)),
     "mixer": (mixer, (3, 12)),
     "small": (small, (1, 1, 4, 4)),
     "averaging": (averaging, (1, 2, 9, 9)),

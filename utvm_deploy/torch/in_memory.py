@@ -130,8 +130,9 @@ def relax_of_torch(model: Any, inputs: Any) -> tuple[RelaxModel, dict[bytes, str
     names: dict[bytes, str] = {}
     for key, tensor in program.state_dict.items():
         array = tensor.detach().numpy()
-        for one in (array, array.T):
-            names[one.tobytes()] = key.rpartition(".")[0]
+        for raw in {array.tobytes(), array.T.tobytes()}:
+            # Normalizations often have equal weights, which name none of them.
+            names[raw] = "" if raw in names else key.rpartition(".")[0]
     return relax_of_program(program), names
 
 

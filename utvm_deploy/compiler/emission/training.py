@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from utvm_deploy.compiler.arena.plan import is_view
-from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT
 from utvm_deploy.compiler.c_text import c_type
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, MemoryPool, Span, TrainedPart
 from utvm_deploy.compiler.emission.facts import buffer_of
@@ -26,7 +25,7 @@ def trained_part_of(program: Program) -> TrainedPart | None:
         return None
     states = [buffer_of(program, found) for found, _ in graph.states]
     first, last = states[0], states[training.blob - 1]
-    end = -(-(last.offset + last.size_bytes) // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+    end = last.offset + last.size_bytes
     return TrainedPart(
         label=buffer_of(program, graph.inputs[-1]),
         loss=buffer_of(program, graph.outputs[-1]),

@@ -91,10 +91,10 @@ def prepared_module(module: Any) -> Any:
 
     Raises ModelError if a pass of TVM fails.
     """
-    images = {"relax.nn.conv2d": ["NCHW", "OIHW"]}
+    images = t.ConvertLayout({"relax.nn.conv2d": ["NCHW", "OIHW"]})
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = with_rewrites(_run(_PREPARE, module), MAIN)
-        return _run((t.ConvertLayout(images), *_PREPARE), module)
+        return _run(_PREPARE, _with_layout(module, (images,)))
 
 
 def lowered_module(module: Any) -> Any:
@@ -116,8 +116,8 @@ def lowered_module(module: Any) -> Any:
     return module
 
 
-def _with_layout(module: Any) -> Any:
-    """The module with the layout of our convolutions, if it has any.
+def _with_layout(module: Any, passes: tuple[Any, ...] = _LAYOUT) -> Any:
+    """The module with the layout of our convolutions, or by other passes, if it has any.
 
     TVM's ConvertLayout fails on some operators, such as ``stack``. Such a module keeps its layout:
     its convolutions become ``call_tir``, which is slower.
@@ -127,7 +127,7 @@ def _with_layout(module: Any) -> Any:
     if not operators & LAYOUTS.keys():
         return module
     try:
-        return _run(_LAYOUT, module)
+        return _run(passes, module)
     except ModelError as error:
         _log.info("%s; convolutions keep their layout", error)
         return module

@@ -104,6 +104,21 @@ def _pad(_made: Any, call: Any, gradient: Any) -> list[Any]:
     return [op.strided_slice(gradient, list(range(len(shape))), begins, ends)]
 
 
+def _slice(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    """Zeros around the part that was taken; None where elements are left out between."""
+    x, axes, begins, _, *steps = call.args
+    shape, part = shape_of(x), shape_of(call)
+    if any(int(one) != 1 for given in steps for one in given):
+        return None
+    widths = [(0, 0)] * len(shape)
+    for axis, begin in zip(map(int, axes), map(int, begins), strict=True):
+        first = max(begin + (shape[axis] if begin < 0 else 0), 0)
+        widths[axis] = (first, shape[axis] - first - part[axis])
+    pads = [one for pair in widths for one in pair]
+    others = [op.grad.no_grad(one) for one in call.args[1:]]
+    return [op.nn.pad(gradient, pads), *others]
+
+
 def _global_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """Of ``adaptive_avg_pool2d`` to one pixel: an equal share for each pixel."""
     shape = shape_of(call.args[0])
@@ -154,6 +169,7 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.nn.relu": _relu,
     "relax.rsqrt": _rsqrt,
     "relax.square": _square,
+    "relax.strided_slice": _slice,
     "relax.squeeze": _reshaped,
 }
 

@@ -60,10 +60,13 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
     found = []
     for position, binding in enumerate(bindings):
         kind = _name(binding.value)
-        constants = {
-            place: constant_of(binding.value.args[place]) for place in _TRAINED.get(kind, ())
-        }
-        given = {place: array for place, array in constants.items() if array is not None}
+        given = {}
+        for place in _TRAINED.get(kind, ()):
+            array = constant_of(binding.value.args[place])
+            if array is not None and kind == "relax.matmul":
+                array = _of_one_batch(array)
+            if array is not None:
+                given[place] = array
         if not given:
             continue
         key = next(iter(given.values()))
@@ -76,6 +79,12 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
             weights += _bias(bindings, binding.var, layer, kind)
         found.append(TrainableLayer(layer, kind.rpartition(".")[2], tuple(weights)))
     return found
+
+
+def _of_one_batch(array: Array) -> Array | None:
+    """The weights of a dense layer that PyTorch repeats for a batch; None if they differ there."""
+    first = array.reshape(-1, *array.shape[-2:])[0]
+    return np.ascontiguousarray(first) if (array == first).all() else None
 
 
 def _bias(bindings: Any, product: Any, layer: str, kind: str) -> Iterator[Weight]:
@@ -134,14 +143,14 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
                 places.get((position, place), operand) for place, operand in enumerate(value.args)
             ]
             is_moving = [any(v in moving for v in variables_of(one)) for one in operands]
-            if any(is_moving):
+            if any(is_moving) and _is_float(binding.var):
                 missing += _without_gradient(binding)
                 operands = [
                     relax.op.grad.no_grad(one) if isinstance(one, relax.Var) and not moves else one
                     for one, moves in zip(operands, is_moving, strict=True)
                 ]
             value = ir.Call(value.op, operands, value.attrs, value.ty_args)
-        if any(variable in moving for variable in variables_of(value)):
+        if any(variable in moving for variable in variables_of(value)) and _is_float(binding.var):
             moving.add(binding.var)
         bindings.append(relax.VarBinding(binding.var, value))
     if missing:
@@ -154,6 +163,11 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
     )
     changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
     return relax.transform.Normalize()(changed)
+
+
+def _is_float(variable: Any) -> bool:
+    """Whether a change of a weight may change it by a little; a tuple's parts are looked at."""
+    return str(getattr(variable.ty, "dtype", "float32")).startswith("float")
 
 
 def _without_gradient(binding: Any) -> Iterator[str]:
