@@ -344,7 +344,7 @@ def main(path: Path, folder: Path) -> int:
     converter = CONVERTERS.get(path.suffix.lower())
     chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
-    states = [tuple(pair) for pair in chosen.pop("states")]
+    states: list[tuple[str, str]] = [(found, left) for found, left in chosen.pop("states")]
     stream, words = chosen.pop("stream"), chosen.pop("image")
     try:
         if states or stream or words or not converter:
@@ -352,7 +352,7 @@ def main(path: Path, folder: Path) -> int:
         if converter:
             converter.load(path)
         limit_import()
-        with given_only(Chosen(shapes)):
+        with given_only(Chosen(shapes, states=tuple(states))):
             made = converter.convert(path) if converter else _chosen(path, chosen)
         if states or stream or words:
             made = _rewrite(path, made, states, stream, words)

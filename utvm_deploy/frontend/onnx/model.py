@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.files.given_shapes import shapes_for
+from utvm_deploy.frontend.files.given_shapes import chosen_now, shapes_for
 from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.prepare import unrolled
 from utvm_deploy.frontend.onnx.qlinear import without_qlinear
@@ -72,12 +72,14 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     """What an ONNX model becomes: a .tflite file if it is in QDQ form, else a Relax model.
 
     The .tflite file computes in integers what the quantized model computes in float32. With
-    ``is_float_converted``, a float model becomes a float .tflite file, too.
+    ``is_float_converted``, a float model becomes a float .tflite file, too, and so does one with
+    chosen states.
 
     Raises ModelError if ``onnx`` is missing or the file cannot be used, UnsupportedOperator for
     operators that cannot be imported.
     """
     onnx = load_onnx(path)
+    is_float_converted = is_float_converted or bool(chosen_now().states)
     try:
         data = path.read_bytes()
         if not data:

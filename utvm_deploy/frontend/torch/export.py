@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.files.other_files import is_pickled, other_framework
 from utvm_deploy.frontend.files.tflite_states import with_kept_states
 from utvm_deploy.frontend.qdq.convert_graph import convert
@@ -94,11 +95,13 @@ def torch_to_model(path: Path) -> bytes:
         made = stateful_tflite(program, path.stem, f"converted from {path.name}")
         if made is not None:
             return made
-        if not is_quantized(program):
+        has_states = bool(chosen_now().states)
+        if not is_quantized(program) and not has_states:
             # The import changes the program.
             kinds = operator_kinds(program)
             return replace(relax_of_program(program), kinds=kinds, notes=notes).dumped()
-        return program_to_tflite(program, path.stem, f"converted from {path.name}")
+        told = f"converted from {path.name}"
+        return program_to_tflite(program, path.stem, told, is_float_converted=has_states)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
 

@@ -19,7 +19,7 @@ from utvm_deploy.frontend.onnx.model import onnx_to_model
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.child_main import run_step
 from utvm_deploy.quality.quantizing.clipping import Clipper, with_tied_ranges
-from utvm_deploy.quality.quantizing.facts import Range, Recipe
+from utvm_deploy.quality.quantizing.facts import MIN_MAX, Range, Recipe, counting
 from utvm_deploy.quality.quantizing.onnx import file as onnx_file
 from utvm_deploy.quality.quantizing.onnx import runtime as onnx_runtime
 from utvm_deploy.quality.quantizing.onnx.shared_ranges import with_shared_ranges
@@ -85,7 +85,8 @@ def quantize(folder: Path, job: Mapping[str, Any], tell: Callable[[int, int], No
     ]
 
     def make(recipe: Recipe, is_final: bool) -> tuple[bytes, list[tuple[str, str]]]:
-        ranges = clippers[is_final].ranges(recipe.clipping)
+        observed = clippers[is_final].ranges(MIN_MAX)
+        ranges = counting(clippers[is_final].ranges(recipe.clipping), observed, recipe)
         clipped = with_tied_ranges(ranges, job["states"])
         qdq = onnx_runtime.quantized(data, clipped, inputs, recipe, folder)
         made, rewritten = finished(_converted(qdq), recipe, clipped)

@@ -139,7 +139,7 @@ def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
 def for_quantizer(data: bytes) -> bytes:
     """The model as onnxruntime's quantizer takes it, and quantizes most of it."""
     model = onnx.load_model_from_string(data)
-    for change in (_fuse_hard_swish, _flatten_biases, _name_nodes):
+    for change in (_fuse_hard_swish, _split_sums, _flatten_biases, _name_nodes):
         change(model)
     made: bytes = model.SerializeToString()
     return made
@@ -170,6 +170,36 @@ def _is_sixth(gate: Any) -> bool:
     """Whether a HardSigmoid is that of HardSwish: x / 6 + 0.5."""
     given = {one.name: one.f for one in gate.attribute}
     return bool(abs(given.get("alpha", 0.2) - 1 / 6) < 1e-4 and given.get("beta", 0.5) == 0.5)
+
+
+def _split_sums(model: Any) -> None:
+    """Gemm and Add for a Gemm that adds what is computed, as onnxruntime fuses a residual."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        added = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
+        beta = next((one.f for one in node.attribute if one.name == "beta"), 1.0)
+        if added and added not in known and beta == 1:
+            (made,) = node.output
+            del node.input[2]
+            node.output[0] = f"{made}_product"
+            nodes.append(onnx.helper.make_node("Add", [node.output[0], added], [made]))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def scores_of(data: bytes) -> frozenset[str]:
+    """The names of what only Softmax along the last dimension reads."""
+    readers: dict[str, set[bool]] = {}
+    graph = loaded(data).graph
+    for node in graph.node:
+        axis = next((one.i for one in node.attribute if one.name == "axis"), -1)
+        for name in node.input:
+            readers.setdefault(name, set()).add(node.op_type == "Softmax" and axis == -1)
+    for value in graph.output:
+        readers.setdefault(value.name, set()).add(False)
+    return frozenset(name for name, kinds in readers.items() if kinds == {True})
 
 
 def _flatten_biases(model: Any) -> None:

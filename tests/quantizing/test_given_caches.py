@@ -1,0 +1,93 @@
+"""An ONNX file whose cache of keys and values is inputs and outputs that the user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import utvm_deploy
+from utvm_deploy.frontend.tflite import load_model
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install onnx")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install onnxruntime")
+
+TOKENS, WIDTH, HEADS, PLACES = 12, 16, 2, 8
+SIZE = WIDTH // HEADS
+STATES = {"k_in": "k_out", "v_in": "v_out"}
+
+
+def step(path: Path) -> Path:
+    """One token of attention, by TensorScatter, with a mask of the places behind it."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.normal(size=(WIDTH, WIDTH)) for name in ("wq", "wk", "wv", "wo")}
+    constants: dict[str, Any] = {
+        "table": rng.normal(size=(TOKENS, WIDTH)).astype(np.float32),
+        **{name: (array / 2).astype(np.float32) for name, array in weights.items()},
+        "heads": np.array([1, HEADS, 1, SIZE]),
+        "row": np.array([1, WIDTH]),
+        "places": np.arange(PLACES),
+        "low": np.float32(-1e9),
+    }
+    nodes: list[Any] = []
+
+    def add(kind: str, inputs: list[str], made: str, **attributes: Any) -> str:
+        nodes.append(onnx.helper.make_node(kind, inputs, [made], **attributes))
+        return made
+
+    x = add("Gather", ["table", "token"], "x")
+    query, key, value = (
+        add("Reshape", [add("MatMul", [x, w], f"{w}_y"), "heads"], f"{w}_h")
+        for w in ("wq", "wk", "wv")
+    )
+    add("TensorScatter", ["k_in", key, "position"], "k_out", axis=2)
+    add("TensorScatter", ["v_in", value, "position"], "v_out", axis=2)
+    turned = add("Transpose", ["k_out"], "turned", perm=[0, 1, 3, 2])
+    scores = add("MatMul", [query, turned], "scores")
+    hidden = add("Greater", ["places", "position"], "hidden")
+    seen = add("Where", [hidden, "low", scores], "seen")
+    read = add("MatMul", [add("Softmax", [seen], "shares", axis=-1), "v_out"], "read")
+    made = add("MatMul", [add("Reshape", [read, "row"], "flat"), "wo"], "made")
+    add("Add", [x, made], "y")  # which onnxruntime makes a Gemm of
+    kinds, cache = onnx.TensorProto, [1, HEADS, PLACES, SIZE]
+
+    def info(name: str, kind: int, shape: list[int]) -> Any:
+        return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    graph = onnx.helper.make_graph(
+        nodes,
+        "step",
+        [info(name, kinds.INT64, [1]) for name in ("token", "position")]
+        + [info(name, kinds.FLOAT, cache) for name in STATES],
+        [info("y", kinds.FLOAT, [1, WIDTH])]
+        + [info(name, kinds.FLOAT, cache) for name in STATES.values()],
+        [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 24)])
+    model.ir_version = 11
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.tools
+@pytest.mark.slow
+def test_float_and_integer_steps_keep_the_cache(tmp_path: Path) -> None:
+    path = step(tmp_path / "step.onnx")
+    assert utvm_deploy.verify(path, "host", samples=8, states=STATES).ok
+    count = np.arange(128)
+    # The data have no values of the cache: it runs along.
+    data = {
+        "token": np.random.default_rng(1).integers(0, TOKENS, (128, 1)),
+        "position": count[:, None] % PLACES,
+    }
+    made = utvm_deploy.quantize(path, data, states=STATES)
+    assert made.float_operators == ()
+    assert all(one.sqnr_db is None or one.sqnr_db > 25 for one in made.outputs)
+    quantized = tmp_path / "step.tflite"
+    made.save(quantized)
+    assert len(load_model(quantized).inputs) == 4
+    compiled = utvm_deploy.compile(quantized, "host", states=STATES)
+    assert [one.most for one in compiled.inputs] == [TOKENS - 1, PLACES - 1]
+    assert utvm_deploy.verify(quantized, "host", samples=64, states=STATES).ok
