@@ -56,7 +56,7 @@ def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, .
         for i, name in zip(layers, names, strict=True)
     ]
     chosen = [layers[position] for position in positions_of(names, told, recipe.layers)]
-    head = _behind(graph, chosen[0])
+    head = set[int]().union(*(_behind(graph, position) for position in chosen))
     if graph.states or len(graph.outputs) != 1:
         raise ModelError("only a model with one output and without states can train")
     ends = _ends(graph, head)
