@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from generated_backend import covering, with_patterns
+from generated_backend import chance, covering, with_patterns
 from host_model import STRICT, write_sources
 from region_graphs import computed, random_graph
 
-from utvm_deploy.backends.interface import Backend
+from utvm_deploy.backends.interface import Backend, Match
 from utvm_deploy.backends.regions import is_region, partitioned
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
@@ -37,6 +37,15 @@ def loaded(backend: Backend) -> Backend:
     return replace(backend, origin=f"plug-in {backend.name}", family=family, digest="0" * 64)
 
 
+def weighed(backend: Backend) -> Backend:
+    """The backend with estimates: so the gains of two backends' regions differ."""
+
+    def estimate(match: Match) -> float:
+        return 900 * chance(f"{backend.name} {match.graph.name} {match.outputs}")
+
+    return replace(backend, estimate=estimate)
+
+
 #: Which backends a graph is compiled with, by its number.
 BACKENDS: tuple[tuple[Backend, ...], ...] = tuple(
     tuple(map(loaded, some))
@@ -46,6 +55,9 @@ BACKENDS: tuple[tuple[Backend, ...], ...] = tuple(
         (with_patterns("Patterns"),),
         (with_patterns("Patterns"), covering("Most", 0.8)),
         (covering("All", 1.0),),
+        # Each of these may swallow the others' regions.
+        tuple(map(weighed, (covering("A", 1.0), covering("B", 1.0), with_patterns("C")))),
+        (weighed(covering("A", 0.9)), weighed(covering("B", 0.9))),
     )
 )
 

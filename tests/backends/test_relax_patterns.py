@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from random_relax import check
 from tvm import relax
 from tvm.relax import dpl
 
@@ -87,3 +89,8 @@ def test_a_product_its_bias_and_its_activation_are_one_operator(graph: Graph) ->
 def test_what_is_not_in_the_graph_is_named(graph: Graph, wanted: Any, named: str) -> None:
     with pytest.raises(PluginError, match=f"^test: a pattern of TVM's has {named}, which is not"):
         places(graph, wanted(dpl.wildcard()))
+
+
+def test_random_modules_compute_the_same(tmp_path: Path) -> None:
+    """A few; ``random_relax.py`` does more."""
+    assert check(range(16), tmp_path) > 30
