@@ -70,9 +70,13 @@ def check_module(
                 f"the module's '{name}' is {_name(weight)}; call module.float(), and give inputs "
                 "of float32"
             )
+    buffers = [(one, one.detach().clone()) for one in module.buffers()]
     try:
         with torch.no_grad():
             module(*arguments, **(named or {}))
+            for buffer, before in buffers:  # a module may write into them
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)
     except Exception as exc:  # of many classes: it is the user's code
         given = [*map(_told, arguments)]
         given += [f"{name}={_told(one)}" for name, one in (named or {}).items()]
