@@ -60,6 +60,7 @@ def of_patterns(text: str) -> str:
         (of_patterns("(Pattern('ADD', build),)"), r"Pattern.operators is an object of type str"),
         (of_patterns("(Pattern((), build),)"), r"Pattern.operators is empty"),
         (of_patterns("(Pattern(('add',), build),)"), r"Pattern.operators is 'add', which does not"),
+        (of_patterns("(Pattern(('CONV2D',), build),)"), r"has 'CONV2D'; did you mean 'CONV_2D'\?"),
         (of_patterns("(Pattern(('ADD',), 3),)"), r"Pattern.build of ADD is an object of type int"),
         (of_patterns("(Pattern(('CUSTOM A',), build),)"), r"CUSTOM A has no reference"),
         (of_patterns("(Pattern(('CUSTOM A',), build, reference),)"), r"CUSTOM A has no infer"),

@@ -134,7 +134,10 @@ def _check(
     for name, value in numbers.items():
         is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_integer or not _LEAST_INT32 <= value <= _MOST_INT32:
-            raise PluginError(f"call(): the number {name} is {shown(value)}, which is not an int32")
+            raise PluginError(
+                f"call(): the number {name} is {shown(value)}, which is not an int32; fractions go "
+                "into a table of float32"
+            )
     is_size = isinstance(scratch_bytes, int | np.integer) and not isinstance(scratch_bytes, bool)
     if not is_size or not 0 <= scratch_bytes <= MOST_BYTES:
         raise PluginError(f"call(): scratch_bytes is {shown(scratch_bytes)}; give 0 or more bytes")

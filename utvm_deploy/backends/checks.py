@@ -19,6 +19,7 @@ from utvm_deploy.backends.patterns import Expression, Op, parts_of
 from utvm_deploy.backends.relax_patterns import is_of_tvm
 from utvm_deploy.base.errors import PluginError
 from utvm_deploy.base.readable import is_c_text
+from utvm_deploy.frontend.tflite_tables import OPERATOR_NAMES
 from utvm_deploy.kernels.contract.call import LibraryKernel
 from utvm_deploy.kernels.contract.external_library import MOST_WINDOWS, WINDOW_BYTES, is_window
 
@@ -30,6 +31,9 @@ C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}", re.ASCII)
 _DEFINED = re.compile(
     r"^[A-Za-z_][\w \t*]*[ \t*]([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{", re.ASCII | re.MULTILINE
 )
+
+#: The names without "_" of TFLite's operators, and with it.
+_BY_LETTERS = {one.replace("_", ""): one for one in OPERATOR_NAMES.values()}
 
 _Member = TypeVar("_Member")
 
@@ -165,6 +169,8 @@ def _check_pattern(where: str, pattern: Pattern, *, has_build: bool) -> None:
     found = [one for root in pattern.roots for one in parts_of(root) if isinstance(one, Op)]
     for kind in (kind for one in found for kind in one.kinds):
         _text(where, "Pattern.operators", kind, _KIND)
+        if (near := _BY_LETTERS.get(kind.replace("_", ""), kind)) != kind:
+            raise PluginError(f"{where}: Pattern.operators has {kind!r}; did you mean {near!r}?")
     if not all(one.kinds for one in found) or not found:
         raise PluginError(f"{where}: a pattern has an op() without kinds, or none; name operators")
     shown, kinds = pattern.label, given if of_text else ()

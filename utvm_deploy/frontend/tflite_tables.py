@@ -38,7 +38,8 @@ _BUILTIN_CODE_SLOT = 10
 _LISTS = {"ReshapeOptions": "NewShape", "SqueezeOptions": "SqueezeDims"}
 
 
-_OPERATOR_NAMES = names_of(tflite.BuiltinOperator)
+#: Number of an operator -> its name.
+OPERATOR_NAMES = names_of(tflite.BuiltinOperator)
 _OPTIONS_NAMES = names_of(tflite.BuiltinOptions)
 
 
@@ -225,7 +226,7 @@ def _operator_name(code: Any) -> str:
     number = max(new, code.DeprecatedBuiltinCode())
     if number == tflite.BuiltinOperator.CUSTOM:
         return custom_kind(text_of(code.CustomCode(), "a custom operator"))
-    return _OPERATOR_NAMES.get(number, f"operator code {number}")
+    return OPERATOR_NAMES.get(number, f"operator code {number}")
 
 
 def _operator(
