@@ -26,7 +26,7 @@ from utvm_deploy.graph.model import Array
 _MUL, _ADD, _SUB, _MIN, _MAX, _LRELU, _ABS, _CLZ, _SHR, _SHL = range(10)
 _MAX_POOL, _AVERAGE, _REDUCE_SUM, _SUM = range(4)
 # Rounding modes of a scale; the ones of inputs are the first two.
-_DOUBLE, _NATURAL = range(2)
+_DOUBLE, _NATURAL, _TO_LOWER = 0, 1, 5
 _CHAINED, _NO_STORAGE = 2, 3
 #: Of ACC_FORMAT: sums go on with those of the operation before.
 _KEEP = 1
@@ -100,23 +100,26 @@ class Npu85(Npu):
             inside = counts[..., None, :, :] > 0
             return windows.max(axis=(3, 4), where=inside, initial=-(1 << 40)) + zero
         if is_pool:
-            sums = (windows * counts[..., None, :, :]).sum(axis=(3, 4))
+            sums = self._kept(operation, (windows * counts[..., None, :, :]).sum(axis=(3, 4)))
             assert operation.parameter in (_AVERAGE, _SUM)
             if operation.parameter == _AVERAGE:
                 divisor = counts.sum(axis=(2, 3))[..., None]
                 sums = np.sign(sums) * ((np.abs(sums) + divisor // 2) // divisor)
             return _globally(operation, sums) + zero
-        sums = self._convolved(operation, windows * counts[..., None, :, :])
-        if operation["ACC_FORMAT"] >> 4 & 3 == _KEEP:  # parts of a large kernel
-            sums = sums + self._accumulated
-        if operation["OFM_PRECISION"] >> 14 == _NO_STORAGE:
-            self._accumulated = sums
-            return sums
+        given = windows * counts[..., None, :, :]
+        sums = self._kept(operation, self._convolved(operation, given))
         bias, scale, shift = self._scales(operation)
         if operation["OFM_PRECISION"] >> 8 & 1:
             return _globally(operation, sums + bias) + zero
         mode = operation["OFM_SCALE"] >> 45 & 7
         return _scaled(sums + bias, scale, shift, mode, 31) + zero
+
+    def _kept(self, operation: Operation, sums: Wide) -> Wide:
+        """Sums of a part of a large kernel, with those of the parts before."""
+        if operation["ACC_FORMAT"] >> 4 & 3 == _KEEP:
+            sums = sums + self._accumulated
+        self._accumulated = sums
+        return sums
 
     def _weights(self, operation: Operation) -> Wide:
         bits = operation["KERNEL_STRIDE"]
@@ -192,7 +195,8 @@ class Npu85(Npu):
                 return _globally(operation, a * b) + zero
             shift = operation["OFM_SCALE"] >> 32 & 0x3F
             pairs = zip(a.flat, b.flat, strict=True)
-            made = [_rounded(int(x) * int(y), shift, 0, 63) for x, y in pairs]
+            rounding = operation["OFM_SCALE"] >> 45 & 7
+            made = [_in_mode(int(x) * int(y), shift, rounding, 63) for x, y in pairs]
             return np.array(made, np.int64).reshape(a.shape) + zero
         a, b = _given(operation, "IFM", a), _given(operation, "IFM2", b)
         return _globally(operation, a + b if mode == _ADD else a - b) + zero
@@ -230,9 +234,9 @@ def _scaled(values: Wide, scale: Wide, shift: Wide, mode: int, first: int) -> Wi
 
 
 def _in_mode(value: int, shift: int, mode: int, first: int) -> int:
-    assert mode in (_DOUBLE, _NATURAL), mode
-    if not shift:
-        return value
+    assert mode in (_DOUBLE, _NATURAL, _TO_LOWER), mode
+    if not shift or mode == _TO_LOWER:
+        return value >> shift
     if mode == _NATURAL:
         return (value + (1 << shift - 1)) >> shift
     return _rounded(value, shift, 0, first)

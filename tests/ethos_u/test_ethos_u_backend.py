@@ -184,6 +184,7 @@ def test_sums_that_the_reference_shifts_left_stay_here(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["MUL", "PRELU", "QUANTIZE"])
+@pytest.mark.usefixtures("vela")
 def test_products_that_the_reference_shifts_far_left_stay_here(kind: str, tmp_path: Path) -> None:
     """An interpreter of the stream gave other bytes than LiteRT from a scale of 2**16 on."""
     for scale, is_covered in ((2.0**14, True), (2.0**15, False)):
@@ -198,6 +199,23 @@ def test_products_that_the_reference_shifts_far_left_stay_here(kind: str, tmp_pa
         assert asked.covers(Operation(graph, graph.operators[0])) == is_covered
 
 
+@pytest.mark.usefixtures("vela")
+def test_pools_of_several_images_stay_here_beside_a_u85(tmp_path: Path) -> None:
+    """An interpreter of the stream gave other bytes than LiteRT for the second image."""
+    for batch, name, is_covered in (
+        (1, "ethos-u85-256", True),
+        (2, "ethos-u85-256", False),
+        (2, CONFIG, True),
+    ):
+        m = ModelWriter()
+        m.output(m.average_pool(m.input((batch, 4, 9, 2), 0.5, -7), (1, 3), stride=2))
+        path = m.save(tmp_path / "m.tflite")
+        graph = load_model(path, is_quiet=True)
+        asked = regions.Regions(path, configuration(name), "")
+        assert asked.covers(Operation(graph, graph.operators[0])) == is_covered
+
+
+@pytest.mark.usefixtures("vela")
 def test_broadcasts_of_five_dimensions_stay_here(tmp_path: Path) -> None:
     """An interpreter of the stream gave other bytes than LiteRT for them."""
     for shape, is_covered in (((5, 3, 4, 2), True), ((2, 5, 3, 4, 2), False)):

@@ -54,6 +54,7 @@ KINDS = frozenset(
 _MOST_DIMENSIONS = 4
 #: Their outputs are sums of products, and products.
 _SUMMING, _MULTIPLYING = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), ("MUL", "PRELU")
+_WINDOWED = (*_SUMMING, "AVERAGE_POOL_2D", "MAX_POOL_2D")
 #: Of inputs divided by the output's; an interpreter found other bytes from 2**16 on.
 _MOST_SCALE = 2.0**15
 #: Those that compute: a region without one has nothing for an NPU.
@@ -149,6 +150,7 @@ class Regions:
             and all(tensors[n].name not in self._refused for n in operation.operator.outputs)
             and (operation.operator.kind != _DENSE or self._exact(operation) is not None)
             and _stays_in_32_bits(operation)
+            and not (self.configuration.product == "u85" and _has_batch(operation))
         )
 
     def build(self, match: Match) -> KernelCall | str:
@@ -239,6 +241,14 @@ class Regions:
         if program.cache_bytes:
             why += f"; its cache of {program.cache_bytes:,} bytes is in {cache}"
         return replace(made, arguments=tuple(aligned), why_not=why, npu_cycles=estimate.cycles)
+
+
+def _has_batch(operation: Operation) -> bool:
+    """Whether it has windows on several images.
+
+    For U85, Vela 5.2.0 reads other bytes than the second image of some pools.
+    """
+    return operation.operator.kind in _WINDOWED and operation.result.shape[0] > 1
 
 
 def _stays_in_32_bits(operation: Operation) -> bool:
