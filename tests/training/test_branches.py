@@ -9,6 +9,7 @@ import pytest
 from float_writer import FloatWriter
 
 import utvm_deploy
+from utvm_deploy.base.errors import UsageError
 
 
 def branches(path: Path) -> Path:
@@ -40,4 +41,8 @@ def test_each_layer_trains_within_the_arena(tmp_path: Path, layers: str | list[i
         kept, before = model.weights(), model.state()
         model.train_step([x], np.array([0, 2]))
         model.restore(kept)
+        assert model.state()[1:] == before[1:]
+        for rate in (float("nan"), float("inf"), -0.1):
+            with pytest.raises(UsageError, match=f"rate is {rate}; give a number above 0"):
+                model.train([(x, np.array([0, 2]))], rate=rate)
         assert model.state()[1:] == before[1:]

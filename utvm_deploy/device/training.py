@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.compiler.compiled.model import CompiledModel, TrainedPart
+from utvm_deploy.frontend.training.recipe import check_rate
 from utvm_deploy.graph.model import Array
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def train(
     if epochs < 1:
         raise UsageError(f"epochs is {epochs}; give at least 1")
     if rate is not None:
+        check_rate(rate)
         place = model.arena_address + model.compiled.states[part.weights + 1].offset
         model.device.session.write(place, np.asarray(rate, np.float32).tobytes())
     losses: list[float] = []

@@ -32,8 +32,13 @@ def check_recipe(recipe: Recipe) -> None:
     ):
         if given not in known:
             raise UsageError(f"{what} {given!r} is unknown; give one of {', '.join(known)}")
-    if not 0 < recipe.rate < float("inf"):
-        raise UsageError(f"rate is {recipe.rate}; give a number above 0, such as 0.01")
+    check_rate(recipe.rate)
+
+
+def check_rate(rate: float) -> None:
+    """UsageError for a learning rate that is none: NaN, for one, would be in all weights."""
+    if not 0 < rate < float("inf"):
+        raise UsageError(f"rate is {rate}; give a number above 0, such as 0.01")
 
 
 def positions_of(
