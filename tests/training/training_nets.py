@@ -161,7 +161,9 @@ def random_net(seed: int) -> tuple[nn.Module, torch.Tensor]:
             layers.append(nn.Flatten())
             now = nn.Sequential(*layers)(example).shape
         layers += [nn.Linear(now[1], width), activation()]
-        layers.append(one(nn.Identity, lambda w=width: nn.LayerNorm(w)))
+        # Two elements become 1 and -1, whatever they are: their gradient is a rounding error.
+        norm = nn.LayerNorm(width) if width > 2 else nn.Identity()
+        layers.append(one(nn.Identity, lambda one=norm: one))
     now = nn.Sequential(*layers, nn.Flatten())(example).shape
     layers += [nn.Flatten(), nn.Linear(now[1], 3)]
     return nn.Sequential(*layers).eval(), example
