@@ -13,6 +13,7 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.graph.user_arrays import greatest_places
 
 #: A tensor and the part of it that is replaced: rows of a cache, a column, everything, a block.
 SHAPES = (
@@ -107,3 +108,24 @@ def test_places_outside_are_told_before_a_run(tmp_path: Path) -> None:
     own = HostModel(compiled, tmp_path)
     asked = [own.outside(given(*places)) for places in ((4, 3), (5, 0), (0, 4), (-1, -1))]
     assert asked == [-1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("added", "most"), [([0, 1], 3), ([1, 0], 3), ([1, 2], None), ([-2, 0], None), (None, None)]
+)
+def test_only_sums_that_begin_at_the_place_limit_it(
+    added: list[int] | None, most: int | None, tmp_path: Path
+) -> None:
+    m = ModelWriter()
+    position, other = m.tensor((2,), "int32"), m.tensor((2,), "int32")
+    m.inputs += [position, other]
+    table = m.constant(np.arange(15, dtype=np.int8).reshape(5, 3), 0.1)
+    term = other if added is None else m.constant(np.array(added, np.int32))
+    places = m.node("ADD", [position, term], (2,), ("AddOptions", {}), dtype="int32")
+    gathered = ("GatherOptions", {"Axis": 0, "BatchDims": 0})
+    m.output(
+        m.node("GATHER", [table, places], (2, 3), gathered),
+        m.node("NEG", [other], (2,), dtype="int32"),
+    )
+    graph = load_model(m.save(tmp_path / "model.tflite"))
+    assert greatest_places(graph) == ({} if most is None else {graph.inputs[0]: most})

@@ -140,6 +140,7 @@ def test_an_archive_keeps_what_trains(compiled: Any, tmp_path: Path) -> None:
         ({"optimizer": "rprop"}, "give one of sgd, momentum, adam"),
         ({"rate": 0.0}, "rate is 0.0"),
         ({"layers": [5]}, r"no layer 5 can train; those that can: 0: lv \(matmul 6x8\)"),
+        ({"layers": [0.0]}, r"no layer 0.0 can train"),
         ({"layers": []}, "no layers are given"),
     ],
 )

@@ -128,11 +128,16 @@ def _of_slices(
         operator = graph.operators[position]
         if isinstance(operator.attributes, UpdateSlice):
             whole, part = (graph.tensors[i].shape for i in operator.inputs[:2] if i is not None)
-            yield whole[axis] - part[axis]
+            if whole[axis] > part[axis]:  # else a part has one place
+                yield whole[axis] - part[axis]
 
 
 def _of_sum(graph: Graph, operator: Operator, limits: list[int]) -> Iterator[int]:
-    """The same before constants are added."""
+    """The same before a constant is added that begins with 0, such as 0, 1, 2 for a row of places.
+
+    Of other sums, the least is not 0, or unknown before a run.
+    """
     added = [graph.tensors[i].data for i in operator.inputs if i is not None]
-    most = sum(int(one.max()) for one in added if one is not None)
-    yield from (limit - most for limit in limits)
+    known = [one for one in added if one is not None]
+    if len(known) == 1 and known[0].size and known[0].min() == 0:
+        yield from (limit - int(known[0].max()) for limit in limits)

@@ -62,7 +62,7 @@ def positions_of(
     found = set()
     for one in wanted:
         position = known.get(one, len(names)) if isinstance(one, str) else one
-        if not -len(names) <= position < len(names):
+        if not isinstance(position, int) or not -len(names) <= position < len(names):
             shown = ", ".join(f"{i}: {text}" for i, text in enumerate(told[:_MOST_TOLD]))
             more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
             raise UsageError(f"no layer {one!r} can train; those that can: {shown}{more}")
