@@ -248,3 +248,15 @@ def test_c_that_does_harm(
     argv = ["verify", str(DIGITS), "--board", "host", "--samples", "1", "--plugin"]
     assert main([*argv, str(written(tmp_path, text))]) == 1
     assert re.search(told, capsys.readouterr().err.strip())
+
+
+@pytest.mark.tools
+def test_a_plugin_that_computes_no_layer_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "def covers(operation):\n    return False\n")
+    assert main(["verify", str(DIGITS), "--board", "host", "--samples", "1"]) == 0
+    assert "none of the layers" not in capsys.readouterr().out
+    argv = ["verify", str(DIGITS), "--board", "host", "--samples", "1", "--plugin", str(path)]
+    assert main(argv) == 0
+    assert "Mine computes none of the layers" in capsys.readouterr().out

@@ -130,7 +130,8 @@ def test_a_module_in_memory_and_a_table_of_masks() -> None:
     data = steps(128)
     samples = [tuple(torch.from_numpy(data[name][i]) for name in data) for i in range(128)]
     module = Step("table").eval()
-    made = utvm_deploy.quantize(module, samples, example_inputs=samples[0])
+    made = utvm_deploy.quantize(module, data, example_inputs=samples[0])
+    assert made.data == utvm_deploy.quantize(module, samples, example_inputs=samples[0]).data
     assert not module.keys.any()  # the user's module is as it was
     assert made.outputs[0].sqnr_db is not None and made.outputs[0].sqnr_db > 20
     assert {one.dtype for one in utvm_deploy.compile(made, "host").states} == {"int8"}

@@ -65,7 +65,10 @@ def as_library(made: Making, reference: ReferenceRun) -> tuple[Outputs, str]:
         return expected, oracle
     if _equal(found, expected, range(len(compiled.outputs))):
         return expected, oracle
-    made.notes.append(f"{name} rounds unlike {oracle} here: the self-test expects {name}'s bytes")
+    made.notes.append(
+        f"{name} gave other bytes than {oracle}, which utvm verify lists; the self-test expects "
+        f"those of {name}"
+    )
     built = "; ".join(one.built_with for one in compiled.externals)
     return found, f"{name} ({built}) on {board.name}"
 

@@ -32,6 +32,8 @@ class VerifyResult(Result):
     found: Verification
     # The reference against the runtime that a converted model came from; None without one.
     origin: Difference | None
+    # Backends that were given, and compute none of the layers.
+    idle: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -41,7 +43,8 @@ class VerifyResult(Result):
     @property
     def headline(self) -> str:
         """What was compared, and how it went."""
-        return self.found.headline
+        idle = "".join(f"; {name} computes none of the layers" for name in self.idle)
+        return self.found.headline + idle
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -112,4 +115,7 @@ def verify(
         found = on_board.verify(
             loaded, path, taken, told, reference=reference, allow_float_gap=allow_float_gap
         )
-        return VerifyResult(found, difference(path, graph, taken.inputs, reference.outputs))
+        at_work = {one.name for one in compiled.externals}
+        idle = (one.name for one in options.get("plugin") or () if one.name not in at_work)
+        origin = difference(path, graph, taken.inputs, reference.outputs)
+        return VerifyResult(found, origin, tuple(idle))

@@ -146,8 +146,12 @@ def said_of(error: BaseException) -> str:
     """
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [one for one in frames if not one.filename.startswith((_PACKAGE, "<"))]
-    place = next((f" (line {one.lineno} of {one.filename})" for one in (theirs or frames)[-1:]), "")
-    text = " ".join(shown(error, str).split())
+    at = [(one.lineno, one.filename) for one in (theirs or frames)[-1:]]
+    text = shown(error, str)
+    if isinstance(error, SyntaxError) and error.filename:
+        at, text = [(error.lineno, error.filename)], error.msg
+    place = "".join(f" (line {line} of {file})" for line, file in at)
+    text = " ".join(text.split())
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 

@@ -21,6 +21,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
     with out.progress() as progress, device_of(args, board) as device:
         result = utvm_deploy.verify(args.model, device, progress=progress, **keywords(args, board))
     _report(result.found, out)
+    for name in result.idle:
+        out.line(f"{name} computes none of the layers: no operator is as its patterns ask")
     if result.origin is not None:
         for line in result.origin.lines:
             out.line(line)

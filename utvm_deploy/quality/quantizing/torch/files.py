@@ -40,7 +40,8 @@ def file_of_module(module: Any, data: Any, example_inputs: Any) -> Iterator[tupl
         try:
             if was_training:
                 module.eval()
-            example = example_of(module, _first(data) if is_ready else data, example_inputs)
+            seen = _first(data) if is_ready and example_inputs is None else data
+            example = example_of(module, seen, example_inputs)
             arrays = data if is_ready else _arrays(module, data, example)
             is_list = isinstance(data, list) and example_inputs is None
             check_module(torch, module, example, hint=entry_hint(module, data) if is_list else "")
