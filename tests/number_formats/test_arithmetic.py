@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from float_writer import FloatWriter
@@ -123,7 +124,9 @@ def test_states_are_refused(fused: NumberFormat, tmp_path: Path) -> None:
 def test_float64_is_near_float32(
     name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = saved(module([drawn(*shape) for shape in SHAPES]), tmp_path)
+    rng = np.random.default_rng(22)
+    weights = [rng.normal(size=shape).astype(np.float32) for shape in SHAPES]
+    path = saved(module(weights), tmp_path)
     chosen = ["--format", name] if name else []
     assert main(["run", str(path), "--board", "host", "--float64", "--json", *chosen]) == 0
     layers = json.loads(capsys.readouterr().out)["float64"]

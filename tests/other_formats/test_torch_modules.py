@@ -484,7 +484,7 @@ def test_explain_shows_the_partitions(scheme: str) -> None:
 def test_the_lines_of_the_guide_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "guides" / "pytorch.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     (tmp_path / "models").mkdir()
     copy(ROOT / "models" / "digits_labelled.npz", tmp_path / "models")
     torch.manual_seed(0)

@@ -127,6 +127,9 @@ def check_variables(
         for number in set(inputs).intersection(op.inputs):
             if number is not None and is_variable(number):
                 raise op.damaged(f"model input '{op.tensors[number].name}' is a variable")
+        for number in op.outputs:
+            if is_variable(number):
+                raise op.damaged(f"its output '{op.tensors[number].name}' is a variable")
 
 
 def _check_counts(op: SourceOperator) -> None:

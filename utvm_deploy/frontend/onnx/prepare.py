@@ -102,7 +102,10 @@ class _Nodes:
 
     def rename(self, made: str, name: str) -> None:
         """Give what was made the name that the model expects."""
-        self.made.append(self.onnx.helper.make_node("Identity", [made], [name]))
+        for node in self.made:
+            for names in (node.input, node.output):
+                for position, one in enumerate(names):
+                    names[position] = name if one == made else one
 
 
 def _unroll(onnx: Any, model: Any, kinds: Collection[str]) -> None:

@@ -8,7 +8,7 @@ from utvm_deploy.graph.attributes import Convolution
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.number_formats.shipped import FLOAT16_ARITHMETIC
-from utvm_deploy.kernels.contract.c_texts import family_text
+from utvm_deploy.kernels.contract.c_texts import family_text, replaced
 from utvm_deploy.kernels.contract.strategy import Layer
 from utvm_deploy.kernels.contract.window import Window
 
@@ -23,18 +23,24 @@ def elements(values: Array, dtype: str) -> Array:
     return values if dtype == "float32" else FLOAT16_ARITHMETIC.encoded(values)
 
 
+#: How often a text has what another type has otherwise: names, the type, zeros, bytes.
+_COUNTS = {
+    "utvm_float_border": (2, 2, 0, 0),
+    "utvm_float_row": (5, 7, 1, 0),
+    "utvm_float_rows": (4, 3, 0, 2),
+}
+
+
 def copying_texts(dtype: str, *names: str) -> tuple[str, ...]:
     """The C of functions that copy elements; those of float16 are ``utvm_half_...``."""
-    texts = (family_text("fpu", name) for name in names)
     if dtype == "float32":
-        return tuple(texts)
+        return tuple(family_text("fpu", name) for name in names)
     size = element_type(dtype).unit_bytes
+    old = "utvm_float_", "float ", "0.0f", "bytes / 4"
+    new = "utvm_half_", f"{dtype}_t ", "0", f"bytes / {size}"
     return tuple(
-        one.replace("utvm_float_", "utvm_half_")
-        .replace("float ", f"{dtype}_t ")
-        .replace("0.0f", "0")
-        .replace("bytes / 4", f"bytes / {size}")
-        for one in texts
+        replaced(family_text("fpu", name), *zip(old, new, _COUNTS[name], strict=True))
+        for name in names
     )
 
 

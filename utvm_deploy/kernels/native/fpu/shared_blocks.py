@@ -9,6 +9,7 @@ import numpy as np
 
 from utvm_deploy.graph.attribute_values import Limits
 from utvm_deploy.graph.model import Array
+from utvm_deploy.kernels.contract.c_texts import replaced
 from utvm_deploy.kernels.isa.assembler import Assembler, Label
 from utvm_deploy.kernels.isa.mnemonics import FLAGS_OF_SINGLES, at, clear_pair
 from utvm_deploy.targets.arm_m.timings import timing_of
@@ -33,7 +34,7 @@ def attribute_of(dtype: str) -> str:
 
 def parameters_of(floats: str, dtype: str) -> str:
     """The parameters of a C function of another type than float32."""
-    return floats if dtype == "float32" else floats.replace("float", f"{dtype}_t")
+    return floats if dtype == "float32" else replaced(floats, ("float", f"{dtype}_t", 4))
 
 
 def run(first: int, count: int) -> tuple[str, ...]:

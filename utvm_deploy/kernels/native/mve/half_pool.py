@@ -55,7 +55,8 @@ class HalfPool(NativePool):
     def texts(self, core: str) -> tuple[str, ...]:
         name, kind = f"{self._prefix}_{self._kind}_pixel", f"utvm_half_{self._kind}_pixel"
         symbol = FLOAT16_ARITHMETIC.symbol("").rstrip("_")
-        body = family_text("mve", kind).replace("FORMAT", symbol)
+        times = 5 if self.is_average else 3
+        body = replaced(family_text("mve", kind), ("FORMAT", symbol, times))
         names = ("UTVM_PIXEL", name, 1), ("UTVM_POOL", self._function, 1)
         return (
             *half_texts(body),
