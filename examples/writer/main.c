@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "board_config.h"
 #include "core.h"
 #include "guard.h"
 #include "idle.h"
 #include "port.h"
+#include "print.h"
 #include "text.h"
 #include "utvm.h"
 #include "vocabulary.h"
@@ -38,26 +38,6 @@ static const struct utvm_config timer = {
 };
 static const struct utvm_config *chosen;
 static uint8_t *arena;
-
-static void print(const char *text) {
-    size_t left = strlen(text);
-    while (left > 0u) {
-        const size_t n = uart_write((const uint8_t *)text, left);
-        text += n;
-        left -= n;
-    }
-}
-
-static void print_number(uint64_t number) {
-    char digits[21];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do {
-        *--first = (char)('0' + (char)(number % 10u));
-        number /= 10u;
-    } while (number);
-    print(first);
-}
 
 // One step, on the tasks' stack, where a fault ends the step and not the firmware.
 static bool step(uint16_t token, uint32_t position) {

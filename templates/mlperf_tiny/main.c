@@ -14,6 +14,7 @@
 #include "guard.h"
 #include "idle.h"
 #include "port.h"
+#include "print.h"
 #include "utvm.h"
 
 #define COMMAND_BYTES 80u
@@ -45,26 +46,6 @@ static const struct utvm_config *chosen;
 // The arena, then the bytes that the runner loads, then the input tensor as the model takes it.
 static uint8_t *arena, *loaded, *input;
 static uint32_t load_bytes, load_count;
-
-static void print(const char *text) {
-    size_t left = strlen(text);
-    while (left > 0u) {
-        const size_t n = uart_write((const uint8_t *)text, left);
-        text += n;
-        left -= n;
-    }
-}
-
-static void print_number(uint64_t number) {
-    char digits[21];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do {
-        *--first = (char)('0' + (char)(number % 10u));
-        number /= 10u;
-    } while (number);
-    print(first);
-}
 
 static void print_hex(uint8_t byte) {
     static const char hex[] = "0123456789abcdef";
